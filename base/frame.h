@@ -1,0 +1,52 @@
+/*
+ * Check and build the frames of include/sandboxd/wire.h. No allocation.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+
+#include "sandboxd/wire.h"
+
+enum frame_direction {
+	FRAME_TO_SHIM = 1,
+	FRAME_FROM_SHIM = 2
+};
+
+/* Name of a type for logs; "?" for an unknown one. */
+const char *frame_type_name(uint16_t type);
+const char *frame_step_name(uint32_t step);
+bool frame_is_durable(uint16_t type);
+
+/*
+ * Check one whole message: header fields, length equal to `size`, type known in this direction, job
+ * zero or not as the type asks, payload size exact or within the type's bounds, number zero unless
+ * durable. *ret_payload points into message. 0 or -EBADMSG.
+ */
+MUST_USE int frame_check(const void *message, size_t size, enum frame_direction direction,
+			 struct wire_header *ret_header, const uint8_t **ret_payload,
+			 size_t *ret_payload_bytes);
+
+struct wire_header frame_header(uint16_t type, uint32_t job, uint64_t number, size_t payload_bytes);
+struct wire_hello frame_hello(const uint8_t session[ID_BYTES], uint64_t acked);
+/* Magic, version, header size and session agree: 0, -EPROTO (not ours), -EPROTONOSUPPORT (version).
+ */
+MUST_USE int frame_hello_check(const struct wire_hello *hello, const uint8_t session[ID_BYTES]);
+
+/* A WIRE_EXEC payload in `dest`. Strings are copied with their NUL; env entries are NAME=VALUE.
+ * -E2BIG: does not fit in WIRE_PAYLOAD_MAX_BYTES or the counts are over EXEC_MAX_*. */
+MUST_USE int frame_exec_build(void *dest, size_t dest_bytes, const struct wire_exec *head,
+			      const char *cwd, const char *const *argv, const char *const *env,
+			      size_t *ret_size);
+/* Split a WIRE_EXEC payload in place: pointers into it, NULL-terminated arrays of EXEC_MAX_* + 1.
+ */
+struct frame_exec {
+	struct wire_exec head;
+	const char *cwd;
+	const char *argv[EXEC_MAX_ARGV + 1];
+	const char *env[EXEC_MAX_ENV + 1];
+};
+MUST_USE int frame_exec_parse(const uint8_t *payload, size_t size, struct frame_exec *ret_exec);

@@ -1,0 +1,35 @@
+/*
+ * Structured log lines on standard error (logfmt); the caller that handles an error logs it once.
+ * Values are escaped; a line is at most 1 KiB. No secrets, no endpoint values, no session bytes
+ * unescaped.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/id.h"
+
+enum log_level {
+	LOG_LEVEL_ERROR,
+	LOG_LEVEL_WARNING,
+	LOG_LEVEL_INFO,
+	LOG_LEVEL_DEBUG,
+	LOG_LEVEL_MAX_
+};
+
+struct log_context {
+	const struct id *session; /* or NULL */
+	const struct id *job;     /* or NULL */
+	const char *request;      /* request id, or NULL */
+};
+
+void log_init(const char *program, enum log_level level);
+void log_set_level(enum log_level level);
+/* message: constant lower-case text; the format gives further key=value pairs ("step=%s errno=%d")
+ * or "". */
+void log_line(enum log_level level, const struct log_context *context, const char *message,
+	      const char *format, ...) PRINTF_LIKE(4, 5);
+void log_err(enum log_level level, const struct log_context *context, const char *message,
+	     const struct err *err);

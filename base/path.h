@@ -1,0 +1,20 @@
+/*
+ * Paths from outside are opened only here, beneath a directory descriptor.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/auto.h"
+
+/* A relative path whose components are neither empty, "." nor "..": 0 or -EINVAL; -ENAMETOOLONG. */
+MUST_USE int path_check_relative(const char *path);
+
+/* openat2 with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS, O_CLOEXEC.
+ * The descriptor or -errno. */
+MUST_USE int path_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
+
+/* Open an absolute path and check every component: owned by root, not writable by group or others
+ * (a sticky directory excepted as parent), no symlink. For paths from the root-owned configuration.
+ * The descriptor or -errno (-EPERM: a component fails the check). */
+MUST_USE int path_open_trusted(const char *path, int flags);

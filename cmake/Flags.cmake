@@ -1,0 +1,84 @@
+# Warning and hardening flags. `sandboxd_flags` carries what every target takes; `sandboxd_shared_flags`
+# and `sandboxd_static_flags` add the link mode. Each probed flag is used only where the compiler knows it.
+include(CheckCCompilerFlag)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C)
+
+add_library(sandboxd_flags INTERFACE)
+target_include_directories(sandboxd_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include
+	${PROJECT_BINARY_DIR}/generated)
+target_compile_definitions(sandboxd_flags INTERFACE _GNU_SOURCE
+	SANDBOXD_VERSION="${PROJECT_VERSION}"
+	$<$<BOOL:${SANDBOXD_TEST_HOOKS}>:SANDBOXD_TEST_HOOKS=1>)
+
+function(sandboxd_probe_flags)
+	foreach(flag IN LISTS ARGN)
+		string(MAKE_C_IDENTIFIER "HAVE_FLAG${flag}" var)
+		check_c_compiler_flag("${flag}" ${var})
+		if(${var})
+			target_compile_options(sandboxd_flags INTERFACE ${flag})
+		endif()
+	endforeach()
+endfunction()
+
+sandboxd_probe_flags(
+	-Wall -Wextra -Wpedantic        # the baseline
+	-Wshadow                        # an inner name that hides an outer one
+	-Wformat=2 -Wformat-signedness  # format strings are checked, also the non-literal ones
+	-Wvla -Walloca                  # stack use stays provable
+	-Wundef                         # a misspelt macro in #if
+	-Wstrict-prototypes -Wold-style-definition -Wmissing-prototypes -Wmissing-declarations
+	-Wredundant-decls -Wnested-externs # one declaration, in a header
+	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wcast-align=strict
+	-Wconversion -Wsign-conversion -Warith-conversion # every narrowing is visible
+	-Wimplicit-fallthrough -Wswitch-enum
+	-Wnull-dereference -Winit-self -Wfloat-equal -Wdate-time -Wstrict-aliasing=2
+	-Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wjump-misses-init
+	-Wstringop-overflow=4 -Warray-bounds=2 -Wformat-overflow=2 -Wformat-truncation=2
+	-Walloc-zero
+	-Wmissing-variable-declarations -Wcomma -Wassign-enum # clang's own
+)
+if(SANDBOXD_WERROR)
+	target_compile_options(sandboxd_flags INTERFACE -Werror)
+endif()
+if(NOT SANDBOXD_SANITIZE)
+	# Sanitizers enlarge frames, so the stack bound holds for the product's builds only.
+	sandboxd_probe_flags(-Wstack-usage=16384 -Wframe-larger-than=16384)
+endif()
+
+sandboxd_probe_flags(
+	-fstack-protector-strong -fstack-clash-protection -fcf-protection=full
+	-fno-common                     # two globals of one name are an error
+	-fvisibility=hidden
+	-fno-strict-overflow -fno-delete-null-pointer-checks # no surprise from a missed check
+	-ftrivial-auto-var-init=zero -fzero-call-used-regs=used-gpr
+)
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT SANDBOXD_SANITIZE)
+	target_compile_options(sandboxd_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+endif()
+target_link_options(sandboxd_flags INTERFACE
+	-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -Wl,-z,separate-code -Wl,--as-needed -Wl,--fatal-warnings)
+
+if(SANDBOXD_SANITIZE)
+	target_compile_options(sandboxd_flags INTERFACE -fsanitize=${SANDBOXD_SANITIZE}
+		-fno-sanitize-recover=all -fno-omit-frame-pointer)
+	target_link_options(sandboxd_flags INTERFACE -fsanitize=${SANDBOXD_SANITIZE})
+endif()
+if(SANDBOXD_COVERAGE)
+	target_compile_options(sandboxd_flags INTERFACE --coverage)
+	target_link_options(sandboxd_flags INTERFACE --coverage)
+endif()
+
+# Static programs (the shim and the jail tools) run where no library is: static-pie, and never with a
+# sanitizer, whose runtime needs a dynamic loader and /proc/self/maps.
+add_library(sandboxd_static INTERFACE)
+get_target_property(_opts sandboxd_flags INTERFACE_COMPILE_OPTIONS)
+get_target_property(_defs sandboxd_flags INTERFACE_COMPILE_DEFINITIONS)
+get_target_property(_incs sandboxd_flags INTERFACE_INCLUDE_DIRECTORIES)
+get_target_property(_links sandboxd_flags INTERFACE_LINK_OPTIONS)
+list(FILTER _opts EXCLUDE REGEX "sanitize|coverage")
+list(FILTER _links EXCLUDE REGEX "sanitize|coverage")
+target_compile_options(sandboxd_static INTERFACE ${_opts})
+target_compile_definitions(sandboxd_static INTERFACE ${_defs})
+target_include_directories(sandboxd_static INTERFACE ${_incs})
+target_link_options(sandboxd_static INTERFACE ${_links} -static-pie)

@@ -1,0 +1,56 @@
+/*
+ * What glibc 2.36 and the 6.1 headers lack, and which newer features are in use. A feature newer
+ * than Linux 6.1 is one bit here: probed once at start, forced off as a whole by
+ * SANDBOX_KERNEL=6.1, listed by `sandboxctl doctor`. Logic asks kernel_has(); nowhere else is an
+ * #ifdef or a version compared.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/openat2.h>
+#include <linux/sched.h>
+
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP 0x200000000ULL
+#endif
+#ifndef PIDFD_SELF
+#define PIDFD_SELF (-10000)
+#endif
+
+enum kernel_probe {
+	KERNEL_OVERLAY_LAYER_FD = 1u << 0, /* fsconfig(FSCONFIG_SET_FD, "lowerdir+"), 6.13 */
+	KERNEL_PIDFD_INFO = 1u << 1,       /* PIDFD_GET_INFO with the cgroup id, 6.13 */
+	KERNEL_TMPFS_IDMAP = 1u << 2,      /* idmapped tmpfs, 6.3 */
+	KERNEL_LANDLOCK_SCOPE = 1u << 3,   /* Landlock ABI 6, 6.12 */
+	KERNEL_MEMFD_EXEC = 1u << 4,       /* MFD_EXEC / MFD_NOEXEC_SEAL, 6.3 */
+};
+
+static inline int kernel_clone3(struct clone_args *args)
+{
+	return (int)syscall(SYS_clone3, args, sizeof(*args));
+}
+
+static inline int kernel_openat2(int dir_fd, const char *path, struct open_how *how)
+{
+	return (int)syscall(SYS_openat2, dir_fd, path, how, sizeof(*how));
+}
+
+static inline int kernel_pidfd_open(int pid, unsigned int flags)
+{
+	return (int)syscall(SYS_pidfd_open, pid, flags);
+}
+
+static inline int kernel_pidfd_send_signal(int pid_fd, int sig)
+{
+	return (int)syscall(SYS_pidfd_send_signal, pid_fd, sig, NULL, 0);
+}
+
+static inline int kernel_execveat(int fd, char *const argv[], char *const envp[])
+{
+	/* 0x1000 is AT_EMPTY_PATH: run the descriptor itself, no path is looked at. */
+	return (int)syscall(SYS_execveat, fd, "", argv, envp, 0x1000);
+}

@@ -1,0 +1,159 @@
+/*
+ * The supervisor's socket: a fixed set of fixed-size requests from its own workers (SOCK_SEQPACKET
+ * socketpair made by the supervisor, one per worker). Requests are even, answers are the request's
+ * number plus one, events that nobody asked for are odd from 101. Any surprise ends the connection.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+#include "sandboxd/limits.h"
+#include "sandboxd/plan.h"
+
+#define LAUNCH_MAGIC   0x4c424158u
+#define LAUNCH_VERSION 1
+
+enum launch_type {
+	LAUNCH_HELLO =
+		2, /* must be first: struct launch_hello; answered with the instance's facts */
+	LAUNCH_START = 4, /* struct plan; answered with a connected shim socket (1 descriptor) or an
+			     error */
+	LAUNCH_KILL = 6,  /* by session id; answered when nothing of the session is left */
+	LAUNCH_FREEZE = 8, /* by session id */
+	LAUNCH_THAW = 10,  /* by session id */
+	LAUNCH_STAT = 12,  /* by session id: struct launch_stat */
+	LAUNCH_ADOPT = 14, /* after HELLO: one answer per live session (connected socket each), then
+			      one with session all zero and more = 0 */
+	LAUNCH_PROOF = 16, /* by session id: struct launch_proof */
+	LAUNCH_TRACE = 18, /* by session id: struct launch_trace */
+	LAUNCH_EVENT_GONE =
+		101, /* the session ended by itself: struct launch_gone; it is already cleaned up */
+};
+
+/* Why a request was refused: stable numbers, texts in base/launch.c. */
+enum launch_error {
+	LAUNCH_E_NONE,
+	LAUNCH_E_STEP,        /* err names the step and its errno */
+	LAUNCH_E_NOT_FOUND,   /* no such session */
+	LAUNCH_E_EXISTS,      /* the id is in use */
+	LAUNCH_E_PLAN,        /* the plan is outside its ranges or names an unknown profile */
+	LAUNCH_E_SESSIONS,    /* ceiling: sessions */
+	LAUNCH_E_MEMORY,      /* ceiling: sum of memory limits */
+	LAUNCH_E_PIDS,        /* ceiling: sum of pids limits */
+	LAUNCH_E_RATE,        /* ceiling: launches a second */
+	LAUNCH_E_IDS,         /* no id block is free */
+	LAUNCH_E_DESCRIPTORS, /* RLIMIT_NOFILE would be reached */
+	LAUNCH_E_STATE,       /* not in this state (freeze of a frozen session, ...) */
+	LAUNCH_E_STOPPING,    /* the service is going down */
+	LAUNCH_E_PROOF, /* strict mode: what is in force differs from the plan; the session was
+			   destroyed */
+	LAUNCH_E_MAX_,
+};
+
+struct launch_hello {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t message_bytes; /* sizeof(struct launch_msg) */
+	char instance[16];      /* answer: instance id, NUL padded */
+	uint32_t max_sessions;  /* answer: ceilings in force */
+	uint32_t n_profiles;    /* answer */
+	uint64_t max_memory_bytes;
+	uint32_t kernel_probes; /* answer: enum kernel_probe bits that are in use */
+	uint32_t n_egress;
+};
+
+struct launch_stat {
+	uint64_t memory_bytes;
+	uint64_t memory_peak_bytes;
+	uint64_t cpu_us;
+	uint32_t n_pids;
+	uint32_t frozen;
+	uint32_t oom_kills;
+	uint32_t zero;
+};
+
+/* What is in force, read back after the launch (proof of effect). */
+enum launch_proof_bit {
+	PROOF_NS_MNT = 1u << 0, /* the namespace differs from the supervisor's */
+	PROOF_NS_NET = 1u << 1,
+	PROOF_NS_PID = 1u << 2,
+	PROOF_NS_IPC = 1u << 3,
+	PROOF_NS_UTS = 1u << 4,
+	PROOF_NS_CGROUP = 1u << 5,
+	PROOF_NS_USER = 1u << 6,
+	PROOF_SECCOMP_SHIM = 1u << 7,    /* Seccomp: 2, one filter */
+	PROOF_SECCOMP_SPAWNER = 1u << 8, /* Seccomp: 2, one filter */
+	PROOF_NO_NEW_PRIVS = 1u << 9,
+	PROOF_CAPS_SHIM = 1u << 10,      /* only the listed ones */
+	PROOF_CAPS_SPAWNER = 1u << 11,   /* only the listed ones; bounding set empty */
+	PROOF_IDS = 1u << 12,            /* all uids and gids are the block's last, no groups */
+	PROOF_ID_MAP = 1u << 13,         /* uid_map and gid_map are exactly the block */
+	PROOF_USERNS_CEILING = 1u << 14, /* user.max_user_namespaces is 0 inside */
+	PROOF_MEMORY = 1u << 15,
+	PROOF_PIDS = 1u << 16,
+	PROOF_CPU = 1u << 17,
+	PROOF_RLIMITS = 1u << 18,
+	PROOF_LANDLOCK = 1u << 19, /* a domain is in force (later issue sets rules) */
+};
+
+struct launch_proof {
+	uint32_t wanted;   /* bits that the plan asks for on this host */
+	uint32_t in_force; /* bits that were seen */
+	uint32_t id_base;
+	int32_t shim_pid;     /* in the supervisor's PID namespace */
+	uint64_t ns_inode[8]; /* mnt net pid ipc uts cgroup user, 0 */
+	uint64_t host_ns_inode[8];
+	uint64_t caps_shim; /* permitted */
+	uint64_t caps_spawner;
+	uint64_t memory_bytes; /* as set */
+	uint32_t max_pids;
+	uint32_t cpu_pct;
+	uint64_t limits_missing; /* bits of enum launch_proof_bit: limits that this host cannot set
+				  */
+};
+
+#define LAUNCH_TRACE_MAX  48
+#define LAUNCH_TRACE_NAME 24
+struct launch_trace_step {
+	char name[LAUNCH_TRACE_NAME]; /* NUL padded */
+	uint32_t us;                  /* since the request was read */
+	uint32_t side;                /* 0 parent, 1 child, 2 shim */
+};
+struct launch_trace {
+	uint32_t n;
+	uint32_t zero;
+	struct launch_trace_step step[LAUNCH_TRACE_MAX];
+};
+
+enum launch_gone_reason {
+	LAUNCH_GONE_SHIM_EXITED = 1,
+	LAUNCH_GONE_OOM,
+	LAUNCH_GONE_KILLED,
+};
+struct launch_gone {
+	uint32_t reason; /* enum launch_gone_reason */
+	int32_t wait_status;
+};
+
+struct launch_msg {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;   /* enum launch_type, or that plus 1 in an answer */
+	uint32_t serial; /* chosen by the asker, repeated in the answer */
+	uint32_t error;  /* enum launch_error; answers */
+	uint8_t session[ID_BYTES];
+	uint32_t more; /* answers to ADOPT: 1 while more follow */
+	uint32_t zero;
+	union {
+		struct launch_hello hello;
+		struct plan plan;
+		struct launch_stat stat;
+		struct launch_proof proof;
+		struct launch_trace trace;
+		struct launch_gone gone;
+		struct err err; /* error = LAUNCH_E_STEP */
+	} u;
+};
+_Static_assert(sizeof(struct launch_msg) <= 2048, "one message stays small");

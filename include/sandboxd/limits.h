@@ -1,0 +1,61 @@
+/*
+ * Every bound that two programs share, in one place, with its unit in its name.
+ *
+ * A bound belongs here when a message, a row or an answer carries the value it limits. Bounds that
+ * one module keeps for itself stay in that module.
+ */
+#pragma once
+
+/* Ids: 128 random bits, shown as UUID version 4 text. */
+#define ID_BYTES      16
+#define ID_TEXT_BYTES 37 /* 36 characters and the NUL */
+
+/* Frames between the api worker and a shim (wire.h). */
+#define WIRE_FRAME_MAX_BYTES   65536
+#define WIRE_PAYLOAD_MAX_BYTES (WIRE_FRAME_MAX_BYTES - 24)
+#define SHIM_RING_BYTES        (1024 * 1024) /* unacknowledged frames of one running job */
+#define SHIM_MAX_JOBS          16 /* commands and file operations at once in one session */
+
+/* One command. */
+#define EXEC_MAX_ARGV  1024
+#define EXEC_MAX_ENV   256
+#define EXEC_CWD_BYTES 4096 /* NUL included */
+
+/* Components (DESIGN defaults; the configuration may lower them). */
+#define COMPONENT_STEM_MAX       128
+#define COMPONENT_NAME_BYTES     (COMPONENT_STEM_MAX + 5 + 1) /* ".yaml" and the NUL */
+#define COMPONENT_BODY_MAX_BYTES (1024 * 1024)
+#define COMPONENTS_MAX           200
+#define COMPONENTS_MAX_BYTES     (32 * 1024 * 1024)
+
+/* Sessions. */
+#define TTL_MIN_MINUTES          1
+#define TTL_MAX_MINUTES          720
+#define TTL_DEFAULT_MINUTES      60
+#define AGENT_TTL_MAX_MINUTES    (7 * 24 * 60)
+#define ENDPOINTS_N              6
+#define ENDPOINT_VALUE_MAX_BYTES 2048
+#define SESSION_QUEUE_MAX_JOBS   32
+
+/* Identity headers. */
+#define IDENTITY_MAX        36
+#define IDENTITY_SCOPES_MAX 1024
+
+/* Frames of a task. */
+#define TASK_FRAMES_MAX       20000
+#define TASK_FRAMES_MAX_BYTES (32 * 1024 * 1024)
+
+/* Ids of one session: a block of 65 536 host ids, all but the last of them mapped. */
+#define IDBLOCK_SIZE    65536
+#define IDBLOCK_MAPPED  65535
+#define SESSION_USER_ID 1000 /* inside; `user` */
+#define SESSION_SHIM_OFFSET                                                                        \
+	65535 /* host id of shim and nursery: block base + this; unmapped inside */
+
+/* Workers of one instance take ids from one block of the instance. */
+#define WORKER_ID_API    1
+#define WORKER_ID_EGRESS 2
+#define WORKER_ID_CONFIG 3
+
+#define HTTP_BODY_MAX_BYTES  (2 * 1024 * 1024) /* a 1 MiB component as JSON with escapes */
+#define HTTP_MAX_CONNECTIONS 1024

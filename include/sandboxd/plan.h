@@ -1,0 +1,81 @@
+/*
+ * The flat plan of one session: what the api worker asks of the supervisor in one message, and what
+ * the supervisor passes to the child that sets the session up. No pointer, no path, no text to
+ * interpret: a compromised api worker can only choose among known profiles and lower bounded
+ * numbers.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "sandboxd/limits.h"
+
+#define PLAN_MAGIC   0x50424c4eu
+#define PLAN_VERSION 1
+
+struct plan {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t size; /* sizeof(struct plan) */
+	uint8_t session[ID_BYTES];
+
+	uint32_t profile;         /* index in the policy image */
+	uint32_t egress;          /* index of the egress worker that serves this session */
+	uint8_t profile_hash[32]; /* of that profile's compiled bytes: both sides mean the same
+				     policy */
+
+	uint64_t tmpfs_bytes;
+	uint64_t tmpfs_inodes;
+	uint64_t memory_bytes;
+	uint32_t max_pids;
+	uint32_t max_files;  /* RLIMIT_NOFILE of commands */
+	uint32_t cpu_pct;    /* 100 = one core */
+	uint32_t cpu_weight; /* 1..10000, as cgroup v2's cpu.weight */
+	uint32_t max_ptys;
+	uint32_t flags; /* none defined: 0 */
+};
+_Static_assert(sizeof(struct plan) == 112, "wire");
+
+/* Ranges that base/plan.c checks; the supervisor's own ceilings (configuration) come on top. */
+#define PLAN_TMPFS_MIN_BYTES  (1024u * 1024u)
+#define PLAN_TMPFS_MAX_BYTES  (1ull << 40)
+#define PLAN_INODES_MIN       64u
+#define PLAN_INODES_MAX       (1u << 26)
+#define PLAN_MEMORY_MIN_BYTES (16ull * 1024 * 1024)
+#define PLAN_MEMORY_MAX_BYTES (1ull << 42)
+#define PLAN_PIDS_MIN         8u
+#define PLAN_PIDS_MAX         32768u
+#define PLAN_FILES_MIN        64u
+#define PLAN_FILES_MAX        16384u
+#define PLAN_CPU_MIN_PCT      1u
+#define PLAN_CPU_MAX_PCT      100000u
+#define PLAN_PTYS_MAX         1024u
+
+/*
+ * Descriptors of the shim after its exec. Everything else is closed before. 0, 1 and 2 are
+ * /dev/null of the session.
+ */
+enum shim_fd {
+	SHIM_FD_LISTEN =
+		3, /* SOCK_SEQPACKET listener, bound before the clone; one connection at a time */
+	SHIM_FD_POLICY = 4, /* sealed memfd: struct session_policy (policy_image.h) */
+	SHIM_FD_LOADER = 5, /* sealed memfd: sandbox-loader, for execveat */
+	SHIM_FD_PARAMS = 6, /* sealed memfd or pipe: struct shim_params */
+	SHIM_FD_READY = 7,  /* pipe to the supervisor: struct err if start-up fails, SHIM_READY_BYTE
+			       when confined */
+	SHIM_FD_NEXT_ = 8,
+};
+#define SHIM_READY_BYTE 0x52
+
+struct shim_params {
+	uint32_t magic; /* PLAN_MAGIC */
+	uint16_t version;
+	uint16_t size;
+	uint8_t session[ID_BYTES];
+	uint32_t user_id; /* inside */
+	uint32_t group_id;
+	uint32_t max_files; /* RLIMIT_NOFILE of commands */
+	uint32_t flags;
+	uint64_t ring_bytes; /* a running job */
+};
+_Static_assert(sizeof(struct shim_params) == 48, "wire");

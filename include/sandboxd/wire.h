@@ -1,0 +1,158 @@
+/*
+ * Frames on the socket between the api worker and a session's shim.
+ *
+ * SOCK_SEQPACKET: one frame is one message, read whole or not at all. Integers are in host order:
+ * both ends are on one host and of one release or its neighbour, and HELLO carries the version.
+ *
+ * Theory. Frames from the shim that carry output or an end of a job are *durable*: each has a
+ * number, counted per session from 1. The api worker commits them (or, for a foreground command,
+ * hands them to its client) and then sends CREDIT with the highest number that it will not ask for
+ * again. The shim keeps what is not yet acknowledged in one ring of SHIM_RING_BYTES per running
+ * job; when the ring is full it stops reading the command's pipes, so the kernel blocks the
+ * command. After a new connection HELLO carries `acked`, and the shim sends everything above it
+ * again, in order. A number is never reused.
+ *
+ * Everything a shim says is hostile input to the api worker.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "sandboxd/limits.h"
+
+#define WIRE_MAGIC   0x53425831u /* "SBX1" */
+#define WIRE_VERSION 1
+
+struct wire_header {
+	uint32_t length; /* header and payload, in bytes; equals the size of the message */
+	uint16_t type;   /* enum wire_type */
+	uint16_t flags;  /* none defined: 0 */
+	uint32_t job;    /* chosen by the api worker, never 0 for a frame of a job */
+	uint32_t zero;
+	uint64_t number; /* durable frames of the shim; else 0 */
+};
+_Static_assert(sizeof(struct wire_header) == 24, "the header is part of the wire");
+
+enum wire_type {
+	WIRE_HELLO = 1, /* both ways, first message of a connection: struct wire_hello */
+
+	/* api worker to shim */
+	WIRE_EXEC = 16, /* struct wire_exec and its strings */
+	WIRE_STDIN,     /* bytes */
+	WIRE_STDIN_EOF, /* empty */
+	WIRE_CANCEL,    /* empty; the job's process tree gets TERM, after the grace KILL */
+	WIRE_CREDIT,    /* struct wire_credit; header.job 0 */
+	WIRE_PUT,       /* struct wire_put: a file follows in WIRE_PUT_DATA frames */
+	WIRE_PUT_DATA,  /* bytes */
+	WIRE_PUT_END,   /* empty */
+	WIRE_PING,      /* empty; answered by WIRE_STATS */
+
+	/* shim to api worker */
+	WIRE_STARTED = 64, /* struct wire_started */
+	WIRE_STDOUT,       /* bytes; durable */
+	WIRE_STDERR,       /* bytes; durable */
+	WIRE_EXIT,         /* struct wire_exit; durable; the last frame of its command */
+	WIRE_FAILED, /* struct wire_failed; durable; the last frame of its job: it did not start or
+			finish */
+	WIRE_PUT_DONE, /* empty; durable; the file is in place */
+	WIRE_STATS,    /* struct wire_stats */
+};
+
+struct wire_hello {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t header_bytes; /* sizeof(struct wire_header) */
+	uint8_t session[ID_BYTES];
+	uint64_t acked; /* api worker: highest number committed. shim: highest number sent so far */
+};
+_Static_assert(sizeof(struct wire_hello) == 32, "wire");
+
+enum wire_program {
+	WIRE_PROGRAM_ARGV = 0,   /* argv[0], searched in PATH of the given environment */
+	WIRE_PROGRAM_LOADER = 1, /* the jail tool sandbox-loader, by its sealed descriptor */
+	WIRE_PROGRAM_MAX_,
+};
+
+enum wire_exec_flags {
+	WIRE_EXEC_STDIN = 1, /* WIRE_STDIN frames follow; without it stdin is /dev/null */
+};
+
+/* Followed by cwd, argv and env, each string with its NUL, in this order; `env` entries are
+ * NAME=VALUE. */
+struct wire_exec {
+	uint32_t flags;   /* enum wire_exec_flags */
+	uint16_t program; /* enum wire_program */
+	uint16_t n_argv;
+	uint16_t n_env;
+	uint16_t zero;
+	uint32_t
+		timeout_ms; /* 0: none; then TERM, after grace_ms KILL, to the whole process tree */
+	uint32_t grace_ms;
+	uint32_t strings_bytes;
+	uint64_t output_rate_bytes; /* a second, stdout and stderr together; 0: unlimited */
+	uint64_t output_max_bytes;  /* what is beyond is read and dropped, and the exit says
+				       truncated; 0: unlimited */
+};
+_Static_assert(sizeof(struct wire_exec) == 40, "wire");
+
+struct wire_credit {
+	uint64_t acked;
+};
+
+/* A regular file below /session, replaced atomically (temporary name, rename), owned by `user`. */
+struct wire_put {
+	uint32_t mode;       /* permission bits */
+	uint32_t path_bytes; /* NUL included; relative to /session; follows this struct */
+	uint64_t size_bytes; /* announced; a different number of data bytes fails the job */
+};
+
+struct wire_started {
+	int32_t pid; /* in the session's PID namespace */
+};
+
+enum wire_exit_flags {
+	WIRE_EXIT_TIMED_OUT = 1,
+	WIRE_EXIT_TRUNCATED = 2,
+	WIRE_EXIT_CANCELLED = 4,
+};
+
+struct wire_exit {
+	int32_t code;   /* 0..255, or -1 when a signal ended it */
+	int32_t signal; /* or 0 */
+	uint32_t flags; /* enum wire_exit_flags */
+	uint32_t zero;
+	uint64_t user_us;
+	uint64_t system_us;
+	uint64_t max_rss_kib;
+	uint64_t dropped_bytes; /* output beyond output_max_bytes */
+};
+_Static_assert(sizeof(struct wire_exit) == 48, "wire");
+
+/* Steps at which a job can fail; names in base/frame.c. */
+enum wire_step {
+	WIRE_STEP_REQUEST = 1, /* the frame itself is wrong */
+	WIRE_STEP_BUSY,        /* SHIM_MAX_JOBS reached */
+	WIRE_STEP_PIPE,
+	WIRE_STEP_FORK,
+	WIRE_STEP_IDS,
+	WIRE_STEP_CWD,
+	WIRE_STEP_EXEC,
+	WIRE_STEP_OPEN,
+	WIRE_STEP_WRITE,
+	WIRE_STEP_RENAME,
+	WIRE_STEP_SPAWNER_LOST,
+	WIRE_STEP_HELPER_LOST,
+	WIRE_STEP_MAX_,
+};
+
+struct wire_failed {
+	uint32_t step;        /* enum wire_step */
+	int32_t error_number; /* errno, positive; 0 where none applies */
+};
+
+struct wire_stats {
+	uint32_t n_jobs;
+	uint32_t n_orphans_reaped;
+	uint64_t frames_held;
+	uint64_t bytes_held;
+};

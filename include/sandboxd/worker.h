@@ -1,0 +1,92 @@
+/*
+ * What a worker finds after its exec: descriptors by fixed number and one sealed struct each, so
+ * that no worker parses configuration and none can change it.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "sandboxd/limits.h"
+
+enum worker_fd {
+	WORKER_FD_SUPERVISOR = 3, /* SOCK_SEQPACKET: launch.h */
+	WORKER_FD_POLICY = 4,     /* the compiled policy image */
+	WORKER_FD_CONFIG = 5,     /* sealed memfd: struct api_config or struct egress_config */
+	WORKER_FD_CONTROL = 6,    /* api: listening stream socket */
+	WORKER_FD_OPERATOR = 7,   /* api: listening stream socket, peer uid 0 only */
+	WORKER_FD_STATE = 8,      /* api: directory descriptor of its state; also its /state */
+	WORKER_FD_NEXT_ = 9,
+};
+
+#define CONFIG_MAGIC       0x43464731u
+#define CONFIG_VERSION     1
+#define CONFIG_MAX_PEERS   16
+#define CONFIG_TEXT_BYTES  64
+#define CONFIG_VALUE_BYTES 2048
+#define CONFIG_MAX_NS      4
+
+/* Every number is checked against its range by sandboxd-config and again by the supervisor. */
+struct api_config {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t zero16;
+	uint32_t size;
+	uint32_t n_trusted_peers;
+	uint32_t trusted_peer[CONFIG_MAX_PEERS]; /* uids whose identity headers are believed */
+	char header_user[CONFIG_TEXT_BYTES];
+	char header_workspace[CONFIG_TEXT_BYTES];
+	char header_project[CONFIG_TEXT_BYTES];
+	char header_scopes[CONFIG_TEXT_BYTES];
+	char env_prefix[CONFIG_TEXT_BYTES];                     /* "ALPHASWARM_" */
+	char stream_url[CONFIG_TEXT_BYTES];                     /* "/chat/stream/" */
+	char endpoint_default[ENDPOINTS_N][CONFIG_VALUE_BYTES]; /* operator's defaults; valid where
+								   the bit is set */
+	uint32_t endpoint_default_set;                          /* bit per endpoint */
+	uint32_t unknown_fields_ignore;                         /* 0 refuse, 1 ignore */
+	uint32_t component_names_compatible;                    /* 0 strict, 1 compatible */
+	uint32_t max_sessions;
+	uint32_t queue_max_jobs; /* waiting jobs of one session */
+	uint32_t frames_keep_s;
+	uint32_t rows_keep_s;
+	uint32_t bodies_keep_s;
+	uint32_t janitor_interval_s;
+	uint32_t zero32;
+};
+
+struct egress_config {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t zero16;
+	uint32_t size;
+	uint32_t n_name_servers;
+	uint32_t name_server_v4[CONFIG_MAX_NS];
+};
+
+struct supervisor_config {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t zero16;
+	uint32_t size;
+	uint32_t max_sessions;
+	uint32_t max_launches_per_s;
+	uint32_t userns_reserve;   /* user namespaces prepared ahead */
+	uint32_t strict;           /* a limit that cannot be set refuses the launch */
+	uint32_t n_egress;         /* egress workers */
+	uint64_t max_memory_bytes; /* sum over sessions; 0: 80 % of the host's */
+	uint64_t max_pids;         /* sum over sessions */
+	uint32_t control_gid;      /* group of the control socket; UINT32_MAX: leave */
+	uint32_t zero32;
+};
+
+/* The one bounded answer of sandboxd-config: this struct on its standard output, or text on stderr
+ * and a non-zero status. */
+struct config_answer {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t zero16;
+	uint32_t size;
+	uint32_t zero32;
+	struct supervisor_config supervisor;
+	struct api_config api;
+	struct egress_config egress;
+};
