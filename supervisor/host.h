@@ -1,0 +1,50 @@
+/*
+ * What the supervisor opens and probes once at start, before it enters its own tiny mount
+ * namespace: cgroup parents, layers of the default template, sealed programs, the compiled policy,
+ * the id-block file, kernel probes. Everything later works on these descriptors; no path is looked
+ * up again.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+
+#include "sandboxd/launch.h"
+#include "sandboxd/policy_image.h"
+
+struct host;
+
+struct host_options {
+	const char *instance;    /* 8 hexadecimal digits */
+	const char *runtime_dir; /* root-owned, 0700 `private` below it is made here */
+	const char *libexec_dir; /* our programs and policy.img */
+	uint32_t userns_reserve; /* user namespaces prepared ahead, refilled between loop turns */
+	bool strict;
+	bool kernel_6_1; /* SANDBOX_KERNEL=6.1: every newer feature off */
+};
+
+/*
+ * Runs as root in the host's namespaces, before any child. On return the process is in its own
+ * mount namespace: a tmpfs root with /proc, and the one-letter layer directories. Errors name the
+ * missing feature.
+ */
+MUST_USE int host_open(struct loop *loop, const struct host_options *options,
+		       struct host **ret_host, struct err *err);
+/* Kills what a former instance of the same id left (groups, sockets, id blocks). Called before the
+ * first launch; adoption of live sessions is a later issue. */
+MUST_USE int host_clean_leftovers(struct host *host, struct err *err);
+struct host *host_close(struct host *host); /* removes the instance's groups and id blocks */
+
+uint32_t host_probes(const struct host *host); /* enum kernel_probe */
+const struct policy_image_header *host_policy(const struct host *host);
+int host_policy_fd(const struct host *host); /* stays the host's */
+/* First host id of the block that the instance's workers use. */
+uint32_t host_worker_ids(const struct host *host);
+/* Enter a new root for a worker: run in its child after clone (own mount, PID, IPC, UTS
+ * namespaces). Empty root with the read-only libraries, /dev/null, own /proc, and `state_fd`'s
+ * directory at /state when >= 0. */
+MUST_USE int host_enter_worker_root(const struct host *host, int state_fd, struct err *err);
+/* A program of ours by its file name in libexec_dir, opened at start: for execveat. -1: unknown. */
+int host_program(const struct host *host, const char *name);
