@@ -17,3 +17,18 @@
 #define API_SCOPE_SANDBOX_READ  "sandbox:read"
 #define API_SCOPE_SANDBOX_WRITE "sandbox:write"
 #define API_SCOPE_ADMIN         "platform:admin"
+
+/*
+ * Operations per session, for sandboxctl (operator socket, or platform:admin):
+ *
+ * GET /v1/sandboxes/{id}/proof   what the supervisor read back after the launch
+ *   {"session_id", "id_base", "shim_pid",
+ *    "wanted": ["ns_mnt", ...], "in_force": [...], "limits_missing": [...],
+ *    "namespaces": {"mnt": {"session": INODE, "host": INODE}, "net", "pid", "ipc", "uts", "cgroup",
+ *                   "user"},
+ *    "capabilities": {"shim": "0000000000000000", "spawner": "..."},
+ *    "limits": {"memory_bytes", "pids", "cpu_pct"}}
+ *   Names are those of enum launch_proof_bit in lower case without PROOF_.
+ * GET /v1/sandboxes/{id}/trace   {"session_id", "steps": [{"name", "us", "side"}, ...]}
+ *   side is "parent", "child" or "shim".
+ */
