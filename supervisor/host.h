@@ -37,6 +37,14 @@ MUST_USE int host_open(struct loop *loop, const struct host_options *options,
 MUST_USE int host_clean_leftovers(struct host *host, struct err *err);
 struct host *host_close(struct host *host); /* removes the instance's groups and id blocks */
 
+/*
+ * Take over what sandboxd-config answered. Comes once, after host_open (the reader itself needs the
+ * worker root) and before the first launch: until then the reserve is what host_options said.
+ * strict and a limit that this host cannot set: -ENOTSUP, and err names it.
+ */
+MUST_USE int host_configure(struct host *host, uint32_t userns_reserve, bool strict,
+			    struct err *err);
+
 uint32_t host_probes(const struct host *host); /* enum kernel_probe */
 const struct policy_image_header *host_policy(const struct host *host);
 int host_policy_fd(const struct host *host); /* stays the host's */
@@ -46,5 +54,8 @@ uint32_t host_worker_ids(const struct host *host);
  * namespaces). Empty root with the read-only libraries, /dev/null, own /proc, and `state_fd`'s
  * directory at /state when >= 0. */
 MUST_USE int host_enter_worker_root(const struct host *host, int state_fd, struct err *err);
+/* The v2 group `workers` of the instance, for CLONE_INTO_CGROUP; the descriptor stays the host's.
+ * -1: there is no v2 tree. */
+int host_worker_group(const struct host *host);
 /* A program of ours by its file name in libexec_dir, opened at start: for execveat. -1: unknown. */
 int host_program(const struct host *host, const char *name);
