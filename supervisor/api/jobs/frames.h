@@ -1,0 +1,85 @@
+/*
+ * Progress frames of one task: {task_id, stage, message, timestamp, seq, ...extras}. Built once,
+ * kept as JSON text, numbered from 1, exactly one terminal (`done` or `error`) and nothing after
+ * it.
+ *
+ * Kept: at most TASK_FRAMES_MAX frames and TASK_FRAMES_MAX_BYTES of text. Beyond that only `log`
+ * frames are dropped, the oldest first; one `log` frame, written just before the terminal one, says
+ * how many. A dropped number is a gap in `seq`, never a reuse.
+ *
+ * A frame may be shown to readers once it is *settled*: durable, or the store has said that it is
+ * degraded. Settled frames may leave memory (frames_trim); readers below `first` read the store.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+
+enum frames_stage {
+	FRAMES_STAGE_START,
+	FRAMES_STAGE_MATERIALIZE,
+	FRAMES_STAGE_LOG,
+	FRAMES_STAGE_DONE,
+	FRAMES_STAGE_ERROR,
+	FRAMES_STAGE_MAX_,
+};
+const char *frames_stage_text(enum frames_stage stage);
+static inline bool frames_stage_terminal(enum frames_stage stage)
+{
+	return stage == FRAMES_STAGE_DONE || stage == FRAMES_STAGE_ERROR;
+}
+
+struct frames_line {
+	uint32_t seq;
+	enum frames_stage stage;
+	uint32_t size; /* bytes of text without the NUL */
+	char *text;    /* owned: one JSON object, no newline */
+};
+
+struct frames {
+	struct id task;
+	struct frames_line *line; /* owned, rising seq */
+	size_t n_lines;
+	size_t n_allocated;
+	size_t bytes;
+	uint32_t next_seq;    /* from 1 */
+	uint32_t settled_seq; /* readers see up to here */
+	uint32_t trimmed_seq; /* frames up to here are only in the store */
+	uint32_t n_dropped;   /* log frames */
+	size_t max_frames;
+	size_t max_bytes;
+	bool terminal;
+};
+
+void frames_init(struct frames *frames, const struct id *task);
+void frames_done(struct frames *frames);
+
+/*
+ * Add a frame. extras: object whose members follow the core keys (a core key in it is ignored);
+ * borrowed, may be NULL. timestamp is `now`. 0 and ret_seq (may be NULL); FRAMES_E_TERMINAL: the
+ * task has ended; FRAMES_E_DROPPED: a log frame beyond the bounds; -ENOMEM.
+ */
+#define FRAMES_E_TERMINAL 1
+#define FRAMES_E_DROPPED  2
+MUST_USE int frames_add(struct frames *frames, enum frames_stage stage, const char *message,
+			const json_t *extras, usec_t now, uint32_t *ret_seq);
+/* A frame read back from the store. Rising seq only: 0, -EINVAL or -ENOMEM. It is settled. */
+MUST_USE int frames_restore(struct frames *frames, uint32_t seq, enum frames_stage stage,
+			    const char *text, size_t size);
+void frames_settle(struct frames *frames, uint32_t seq);
+/* First frame with a number above `after`, settled or not; NULL: none. Valid until the next add. */
+const struct frames_line *frames_after(const struct frames *frames, uint32_t after);
+/* The same, but only what a reader may see. */
+const struct frames_line *frames_next_visible(const struct frames *frames, uint32_t after);
+/* A reader at `after` must read the store first. */
+bool frames_need_store(const struct frames *frames, uint32_t after);
+/* All is settled and the reader at `after` has seen the terminal frame. */
+bool frames_finished(const struct frames *frames, uint32_t after);
+/* Drop all settled texts from memory. Bytes given back. */
+size_t frames_trim(struct frames *frames);

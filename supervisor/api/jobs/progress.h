@@ -1,0 +1,49 @@
+/*
+ * The frames of one execute, in their order: `start` (with the refusal of the live loader in its
+ * metadata), `materialize` per asset, `log` per problem, then one `done` or one `error`.
+ *
+ * Records of the loader are held until END (a problem can follow its asset at any distance), but
+ * never more than PROGRESS_HOLD_BYTES: held records are not acknowledged, and the shim's ring is
+ * finite. While progress_holds() the wire number that was fed must not be settled.
+ *
+ * Every function adds frames to job->frames; the caller stores what frames_after() gives and then
+ * settles. Nothing here ends the job: call job_end after a terminal frame.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+
+#include "sandboxd/wire.h"
+#include "supervisor/api/jobs/job.h"
+#include "supervisor/api/session/session.h"
+#include "supervisor/api/session/summary.h"
+
+#define PROGRESS_HOLD_BYTES (512u * 1024u)
+
+/* The `start` frame. 0 or -ENOMEM. */
+MUST_USE int progress_start(struct job *job, struct session *session,
+			    const struct summary_context *context, usec_t now);
+/* Standard output of the loader. 0; -EBADMSG: not the loader's; -ENOMEM. On an error the caller
+ * cancels the wire job and calls progress_fail. */
+MUST_USE int progress_feed(struct job *job, struct session *session, const void *data, size_t size,
+			   usec_t now);
+bool progress_holds(const struct job *job);
+/*
+ * The loader ended: the remaining frames and the terminal one. *ret_state is DONE or ERROR
+ * (non-zero status, signal, time-out, or an incomplete output). The session gets the result. 0 or
+ * -ENOMEM.
+ */
+MUST_USE int progress_finish(struct job *job, struct session *session,
+			     const struct wire_exit *exit_info, usec_t now,
+			     enum job_state *ret_state);
+/* One `error` frame {code}; nothing if the task has ended. session may be NULL. 0 or -ENOMEM. */
+MUST_USE int progress_fail(struct job *job, struct session *session, const char *code,
+			   const char *message, usec_t now);
+/* Result of a load that is no task: 0 and session->load is replaced; PROGRESS_E_FAILED and
+ * *ret_code says why; -ENOMEM. The parser is emptied. */
+#define PROGRESS_E_FAILED 1
+MUST_USE int progress_load_finish(struct load_parser *parser, struct session *session,
+				  const struct wire_exit *exit_info, const char **ret_code);

@@ -1,0 +1,65 @@
+/*
+ * Every session that this worker holds: by id, newest first, by deadline. Who may see which one is
+ * decided here and nowhere else: same owner, or same non-empty workspace; the local operator sees
+ * all. Missing, closed, expired and foreign ones are the same "not found" (docs/THREATS.md).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/list.h"
+
+#include "supervisor/api/session/idmap.h"
+#include "supervisor/api/session/session.h"
+
+struct registry {
+	struct idmap by_id;
+	struct list by_age;    /* struct session, newest first */
+	struct session **heap; /* by expires_at, owned array */
+	size_t n_heap;
+	size_t heap_allocated;
+};
+
+struct viewer {
+	const char *owner;
+	const char *workspace; /* "" : none */
+	bool sees_all;         /* the local operator */
+};
+
+int registry_init(struct registry *registry);
+void registry_done(struct registry *registry); /* asserts that it is empty */
+MUST_USE int registry_add(struct registry *registry, struct session *session);
+void registry_remove(struct registry *registry, struct session *session);
+size_t registry_count(const struct registry *registry);
+/* Any state, no check of who asks: for peers of ours (shim, supervisor, store). */
+struct session *registry_find(const struct registry *registry, const struct id *id);
+/* For requests: `text` is what stood in the path. NULL: the one 404. */
+struct session *registry_find_visible(const struct registry *registry, const char *text,
+				      const struct viewer *viewer, usec_t now);
+bool registry_may_see(const char *owner, const char *workspace, const struct viewer *viewer);
+/* session->expires_at changed. */
+void registry_deadline_changed(struct registry *registry, struct session *session);
+/* The session with the earliest deadline that is in CREATING, OPEN or RUNNING, or NULL. */
+struct session *registry_next_deadline(const struct registry *registry);
+
+enum registry_status {
+	REGISTRY_STATUS_ANY,
+	REGISTRY_STATUS_OPEN,
+	REGISTRY_STATUS_RUNNING,
+};
+struct registry_filter {
+	size_t limit;           /* 1..500 */
+	const struct id *after; /* continue behind this session; NULL: from the newest */
+	enum registry_status status;
+};
+#define REGISTRY_LIST_MAX     500
+#define REGISTRY_LIST_DEFAULT 200
+/* Fills ret_sessions (filter->limit places), newest first. Number of them; -ENOENT: `after` is not
+ * a session that the viewer can see. */
+MUST_USE int registry_list(const struct registry *registry, const struct viewer *viewer,
+			   const struct registry_filter *filter, usec_t now,
+			   struct session **ret_sessions);

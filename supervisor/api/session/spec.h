@@ -1,0 +1,94 @@
+/*
+ * Request bodies, checked: JSON text in, a small struct of plain values out. What is wrong comes
+ * back as the items of a 422 answer {type, loc, msg}; they never quote the input.
+ *
+ * Every parser: 0; SPEC_E_INVALID and *ret_errors is a new array of items (the caller owns the
+ * reference); -ENOMEM. The struct is untouched unless 0 is returned. An empty text, `null` and `{}`
+ * are the same where all fields are optional.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/id.h"
+
+#include "sandboxd/limits.h"
+#include "sandboxd/plan.h"
+#include "sandboxd/policy_image.h"
+
+#define SPEC_E_INVALID 1
+
+#define SPEC_STDIN_MAX_BYTES (1024 * 1024)
+#define SPEC_TIMEOUT_MAX_MS  (24u * 3600u * 1000u)
+
+struct spec_options {
+	bool ignore_unknown_fields; /* configuration: unknown_fields = ignore */
+	uint32_t ttl_max_minutes;   /* 0: TTL_MAX_MINUTES (dagster), AGENT_TTL_MAX_MINUTES (/v1) */
+};
+
+/* POST {API_PREFIX_DAGSTER}/sessions and POST {API_PREFIX_RUNTIME}. */
+struct spec_create {
+	char profile[POLICY_NAME_BYTES]; /* "component" for Dagster; /v1: default "agent" */
+	uint32_t ttl_minutes;            /* always set */
+	char *endpoint[ENDPOINTS_N];     /* NULL: the caller gave none; secret-like, never shown */
+	char **env;                      /* NAME=VALUE, NULL terminated, or NULL */
+	size_t n_env;
+};
+#define SPEC_CREATE_NULL ((struct spec_create){0})
+void spec_create_done(struct spec_create *spec);
+
+/* {ttl_minutes?: 1..720, env_overrides?: {six names only: text}} */
+MUST_USE int spec_parse_session(const char *text, size_t size, const struct spec_options *options,
+				struct spec_create *ret_spec, json_t **ret_errors);
+/* {profile?: text, envs?: {NAME: text}, ttl?: seconds, rounded up to minutes} */
+MUST_USE int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
+				struct spec_create *ret_spec, json_t **ret_errors);
+
+/* POST .../components. The name is as the client sent it: component_name_check judges it later
+ * (400, not 422), after the session was found. */
+struct spec_component {
+	char *name; /* name_length bytes and a NUL; NUL bytes inside are possible */
+	size_t name_length;
+	char *body; /* UTF-8 without NUL, at most COMPONENT_BODY_MAX_BYTES */
+	size_t body_length;
+};
+#define SPEC_COMPONENT_NULL ((struct spec_component){0})
+void spec_component_done(struct spec_component *spec);
+MUST_USE int spec_parse_component(const char *text, size_t size, const struct spec_options *options,
+				  struct spec_component *ret_spec, json_t **ret_errors);
+
+/* POST .../commands. */
+struct spec_command {
+	char **argv; /* NULL terminated, n_argv >= 1 */
+	size_t n_argv;
+	char *cwd;  /* NULL: the default, /session */
+	char **env; /* NAME=VALUE, NULL terminated, or NULL */
+	size_t n_env;
+	uint32_t timeout_ms; /* 0: not given */
+	char *stdin_text;    /* NULL: none */
+	size_t stdin_length;
+};
+#define SPEC_COMMAND_NULL ((struct spec_command){0})
+void spec_command_done(struct spec_command *spec);
+MUST_USE int spec_parse_command(const char *text, size_t size, const struct spec_options *options,
+				struct spec_command *ret_spec, json_t **ret_errors);
+
+/* A route without a body accepts none, `{}` and `null`. */
+MUST_USE int spec_parse_empty(const char *text, size_t size, const struct spec_options *options,
+			      json_t **ret_errors);
+
+/* One item, for errors found elsewhere (query parameters): loc is [where, field], or [where] with
+ * field NULL. Appends to *errors, which is made where it is NULL. 0 or -ENOMEM. */
+MUST_USE int spec_error_add(json_t **errors, const char *type, const char *where, const char *field,
+			    const char *msg);
+
+/* The plan of a launch: the profile's default limits; the supervisor checks and enforces it. */
+struct plan spec_plan(const struct id *session, uint32_t profile_index,
+		      const struct policy_profile *profile);
+/* Index of a session profile by name in a checked image, or -1. */
+int spec_find_profile(const struct policy_image_header *image, const char *name);

@@ -1,0 +1,281 @@
+/*
+ * The store: rows of sessions and tasks, frames, acknowledged wire numbers.
+ *
+ * Asynchronous in shape, so that a server behind a socket fits as well as a file. Every operation
+ * only queues; store_flush(), called once at the end of each loop turn, does all of them in one
+ * transaction (group commit), then calls their callbacks. No callback is ever called from inside
+ * the function that queues. Operations take copies of what they are given.
+ *
+ * Results of a write:
+ *   STORE_OK         durable.
+ *   STORE_DEGRADED   the store refuses now; the write stays queued, in order, and is tried again.
+ *                    A second call follows: STORE_OK, STORE_REFUSED or STORE_LOST.
+ *   STORE_DUPLICATE  the id exists, or the wire number is not above the last one: nothing written.
+ *   STORE_REFUSED    this write can never succeed (too big, ...).
+ *   STORE_LOST       the queue of waiting writes is full: it was given up.
+ * Reads: STORE_OK, STORE_NOT_FOUND, or STORE_DEGRADED (final for a read).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/id.h"
+
+#include "sandboxd/limits.h"
+#include "supervisor/api/janitor/plan.h"
+#include "supervisor/api/jobs/job.h"
+#include "supervisor/api/session/session.h"
+
+enum store_result {
+	STORE_OK,
+	STORE_NOT_FOUND,
+	STORE_DUPLICATE,
+	STORE_DEGRADED,
+	STORE_REFUSED,
+	STORE_LOST,
+	STORE_RESULT_MAX_,
+};
+const char *store_result_text(enum store_result result);
+
+struct store;
+/* Of a write. May be NULL at the call. */
+typedef void (*store_done)(void *userdata, enum store_result result);
+
+/* A row of an open or running session as start-up needs it; pointers are valid inside the callback
+ * only. */
+struct store_session {
+	struct id id;
+	const char *owner; /* owner_text where the column is NULL; never NULL */
+	bool operator_owned;
+	const char *workspace; /* "" : none */
+	const char *project;
+	const char *profile;
+	const char *last_run_id; /* "" : none */
+	bool dagster;
+	usec_t created_at;
+	usec_t expires_at;
+	uint32_t ttl_minutes;
+	uint64_t acked;               /* highest wire number that is durable */
+	const char *overrides_json;   /* object name -> value, or NULL; secret-like */
+	const char *envs_json;        /* array of NAME=VALUE, or NULL */
+	const char *components_json;  /* object file -> bytes of the body (numbers, not bodies) */
+	const char *log_summary_json; /* array, or NULL */
+	const void *plan;             /* struct plan, or NULL */
+	size_t plan_bytes;
+};
+typedef int (*store_session_seen)(void *userdata, const struct store_session *row);
+
+/* A task that has not ended, at start. */
+struct store_task {
+	struct id id;
+	struct id session;
+	const char *owner;
+	const char *workspace;
+	enum job_state state;
+	usec_t created_at;
+	usec_t started_at;
+	usec_t ended_at;
+	uint32_t last_seq;
+	uint32_t wire_job;
+};
+typedef int (*store_task_seen)(void *userdata, const struct store_task *task);
+/* task is NULL unless STORE_OK. */
+typedef void (*store_task_read)(void *userdata, enum store_result result,
+				const struct store_task *task);
+
+struct store_frame {
+	uint32_t seq;
+	enum frames_stage stage;
+	const char *text;
+	size_t size;
+};
+/* Frames of one task above `after`, rising, as many as max_bytes allow (at least one). more: there
+ * are further ones. n = 0 and STORE_OK: none. */
+typedef void (*store_frames_read)(void *userdata, enum store_result result,
+				  const struct store_frame *frames, size_t n, bool more);
+
+struct store_stats {
+	uint64_t n_writes;
+	uint64_t n_commits;
+	uint64_t n_failed_commits;
+	uint32_t n_waiting; /* writes queued, the degraded ones included */
+	bool degraded;
+};
+
+struct store_ops {
+	void (*close)(struct store *store);
+	int (*each_open_session)(struct store *store, store_session_seen seen, void *userdata);
+	int (*each_open_task)(struct store *store, store_task_seen seen, void *userdata);
+	int (*session_insert)(struct store *store, const struct session *session, store_done done,
+			      void *userdata);
+	int (*session_status)(struct store *store, const struct session *session, usec_t now,
+			      store_done done, void *userdata);
+	int (*session_component)(struct store *store, const struct id *session, const char *file,
+				 const char *body, size_t body_length, usec_t now, store_done done,
+				 void *userdata);
+	int (*session_log)(struct store *store, const struct session *session, usec_t now,
+			   store_done done, void *userdata);
+	int (*session_close)(struct store *store, const struct id *session, const char *reason,
+			     usec_t now, store_done done, void *userdata);
+	int (*task_insert)(struct store *store, const struct job *job, store_done done,
+			   void *userdata);
+	int (*task_state)(struct store *store, const struct job *job, store_done done,
+			  void *userdata);
+	int (*frames_put)(struct store *store, const struct job *job, uint32_t first_seq,
+			  uint64_t wire_number, store_done done, void *userdata);
+	int (*task_get)(struct store *store, const struct id *task, store_task_read read,
+			void *userdata);
+	int (*frames_get)(struct store *store, const struct id *task, uint32_t after,
+			  size_t max_bytes, store_frames_read read, void *userdata);
+	int (*retain)(struct store *store, const struct janitor_retention *retention,
+		      store_done done, void *userdata);
+	void (*forget)(struct store *store, const void *userdata);
+	void (*flush)(struct store *store, usec_t now);
+	usec_t (*next_wakeup)(const struct store *store);
+	void (*stats)(const struct store *store, struct store_stats *ret_stats);
+};
+
+/* First member of every implementation. */
+struct store {
+	const struct store_ops *ops;
+};
+
+/* Every queueing function: 0, or -ENOMEM and no callback follows. */
+
+static inline struct store *store_close(struct store *store)
+{
+	if (store)
+		store->ops->close(store); /* flushes once more; calls no callback */
+	return NULL;
+}
+
+/* At start, before anything is queued: synchronous. A negative return of `seen` ends it. 0 or
+ * -errno. */
+MUST_USE static inline int store_each_open_session(struct store *store, store_session_seen seen,
+						   void *userdata)
+{
+	return store->ops->each_open_session(store, seen, userdata);
+}
+
+/* Tasks that are queued or running. */
+MUST_USE static inline int store_each_open_task(struct store *store, store_task_seen seen,
+						void *userdata)
+{
+	return store->ops->each_open_task(store, seen, userdata);
+}
+
+MUST_USE static inline int store_session_insert(struct store *store, const struct session *session,
+						store_done done, void *userdata)
+{
+	return store->ops->session_insert(store, session, done, userdata);
+}
+
+/* status, last_run_id and expires_at as they are in the session now. */
+MUST_USE static inline int store_session_status(struct store *store, const struct session *session,
+						usec_t now, store_done done, void *userdata)
+{
+	return store->ops->session_status(store, session, now, done, userdata);
+}
+
+/* One member of components_json set or replaced. */
+MUST_USE static inline int store_session_component(struct store *store, const struct id *session,
+						   const char *file, const char *body,
+						   size_t body_length, usec_t now, store_done done,
+						   void *userdata)
+{
+	return store->ops->session_component(store, session, file, body, body_length, now, done,
+					     userdata);
+}
+
+/* log_summary_json as it is in the session now. */
+MUST_USE static inline int store_session_log(struct store *store, const struct session *session,
+					     usec_t now, store_done done, void *userdata)
+{
+	return store->ops->session_log(store, session, now, done, userdata);
+}
+
+/* status closed, closed_reason, updated_at; a row that is closed already keeps its reason. */
+MUST_USE static inline int store_session_close(struct store *store, const struct id *session,
+					       const char *reason, usec_t now, store_done done,
+					       void *userdata)
+{
+	return store->ops->session_close(store, session, reason, now, done, userdata);
+}
+
+MUST_USE static inline int store_task_insert(struct store *store, const struct job *job,
+					     store_done done, void *userdata)
+{
+	return store->ops->task_insert(store, job, done, userdata);
+}
+
+/* state and times as they are in the job now. */
+MUST_USE static inline int store_task_state(struct store *store, const struct job *job,
+					    store_done done, void *userdata)
+{
+	return store->ops->task_state(store, job, done, userdata);
+}
+
+/*
+ * All frames of the job from first_seq on, and, where wire_number is not 0, the session's
+ * acknowledged number, in one transaction. wire_number not above the durable one: STORE_DUPLICATE
+ * and no frame is written. first_seq above the last frame: only the number is written.
+ */
+MUST_USE static inline int store_frames_put(struct store *store, const struct job *job,
+					    uint32_t first_seq, uint64_t wire_number,
+					    store_done done, void *userdata)
+{
+	return store->ops->frames_put(store, job, first_seq, wire_number, done, userdata);
+}
+
+MUST_USE static inline int store_task_get(struct store *store, const struct id *task,
+					  store_task_read read, void *userdata)
+{
+	return store->ops->task_get(store, task, read, userdata);
+}
+
+MUST_USE static inline int store_frames_get(struct store *store, const struct id *task,
+					    uint32_t after, size_t max_bytes,
+					    store_frames_read read, void *userdata)
+{
+	return store->ops->frames_get(store, task, after, max_bytes, read, userdata);
+}
+
+/* One bounded step of retention deletes; call it again at the next janitor tick. */
+MUST_USE static inline int store_retain(struct store *store,
+					const struct janitor_retention *retention, store_done done,
+					void *userdata)
+{
+	return store->ops->retain(store, retention, done, userdata);
+}
+
+/* Callbacks with this userdata are not called any more; the writes are still done. */
+static inline void store_forget(struct store *store, const void *userdata)
+{
+	store->ops->forget(store, userdata);
+}
+
+/* End of a loop turn. now: CLOCK_BOOTTIME, for the retry delay. Callbacks may queue; what they
+ * queue waits for the next flush (see store_next_wakeup). */
+static inline void store_flush(struct store *store, usec_t now)
+{
+	store->ops->flush(store, now);
+}
+
+/* When flush wants to be called without new work: 0 at once, USEC_NEVER nothing waits. */
+static inline usec_t store_next_wakeup(const struct store *store)
+{
+	return store->ops->next_wakeup(store);
+}
+
+static inline struct store_stats store_stats(const struct store *store)
+{
+	struct store_stats stats;
+
+	store->ops->stats(store, &stats);
+	return stats;
+}
