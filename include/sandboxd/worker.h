@@ -62,6 +62,17 @@ struct egress_config {
 	uint32_t name_server_v4[CONFIG_MAX_NS];
 };
 
+/* What one session may have at most, whatever the api worker asks. */
+struct session_ceilings {
+	uint64_t memory_bytes;
+	uint64_t tmpfs_bytes;
+	uint64_t tmpfs_inodes;
+	uint32_t max_pids;
+	uint32_t max_files;
+	uint32_t cpu_pct;
+	uint32_t max_ptys;
+};
+
 struct supervisor_config {
 	uint32_t magic;
 	uint16_t version;
@@ -76,6 +87,7 @@ struct supervisor_config {
 	uint64_t max_pids;         /* sum over sessions */
 	uint32_t control_gid;      /* group of the control socket; UINT32_MAX: leave */
 	uint32_t zero32;
+	struct session_ceilings session;
 };
 
 /* The one bounded answer of sandboxd-config: this struct on its standard output, or text on stderr
