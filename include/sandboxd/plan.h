@@ -50,6 +50,9 @@ _Static_assert(sizeof(struct plan) == 112, "wire");
 #define PLAN_CPU_MIN_PCT      1u
 #define PLAN_CPU_MAX_PCT      100000u
 #define PLAN_PTYS_MAX         1024u
+#define PLAN_CPU_WEIGHT_MIN   1u
+#define PLAN_CPU_WEIGHT_MAX   10000u
+#define PLAN_EGRESS_MAX       63u
 
 /*
  * Descriptors of the shim after its exec. Everything else is closed before. 0, 1 and 2 are
@@ -67,6 +70,24 @@ enum shim_fd {
 };
 #define SHIM_READY_BYTE 0x52
 
+/*
+ * Capabilities of the shim in the session's user namespace when it is exec'd: permitted,
+ * inheritable and ambient, bits of 1 << CAP_. It keeps fewer: pid 1 KILL, the nursery all four,
+ * the spawner and its runners SETUID SETGID KILL, the file helper and commands none.
+ */
+#define SHIM_CAP_KILL     (1ull << 5)
+#define SHIM_CAP_SETGID   (1ull << 6)
+#define SHIM_CAP_SETUID   (1ull << 7)
+#define SHIM_CAP_SETPCAP  (1ull << 8)
+#define SHIM_CAPS         (SHIM_CAP_KILL | SHIM_CAP_SETGID | SHIM_CAP_SETUID | SHIM_CAP_SETPCAP)
+#define SHIM_CAPS_PID1    SHIM_CAP_KILL
+#define SHIM_CAPS_SPAWNER (SHIM_CAP_KILL | SHIM_CAP_SETGID | SHIM_CAP_SETUID)
+
+enum shim_params_flags {
+	SHIM_PARAMS_LANDLOCK_SCOPE = 1, /* Landlock ABI 6: the spawner takes a domain with scopes */
+	SHIM_PARAMS_ALL_ = 1,
+};
+
 struct shim_params {
 	uint32_t magic; /* PLAN_MAGIC */
 	uint16_t version;
@@ -74,8 +95,8 @@ struct shim_params {
 	uint8_t session[ID_BYTES];
 	uint32_t user_id; /* inside */
 	uint32_t group_id;
-	uint32_t max_files; /* RLIMIT_NOFILE of commands */
-	uint32_t flags;
-	uint64_t ring_bytes; /* a running job */
+	uint32_t max_files;  /* RLIMIT_NOFILE of commands */
+	uint32_t flags;      /* enum shim_params_flags */
+	uint64_t ring_bytes; /* a running job: 128 KiB .. SHIM_RING_BYTES */
 };
 _Static_assert(sizeof(struct shim_params) == 48, "wire");
