@@ -1,0 +1,139 @@
+#include "base/launch.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/id.h"
+
+struct request_rule {
+	enum launch_type type;
+	bool names_session; /* else the session field is null */
+};
+
+static const struct request_rule requests[] = {
+	{LAUNCH_HELLO,  false},
+        {LAUNCH_START,  true },
+        {LAUNCH_KILL,   true },
+	{LAUNCH_FREEZE, true },
+        {LAUNCH_THAW,   true },
+        {LAUNCH_STAT,   true },
+	{LAUNCH_ADOPT,  false},
+        {LAUNCH_PROOF,  true },
+        {LAUNCH_TRACE,  true },
+};
+_Static_assert(ARRAY_SIZE(requests) == LAUNCH_TRACE / 2, "one rule per request");
+#define IS_EVEN(type) ((type) % 2 == 0)
+_Static_assert(IS_EVEN(LAUNCH_HELLO) && IS_EVEN(LAUNCH_START) && IS_EVEN(LAUNCH_KILL) &&
+		       IS_EVEN(LAUNCH_FREEZE) && IS_EVEN(LAUNCH_THAW) && IS_EVEN(LAUNCH_STAT) &&
+		       IS_EVEN(LAUNCH_ADOPT) && IS_EVEN(LAUNCH_PROOF) && IS_EVEN(LAUNCH_TRACE) &&
+		       !IS_EVEN(LAUNCH_EVENT_GONE),
+	       "requests are even, answers and events are odd");
+
+static const struct request_rule *find_request(unsigned int type)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
+		if (requests[i].type == type)
+			return &requests[i];
+	return NULL;
+}
+
+static bool session_is_null(const struct launch_msg *msg)
+{
+	struct id session;
+
+	memcpy(session.bytes, msg->session, ID_BYTES);
+	return id_is_null(&session);
+}
+
+static bool hello_valid(const struct launch_hello *hello)
+{
+	return hello->magic == LAUNCH_MAGIC && hello->version == LAUNCH_VERSION &&
+	       hello->message_bytes == sizeof(struct launch_msg);
+}
+
+static int request_check(const struct launch_msg *msg)
+{
+	const struct request_rule *rule = find_request(msg->type);
+
+	if (!rule || msg->error != 0 || msg->more != 0)
+		return -EPROTO;
+	if (session_is_null(msg) == rule->names_session)
+		return -EPROTO;
+	if (rule->type == LAUNCH_HELLO && !hello_valid(&msg->u.hello))
+		return -EPROTO;
+	/* One message never names two sessions. */
+	if (rule->type == LAUNCH_START && memcmp(msg->session, msg->u.plan.session, ID_BYTES) != 0)
+		return -EPROTO;
+	return 0;
+}
+
+static int answer_check(const struct launch_msg *msg)
+{
+	const struct request_rule *rule;
+
+	if (msg->error >= LAUNCH_E_MAX_ || msg->more > 1)
+		return -EPROTO;
+	if (msg->type == LAUNCH_EVENT_GONE)
+		return msg->error == 0 && msg->more == 0 && !session_is_null(msg) ? 0 : -EPROTO;
+	rule = find_request(msg->type - 1u);
+	if (!rule)
+		return -EPROTO;
+	if (rule->type == LAUNCH_HELLO && msg->error == 0 && !hello_valid(&msg->u.hello))
+		return -EPROTO;
+	if (msg->more && (rule->type != LAUNCH_ADOPT || session_is_null(msg)))
+		return -EPROTO;
+	return 0;
+}
+
+int launch_check(const struct launch_msg *msg, size_t size, int is_answer)
+{
+	if (size != sizeof(*msg) || msg->magic != LAUNCH_MAGIC || msg->version != LAUNCH_VERSION ||
+	    msg->zero != 0)
+		return -EPROTO;
+	return is_answer ? answer_check(msg) : request_check(msg);
+}
+
+struct launch_msg launch_message(enum launch_type type, uint32_t serial,
+				 const uint8_t session[ID_BYTES])
+{
+	struct launch_msg msg;
+
+	memset(&msg, 0, sizeof(msg)); /* all of the union: no byte of the stack goes out */
+	msg.magic = LAUNCH_MAGIC;
+	msg.version = LAUNCH_VERSION;
+	msg.type = (uint16_t)type;
+	msg.serial = serial;
+	if (session)
+		memcpy(msg.session, session, ID_BYTES);
+	if ((msg.type & ~1u) == LAUNCH_HELLO) {
+		msg.u.hello.magic = LAUNCH_MAGIC;
+		msg.u.hello.version = LAUNCH_VERSION;
+		msg.u.hello.message_bytes = sizeof(msg);
+	}
+	return msg;
+}
+
+static const char *const error_texts[] = {
+	[LAUNCH_E_NONE] = "no error",
+	[LAUNCH_E_STEP] = "a launch step failed",
+	[LAUNCH_E_NOT_FOUND] = "the session does not exist",
+	[LAUNCH_E_EXISTS] = "the session id is in use",
+	[LAUNCH_E_PLAN] = "the plan is outside its ranges",
+	[LAUNCH_E_SESSIONS] = "the limit of sessions is reached",
+	[LAUNCH_E_MEMORY] = "the limit of memory over all sessions is reached",
+	[LAUNCH_E_PIDS] = "the limit of processes over all sessions is reached",
+	[LAUNCH_E_RATE] = "too many launches in this second",
+	[LAUNCH_E_IDS] = "no block of user ids is free",
+	[LAUNCH_E_DESCRIPTORS] = "the limit of open descriptors is reached",
+	[LAUNCH_E_STATE] = "the session is not in a state that permits this",
+	[LAUNCH_E_STOPPING] = "the service is stopping",
+	[LAUNCH_E_PROOF] = "the isolation in force differs from the plan",
+};
+_Static_assert(ARRAY_SIZE(error_texts) == LAUNCH_E_MAX_, "one text per error");
+
+const char *launch_error_text(uint32_t error)
+{
+	return error < ARRAY_SIZE(error_texts) ? error_texts[error] : "unknown error";
+}
