@@ -1,0 +1,379 @@
+#include "client.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/str.h"
+
+#include "ctl/print.h"
+
+struct transfer {
+	const struct client_request *request;
+	struct client_reply *reply;
+	CURL *easy;
+	struct buf partial; /* a line that is not complete yet */
+	int result;         /* what the callback asked for; 1: done */
+	usec_t last_byte;
+};
+
+static const char *socket_name(const struct options *options)
+{
+	/* The operator's own socket takes no identity and only uid 0. */
+	return geteuid() == 0 && !options->user && !options->workspace && !options->project &&
+			       !options->scopes
+		       ? "operator.sock"
+		       : "control.sock";
+}
+
+static int add_header(struct client *client, const char *name, const char *value)
+{
+	char line[1200];
+	struct curl_slist *list;
+	int r;
+
+	if (!value)
+		return 0;
+	r = str_format(line, sizeof(line), "%s: %s", name, value);
+	if (r < 0)
+		return r;
+	list = curl_slist_append(client->headers, line);
+	if (!list)
+		return -ENOMEM;
+	client->headers = list;
+	return 0;
+}
+
+static int add_identity(struct client *client, const struct options *options)
+{
+	const struct {
+		const char *name;
+		const char *value;
+	} headers[] = {
+		{"X-Sandbox-User",      options->user     },
+		{"X-Sandbox-Workspace", options->workspace},
+		{"X-Sandbox-Project",   options->project  },
+		{"X-Sandbox-Scopes",    options->scopes   },
+ /* Without this curl would wait for "100 Continue" before larger bodies. */
+		{"Expect",              ""                },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
+		int r = add_header(client, headers[i].name, headers[i].value);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int watch_signals(struct client *client)
+{
+	sigset_t mask;
+
+	(void)sigemptyset(&mask);
+	(void)sigaddset(&mask, SIGINT);
+	(void)sigaddset(&mask, SIGTERM);
+	(void)sigaddset(&mask, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
+		return -errno;
+	client->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	return client->signal_fd < 0 ? -errno : 0;
+}
+
+int client_open(struct client *client, const struct options *options)
+{
+	int r;
+
+	*client = (struct client){.signal_fd = -1};
+	if (options->socket_path)
+		r = str_copy(client->socket_path, sizeof(client->socket_path),
+			     options->socket_path);
+	else
+		r = str_format(client->socket_path, sizeof(client->socket_path), "%s/%s",
+			       options->runtime_dir ? options->runtime_dir : "/run/sandboxd",
+			       socket_name(options));
+	if (r < 0) {
+		(void)fprintf(stderr, "sandboxctl: the socket's path is longer than 107 bytes\n");
+		return r;
+	}
+	if (curl_global_init(CURL_GLOBAL_NOTHING) != CURLE_OK)
+		return -ENOMEM;
+	client->multi = curl_multi_init();
+	if (!client->multi)
+		return -ENOMEM;
+	r = add_identity(client, options);
+	if (r < 0)
+		return r;
+	return watch_signals(client);
+}
+
+void client_close(struct client *client)
+{
+	curl_slist_free_all(client->headers);
+	client->headers = NULL;
+	if (client->multi)
+		(void)curl_multi_cleanup(client->multi);
+	client->multi = NULL;
+	client->signal_fd = fd_close(client->signal_fd);
+	curl_global_cleanup();
+}
+
+void client_reply_done(struct client_reply *reply)
+{
+	buf_done(&reply->text);
+	json_decref(reply->doc);
+	reply->doc = NULL;
+}
+
+static int take_lines(struct transfer *transfer)
+{
+	struct buf *partial = &transfer->partial;
+	const uint8_t *newline;
+
+	while (partial->size > 0 && (newline = memchr(partial->data, '\n', partial->size))) {
+		size_t length = (size_t)(newline - partial->data);
+		int r = transfer->request->line(transfer->request->userdata,
+						(const char *)partial->data, length);
+
+		buf_consume(partial, length + 1);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* libcurl's write callback: anything but `n` ends the transfer. */
+static size_t on_body(char *data, size_t size, size_t n, void *userdata)
+{
+	struct transfer *transfer = userdata;
+	long status = 0;
+	int r;
+
+	(void)size; /* always 1 */
+	transfer->last_byte = clock_boottime();
+	(void)curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
+	if (!transfer->request->line || status >= 300) {
+		r = buf_append(&transfer->reply->text, data, n);
+	} else {
+		r = buf_append(&transfer->partial, data, n);
+		if (r == 0)
+			r = take_lines(transfer);
+	}
+	transfer->result = r;
+	return r ? 0 : n;
+}
+
+static int easy_set_up(struct client *client, struct transfer *transfer, char *body,
+		       struct curl_slist **ret_headers)
+{
+	const struct client_request *request = transfer->request;
+	CURL *easy = transfer->easy;
+	struct curl_slist *headers = NULL;
+	char url[2048];
+	char line[128];
+	int r;
+
+	r = str_format(url, sizeof(url), "http://sandboxd%s", request->path);
+	if (r < 0)
+		return r;
+	for (const struct curl_slist *i = client->headers; i; i = i->next)
+		headers = curl_slist_append(headers, i->data);
+	(void)snprintf(line, sizeof(line), "Accept: %s",
+		       request->accept ? request->accept : "application/json");
+	headers = curl_slist_append(headers, line);
+	if (body)
+		headers = curl_slist_append(headers, "Content-Type: application/json");
+	*ret_headers = headers;
+	(void)curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, client->socket_path);
+	(void)curl_easy_setopt(easy, CURLOPT_URL, url);
+	(void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
+	(void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	(void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	(void)curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+	(void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+	(void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+	(void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer);
+	if (body) {
+		(void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
+		(void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, (long)strlen(body));
+	}
+	(void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
+	return 0;
+}
+
+static bool signal_came(struct client *client)
+{
+	struct signalfd_siginfo info;
+
+	if (io_read(client->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return false;
+	client->signal = (int)info.ssi_signo;
+	return true;
+}
+
+static int curl_errno(const struct transfer *transfer, CURLcode code)
+{
+	if (transfer->result)
+		return transfer->result < 0 ? transfer->result : 0;
+	switch ((int)code) {
+	case CURLE_OK:
+		return 0;
+	case CURLE_COULDNT_CONNECT:
+	case CURLE_COULDNT_RESOLVE_HOST:
+		return -ECONNREFUSED;
+	case CURLE_OUT_OF_MEMORY:
+		return -ENOMEM;
+	default:
+		return -EPIPE;
+	}
+}
+
+/* Drive the one transfer until it is over, a signal comes, or it was silent for too long. */
+static int run_transfer(struct client *client, struct transfer *transfer)
+{
+	usec_t idle_us = (usec_t)transfer->request->idle_ms * USEC_PER_MS;
+
+	for (;;) {
+		struct curl_waitfd signal_wait = {.fd = client->signal_fd,
+						  .events = CURL_WAIT_POLLIN};
+		int running = 0;
+		int left = 0;
+		const CURLMsg *message;
+
+		if (curl_multi_perform(client->multi, &running) != CURLM_OK)
+			return -EIO;
+		message = curl_multi_info_read(client->multi, &left);
+		if (message && message->msg == CURLMSG_DONE)
+			return curl_errno(transfer, message->data.result);
+		if (idle_us && clock_boottime() - transfer->last_byte >= idle_us)
+			return -ETIMEDOUT;
+		if (curl_multi_poll(client->multi, &signal_wait, 1, idle_us ? 50 : 1000, NULL) !=
+		    CURLM_OK)
+			return -EIO;
+		if (signal_came(client))
+			return -EINTR;
+	}
+}
+
+int client_perform(struct client *client, const struct client_request *request,
+		   struct client_reply *reply)
+{
+	struct transfer transfer = {.request = request,
+				    .reply = reply,
+				    .partial = BUF_NULL(CLIENT_LINE_MAX_BYTES),
+				    .last_byte = clock_boottime()};
+	AUTO_FREE char *body = NULL;
+	struct curl_slist *headers = NULL;
+	const char *reason = NULL;
+	int r;
+
+	if (request->body) {
+		body = doc_format(request->body, 0);
+		if (!body)
+			return -ENOMEM;
+	}
+	transfer.easy = curl_easy_init();
+	if (!transfer.easy)
+		return -ENOMEM;
+	r = easy_set_up(client, &transfer, body, &headers);
+	if (r == 0 && curl_multi_add_handle(client->multi, transfer.easy) != CURLM_OK)
+		r = -ENOMEM;
+	if (r == 0) {
+		r = run_transfer(client, &transfer);
+		(void)curl_easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &reply->status);
+		(void)curl_multi_remove_handle(client->multi, transfer.easy);
+	}
+	curl_easy_cleanup(transfer.easy);
+	curl_slist_free_all(headers);
+	buf_done(&transfer.partial);
+	/* An answer that is not JSON stays text. */
+	if (r == 0 && reply->text.size > 0)
+		(void)!doc_parse((const char *)reply->text.data, reply->text.size, &reply->doc,
+				 &reason);
+	return r;
+}
+
+int client_path(char *path, size_t path_bytes, const char *prefix, const char *id,
+		const char *suffix)
+{
+	char *escaped = curl_easy_escape(NULL, id, 0);
+	int r;
+
+	if (!escaped)
+		return -ENOMEM;
+	r = str_format(path, path_bytes, "%s/%s%s", prefix, escaped, suffix);
+	curl_free(escaped);
+	return r;
+}
+
+static void print_items(const json_t *detail)
+{
+	size_t i;
+	json_t *item;
+
+	json_array_foreach(detail, i, item)
+	{
+		const json_t *loc = json_object_get(item, "loc");
+		size_t n = json_array_size(loc);
+
+		(void)fputs("sandboxctl: ", stderr);
+		for (size_t at = 0; at < n; at++) {
+			const char *part = json_string_value(json_array_get(loc, at));
+
+			(void)fputs(at ? "." : "", stderr);
+			print_text(stderr, part ? part : "#");
+		}
+		(void)fputs(": ", stderr);
+		print_text(stderr, json_string_value(json_object_get(item, "msg")));
+		(void)fputc('\n', stderr);
+	}
+}
+
+static int transfer_failed(const struct client *client, int r)
+{
+	switch (r) {
+	case -EINTR:
+		return EXIT_SIGNAL_BASE + client->signal;
+	case -ECONNREFUSED:
+		(void)fputs("sandboxctl: nobody answers on ", stderr);
+		print_text(stderr, client->socket_path);
+		(void)fputs(" (is sandboxd running?)\n", stderr);
+		return EXIT_UNREACHABLE;
+	case -EPIPE:
+		(void)fputs("sandboxctl: the connection ended within the answer\n", stderr);
+		return EXIT_FAILED;
+	default:
+		(void)fprintf(stderr, "sandboxctl: %s\n", strerrordesc_np(-r));
+		return EXIT_FAILED;
+	}
+}
+
+int client_result(const struct client *client, int r, const struct client_reply *reply)
+{
+	const json_t *detail;
+
+	if (r < 0)
+		return transfer_failed(client, r);
+	if (reply->status >= 200 && reply->status < 300)
+		return EXIT_OK;
+	detail = json_object_get(reply->doc, "detail");
+	if (json_is_array(detail)) {
+		print_items(detail);
+	} else {
+		(void)fprintf(stderr, "sandboxctl: ");
+		if (json_is_string(detail))
+			print_text(stderr, json_string_value(detail));
+		(void)fprintf(stderr, " (HTTP %ld)\n", reply->status);
+	}
+	if (reply->status == 404)
+		return EXIT_NOT_FOUND;
+	return reply->status >= 400 && reply->status < 500 ? EXIT_REFUSED : EXIT_FAILED;
+}

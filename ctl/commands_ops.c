@@ -1,0 +1,68 @@
+#include <stdio.h>
+
+#include "base/str.h"
+
+#include "ctl/commands.h"
+#include "ctl/print.h"
+#include "sandboxd/api.h"
+
+int command_trace(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	char path[512];
+	const struct client_request request = {.method = "GET", .path = path};
+	json_int_t last = 0;
+	size_t i;
+	json_t *step;
+	int r;
+
+	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, options->args[0], "/trace");
+	if (r == 0)
+		r = client_perform(client, &request, &reply);
+	r = client_result(client, r, &reply);
+	if (r != EXIT_OK)
+		return r;
+	if (options->json) {
+		print_json(reply.doc);
+		return EXIT_OK;
+	}
+	if (!options->quiet)
+		(void)printf("%8s  %8s  %-7s  %s\n", "AT (us)", "TOOK", "SIDE", "STEP");
+	json_array_foreach(json_object_get(reply.doc, "steps"), i, step)
+	{
+		json_int_t at = json_integer_value(json_object_get(step, "us"));
+
+		(void)printf("%8lld  %8lld  %-7s  ", (long long)at,
+			     (long long)(at > last ? at - last : 0), print_member(step, "side"));
+		print_text(stdout, print_member(step, "name"));
+		(void)putchar('\n');
+		last = at > last ? at : last;
+	}
+	return EXIT_OK;
+}
+
+int command_version(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const struct client_request request = {.method = "GET", .path = "/v1/capabilities"};
+	const char *service = "not reachable";
+
+	if (client_perform(client, &request, &reply) == 0 && reply.status == 200) {
+		service = json_string_value(json_object_get(reply.doc, "version"));
+		if (!service)
+			service = "unknown";
+	}
+	if (options->json) {
+		json_t *doc = json_pack("{s:s,s:s,s:s}", "sandboxctl", SANDBOXD_VERSION, "service",
+					service, "api", API_VERSION);
+
+		if (doc)
+			print_json(doc);
+		json_decref(doc);
+		return EXIT_OK;
+	}
+	(void)printf("sandboxctl %s (API %s)\nservice ", SANDBOXD_VERSION, API_VERSION);
+	print_text(stdout, service);
+	(void)putchar('\n');
+	return EXIT_OK;
+}

@@ -1,0 +1,363 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/str.h"
+
+#include "ctl/commands.h"
+#include "ctl/print.h"
+#include "sandboxd/api.h"
+#include "sandboxd/limits.h"
+
+#define DAGSTER_SESSIONS API_PREFIX_DAGSTER "/sessions"
+
+/* {"NAME": "value", ...} of NAME=value words; NULL: no memory. */
+static json_t *pairs_object(const char *const *pairs, size_t n)
+{
+	json_t *object = json_object();
+
+	for (size_t i = 0; object && i < n; i++) {
+		const char *equals = strchr(pairs[i], '=');
+		char name[256];
+		int r = -EINVAL;
+
+		if (equals)
+			r = str_copy_n(name, sizeof(name), pairs[i], (size_t)(equals - pairs[i]));
+		if (r < 0 || json_object_set_new(object, name, json_string(equals + 1)) < 0) {
+			json_decref(object);
+			return NULL;
+		}
+	}
+	return object;
+}
+
+const char *session_id(const json_t *summary)
+{
+	static const char *const keys[] = {"id", "sandbox_uuid", "session_id"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const char *id = json_string_value(json_object_get(summary, keys[i]));
+
+		if (id)
+			return id;
+	}
+	return NULL;
+}
+
+/* A component session unless something was asked for that only a runtime session has. */
+static bool wants_runtime(const struct options *options)
+{
+	return options->profile || options->n_env > 0;
+}
+
+int session_create(struct client *client, const struct options *options, struct client_reply *reply)
+{
+	bool runtime = wants_runtime(options);
+	json_t *body = json_object();
+	struct client_request request = {.method = "POST",
+					 .path = runtime ? API_PREFIX_RUNTIME : DAGSTER_SESSIONS,
+					 .body = body};
+	int failed = 0;
+	int r;
+
+	if (options->ttl_minutes)
+		failed |= runtime ? json_object_set_new(
+					    body, "ttl",
+					    json_integer((json_int_t)options->ttl_minutes * 60))
+				  : json_object_set_new(body, "ttl_minutes",
+							json_integer(options->ttl_minutes));
+	if (options->profile)
+		failed |= json_object_set_new(body, "profile", json_string(options->profile));
+	if (options->n_env)
+		failed |= json_object_set_new(body, "envs",
+					      pairs_object(options->env, options->n_env));
+	if (options->n_endpoint)
+		failed |= json_object_set_new(body, "env_overrides",
+					      pairs_object(options->endpoint, options->n_endpoint));
+	r = failed || !body ? -EINVAL : client_perform(client, &request, reply);
+	json_decref(body);
+	return r;
+}
+
+int command_create(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const char *id;
+	int r;
+
+	if (options->n_endpoint && wants_runtime(options)) {
+		(void)fputs("sandboxctl: --endpoint goes with a component session, without "
+			    "--profile and --env\n",
+			    stderr);
+		return EXIT_USAGE;
+	}
+	r = session_create(client, options, &reply);
+	r = client_result(client, r, &reply);
+	if (r != EXIT_OK)
+		return r;
+	id = session_id(reply.doc);
+	if (options->json)
+		print_json(reply.doc);
+	else
+		(void)printf("%s\n", id ? id : "-");
+	return id ? EXIT_OK : EXIT_FAILED;
+}
+
+static int get_list(struct client *client, const struct options *options, const char *after,
+		    struct client_reply *reply)
+{
+	char path[256];
+	struct client_request request = {.method = "GET", .path = path};
+	bool by_status = options->status != NULL;
+	int r;
+
+	r = str_format(path, sizeof(path), DAGSTER_SESSIONS "?limit=500%s%s%s%s",
+		       by_status ? "&status=" : "", by_status ? options->status : "",
+		       after ? "&after=" : "", after ? after : "");
+	if (r < 0)
+		return r;
+	return client_perform(client, &request, reply);
+}
+
+static void print_session_row(const json_t *row)
+{
+	(void)printf("%-36s  %-8s  ", print_member(row, "id"), print_member(row, "status"));
+	(void)printf("%-16s  ", print_member(row, "owner"));
+	(void)printf("%-19.19s  %3zu\n", print_member(row, "expires_at"),
+		     json_array_size(json_object_get(row, "components")));
+}
+
+static bool safe_status(const char *status)
+{
+	return !status || str_only(status, strlen(status), "-_");
+}
+
+int command_ls(struct client *client, const struct options *options)
+{
+	json_t *all = json_array();
+	char after[ID_TEXT_BYTES] = "";
+	size_t n;
+	int r = EXIT_OK;
+
+	if (!all || !safe_status(options->status)) {
+		json_decref(all);
+		return EXIT_USAGE;
+	}
+	do {
+		AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+		const char *last;
+
+		r = get_list(client, options, after[0] ? after : NULL, &reply);
+		r = client_result(client, r, &reply);
+		n = json_array_size(reply.doc);
+		if (r != EXIT_OK || n == 0)
+			break;
+		last = session_id(json_array_get(reply.doc, n - 1));
+		if (json_array_extend(all, reply.doc) < 0 || !last ||
+		    str_copy(after, sizeof(after), last) < 0)
+			break;
+	} while (n == 500);
+
+	if (r == EXIT_OK && options->json) {
+		print_json(all);
+	} else if (r == EXIT_OK) {
+		size_t i;
+		json_t *row;
+
+		if (!options->quiet)
+			(void)printf("%-36s  %-8s  %-16s  %-19s  %s\n", "ID", "STATUS", "OWNER",
+				     "EXPIRES (UTC)", "COMPONENTS");
+		json_array_foreach(all, i, row) print_session_row(row);
+	}
+	json_decref(all);
+	return r;
+}
+
+/* Ask under the component prefix first, then under the runtime's: an id is good for both. */
+static int either_prefix(struct client *client, const char *method, const char *id,
+			 struct client_reply *reply)
+{
+	char path[512];
+	struct client_request request = {.method = method, .path = path};
+	int r;
+
+	r = client_path(path, sizeof(path), DAGSTER_SESSIONS, id, "");
+	if (r == 0)
+		r = client_perform(client, &request, reply);
+	if (r < 0 || reply->status != 404)
+		return r;
+	client_reply_done(reply);
+	*reply = CLIENT_REPLY_NULL;
+	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, id, "");
+	return r < 0 ? r : client_perform(client, &request, reply);
+}
+
+static void print_value(const json_t *value)
+{
+	char *text;
+
+	if (json_is_string(value)) {
+		print_text(stdout, json_string_value(value));
+	} else {
+		text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+		(void)fputs(text ? text : "-", stdout);
+		free(text);
+	}
+}
+
+int command_show(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const char *key;
+	json_t *value;
+	int r;
+
+	r = either_prefix(client, "GET", options->args[0], &reply);
+	r = client_result(client, r, &reply);
+	if (r != EXIT_OK)
+		return r;
+	if (options->json) {
+		print_json(reply.doc);
+		return EXIT_OK;
+	}
+	json_object_foreach(reply.doc, key, value)
+	{
+		(void)printf("%-15s ", key);
+		print_value(value);
+		(void)putchar('\n');
+	}
+	return EXIT_OK;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Read the component's text; "-" is standard input. */
+static int read_body(const char *file, char **ret_text, size_t *ret_size)
+{
+	AUTO_CLOSE int fd = -1;
+	int r;
+
+	if (str_equal(file, "-"))
+		return io_read_file(STDIN_FILENO, COMPONENT_BODY_MAX_BYTES, ret_text, ret_size);
+	fd = open(file, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = io_read_file(fd, COMPONENT_BODY_MAX_BYTES, ret_text, ret_size);
+	return r;
+}
+
+int command_write(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	AUTO_FREE char *text = NULL;
+	const char *file = options->args[1];
+	const char *name = options->name ? options->name : base_name(file);
+	char path[512];
+	struct client_request request = {.method = "POST", .path = path};
+	size_t size = 0;
+	int r;
+
+	r = read_body(file, &text, &size);
+	if (r < 0) {
+		(void)fputs("sandboxctl: ", stderr);
+		print_text(stderr, file);
+		(void)fprintf(stderr, ": %s\n", strerrordesc_np(-r));
+		return EXIT_FAILED;
+	}
+	/* A name or text that is not UTF-8 cannot be said in JSON; the service would refuse it. */
+	request.body = json_pack("{s:s,s:o?}", "name", name, "body", json_stringn(text, size));
+	if (!request.body || !json_object_get(request.body, "body") ||
+	    !str_utf8_valid(text, size)) {
+		json_decref(request.body);
+		(void)fputs("sandboxctl: the file or its name is not valid UTF-8\n", stderr);
+		return EXIT_REFUSED;
+	}
+	r = client_path(path, sizeof(path), DAGSTER_SESSIONS, options->args[0], "/components");
+	if (r == 0)
+		r = client_perform(client, &request, &reply);
+	json_decref(request.body);
+	r = client_result(client, r, &reply);
+	if (r == EXIT_OK && options->json)
+		print_json(reply.doc);
+	return r;
+}
+
+int command_load(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	char path[512];
+	struct client_request request = {.method = "POST", .path = path};
+	const json_t *keys;
+	size_t i;
+	json_t *key;
+	int r;
+
+	r = client_path(path, sizeof(path), DAGSTER_SESSIONS, options->args[0], "/load");
+	if (r == 0)
+		r = client_perform(client, &request, &reply);
+	r = client_result(client, r, &reply);
+	if (r != EXIT_OK)
+		return r;
+	if (options->json) {
+		print_json(reply.doc);
+		return EXIT_OK;
+	}
+	keys = json_object_get(reply.doc, "asset_keys");
+	json_array_foreach(keys, i, key)
+	{
+		print_text(stdout, json_string_value(json_array_get(key, 0)));
+		(void)putchar('/');
+		print_text(stdout, json_string_value(json_array_get(key, 1)));
+		(void)putchar('\n');
+	}
+	return EXIT_OK;
+}
+
+int command_rm(struct client *client, const struct options *options)
+{
+	int worst = EXIT_OK;
+
+	for (int i = 0; i < options->n_args; i++) {
+		AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+		int r = either_prefix(client, "DELETE", options->args[i], &reply);
+
+		r = client_result(client, r, &reply);
+		if (r != EXIT_OK)
+			worst = r;
+		else if (options->json)
+			print_json(reply.doc);
+	}
+	return worst;
+}
+
+int command_janitor(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const struct client_request request = {.method = "POST",
+					       .path = API_PREFIX_DAGSTER "/janitor"};
+	size_t i;
+	json_t *id;
+	int r;
+
+	r = client_perform(client, &request, &reply);
+	r = client_result(client, r, &reply);
+	if (r != EXIT_OK)
+		return r;
+	if (options->json) {
+		print_json(reply.doc);
+		return EXIT_OK;
+	}
+	json_array_foreach(json_object_get(reply.doc, "dropped"), i, id)(void)
+		printf("%s\n", json_string_value(id));
+	return EXIT_OK;
+}

@@ -1,0 +1,113 @@
+#include "print.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/str.h"
+
+#define ESCAPE_CHUNK 1024
+
+static void write_escaped(FILE *file, const char *data, size_t length, bool keep_newlines)
+{
+	char text[ESCAPE_CHUNK * 4 + 8];
+
+	(void)str_escape(text, sizeof(text), data, length, keep_newlines);
+	(void)fputs(text, file);
+}
+
+/* Length of the longest part of data that does not end within a UTF-8 sequence. */
+static size_t whole_characters(const char *data, size_t length)
+{
+	size_t back;
+
+	for (back = 1; back <= 3 && back <= length; back++) {
+		unsigned char c = (unsigned char)data[length - back];
+		size_t wants;
+
+		if ((c & 0xc0) == 0x80)
+			continue;
+		wants = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+		return wants > back ? length - back : length;
+	}
+	return length;
+}
+
+void print_text(FILE *file, const char *text)
+{
+	size_t length = text ? strlen(text) : 0;
+
+	while (length > 0) {
+		size_t n = length < ESCAPE_CHUNK ? length : whole_characters(text, ESCAPE_CHUNK);
+
+		write_escaped(file, text, n, false);
+		text += n;
+		length -= n;
+	}
+}
+
+void print_stream_init(struct print_stream *stream, FILE *file, bool raw)
+{
+	*stream = (struct print_stream){.file = file, .escape = !raw && isatty(fileno(file)) == 1};
+}
+
+void print_stream_write(struct print_stream *stream, const char *data, size_t length)
+{
+	if (!stream->escape) {
+		(void)fwrite(data, 1, length, stream->file);
+		(void)fflush(stream->file);
+		return;
+	}
+	while (length > 0) {
+		char chunk[ESCAPE_CHUNK];
+		size_t n = sizeof(chunk) - stream->n_carry;
+		size_t whole;
+
+		n = n < length ? n : length;
+		memcpy(chunk, stream->carry, stream->n_carry);
+		memcpy(chunk + stream->n_carry, data, n);
+		data += n;
+		length -= n;
+		n += stream->n_carry;
+		whole = whole_characters(chunk, n);
+		write_escaped(stream->file, chunk, whole, true);
+		stream->n_carry = n - whole;
+		memcpy(stream->carry, chunk + whole, stream->n_carry);
+	}
+	(void)fflush(stream->file);
+}
+
+void print_stream_end(struct print_stream *stream)
+{
+	if (stream->n_carry > 0)
+		write_escaped(stream->file, stream->carry, stream->n_carry, true);
+	stream->n_carry = 0;
+	(void)fflush(stream->file);
+}
+
+void print_json(const json_t *doc)
+{
+	char *text = json_dumps(doc, JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+
+	if (text)
+		(void)puts(text);
+	free(text);
+}
+
+void print_json_line(const json_t *doc)
+{
+	char *text = doc_format(doc, 1);
+
+	if (text)
+		(void)puts(text);
+	(void)fflush(stdout);
+	free(text);
+}
+
+const char *print_member(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "-";
+}

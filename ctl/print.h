@@ -1,0 +1,34 @@
+/*
+ * Printing. What comes from a session can hold terminal control sequences (C6): it is escaped
+ * whenever it goes to a terminal, unless --raw was given; results that are names or texts of an
+ * answer are escaped always.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* Text of an answer, escaped always; NULL prints nothing. */
+void print_text(FILE *file, const char *text);
+
+/* Bytes that a command wrote, to our descriptor 1 or 2. carry keeps an incomplete UTF-8 sequence
+ * between calls. */
+struct print_stream {
+	FILE *file;
+	bool escape;
+	char carry[4];
+	size_t n_carry;
+};
+void print_stream_init(struct print_stream *stream, FILE *file, bool raw);
+void print_stream_write(struct print_stream *stream, const char *data, size_t length);
+void print_stream_end(struct print_stream *stream);
+
+/* A JSON document, indented, on standard output. */
+void print_json(const json_t *doc);
+/* One compact line. */
+void print_json_line(const json_t *doc);
+
+/* Text of a member, "-" where it is null or missing. */
+const char *print_member(const json_t *object, const char *key);

@@ -1,0 +1,374 @@
+/*
+ * proof: three witnesses for one session. Inside: a shell that prints what it sees of itself.
+ * Supervisor: what it read back after the launch. Outside: this program's own look at the shim in
+ * /proc and at the cgroup files, where it may. A row is ok only if every witness that can know says
+ * the same and the value is the promised one.
+ */
+#include "proof.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/num.h"
+#include "base/str.h"
+
+#include "ctl/commands.h"
+#include "ctl/print.h"
+#include "sandboxd/api.h"
+#include "sandboxd/limits.h"
+
+#define INSIDE_MAX_BYTES 65536
+
+/* Reads as little as a shell can without help of ours in the session. */
+static const char inside_script[] =
+	"cat /proc/self/status\n"
+	"for n in mnt net pid ipc uts cgroup user; do echo \"ns_$n $(readlink /proc/self/ns/$n)\"; "
+	"done\n"
+	"read a b c </proc/self/uid_map; echo \"map_base $b\"; echo \"map_count $c\"\n"
+	"echo \"files $(ulimit -n)\"\n"
+	"df -kP /session | while read a b c; do echo \"disk_kib $b\"; done | tail -n 1\n"
+	"df -iP /session | while read a b c; do echo \"inodes $b\"; done | tail -n 1\n";
+
+/* Runs into a limit; each prints what it met. */
+static const char pids_script[] =
+	"i=0; while [ $i -lt $1 ]; do sleep 20 2>/dev/null & i=$((i+1)); done 2>/dev/null\n"
+	"kill $(jobs -p) 2>/dev/null; echo all-started\n";
+static const char memory_script[] = "head -c $1 /dev/zero | tail -n 1 | wc -c; echo survived\n";
+static const char disk_script[] =
+	"head -c $1 /dev/zero >/session/.probe 2>&1 && echo all-written; rm -f /session/.probe\n";
+
+struct report {
+	bool json;
+	json_t *rows;
+	size_t n_bad;
+	const struct proof_facts *inside;
+	const struct proof_facts *outside; /* NULL: we cannot look */
+	const json_t *proof;
+};
+
+struct collect {
+	struct buf text;
+};
+
+static void collect_output(void *userdata, int fd, const char *data, size_t length)
+{
+	struct collect *collect = userdata;
+
+	/* More than the maximum is cut: the parser then misses lines, and says so. */
+	if (fd == STDOUT_FILENO)
+		(void)!buf_append(&collect->text, data, length);
+}
+
+static int run_inside(struct client *client, const char *session, json_t *body, char **ret_text)
+{
+	struct collect collect = {.text = BUF_NULL(INSIDE_MAX_BYTES)};
+	const struct command_output output = {.write = collect_output, .userdata = &collect};
+	const char *text;
+	int r;
+
+	if (!body)
+		return -ENOMEM;
+	r = command_in_session(client, session, body, &output);
+	json_decref(body);
+	text = buf_text(&collect.text);
+	*ret_text = text ? strdup(text) : NULL;
+	buf_done(&collect.text);
+	return r;
+}
+
+/* "key value" line, or "key type:[value]". */
+static uint64_t line_number(const char *text, const char *key)
+{
+	char start[32];
+	const char *at;
+	char word[32];
+	size_t n;
+	uint64_t value = UINT64_MAX;
+
+	(void)snprintf(start, sizeof(start), "\n%s ", key);
+	at = strstr(text, start);
+	if (!at)
+		return UINT64_MAX;
+	at += strlen(start);
+	if (strcspn(at, "[") < strcspn(at, "\n"))
+		at += strcspn(at, "[") + 1;
+	n = strspn(at, "0123456789");
+	if (str_copy_n(word, sizeof(word), at, n) < 0 ||
+	    num_parse_u64(word, 0, UINT64_MAX - 1, &value) < 0)
+		return UINT64_MAX;
+	return value;
+}
+
+static int look_inside(struct client *client, const char *session, struct proof_facts *facts)
+{
+	AUTO_FREE char *text = NULL;
+	int r;
+
+	proof_facts_init(facts);
+	r = run_inside(client, session,
+		       json_pack("{s:[s,s,s]}", "argv", "/bin/sh", "-c", inside_script), &text);
+	if (!text)
+		return EXIT_FAILED;
+	proof_take_status(facts, text, true);
+	for (size_t i = 0; i < PROOF_AT_MAX_; i++) {
+		char key[16];
+
+		(void)snprintf(key, sizeof(key), "ns_%s", proof_ns_names[i]);
+		facts->ns[i] = line_number(text, key);
+	}
+	facts->map_base = line_number(text, "map_base");
+	facts->map_count = line_number(text, "map_count");
+	facts->files = line_number(text, "files");
+	facts->disk_kib = line_number(text, "disk_kib");
+	facts->inodes = line_number(text, "inodes");
+	return r;
+}
+
+static uint64_t member_number(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_integer(value) && json_integer_value(value) >= 0
+		       ? (uint64_t)json_integer_value(value)
+		       : UINT64_MAX;
+}
+
+static bool list_contains(const json_t *list, const char *name)
+{
+	size_t i;
+	json_t *entry;
+
+	json_array_foreach(list, i, entry)
+	{
+		const char *text = json_string_value(entry);
+
+		if (text && str_equal(text, name))
+			return true;
+	}
+	return false;
+}
+
+static void row_number(char *text, size_t text_bytes, uint64_t value)
+{
+	if (value == UINT64_MAX)
+		(void)snprintf(text, text_bytes, "-");
+	else
+		(void)snprintf(text, text_bytes, "%llu", (unsigned long long)value);
+}
+
+static void add_row(struct report *report, const char *what, const char *inside,
+		    const char *outside, const char *note, bool ok)
+{
+	report->n_bad += ok ? 0 : 1;
+	if (report->json) {
+		(void)json_array_append_new(report->rows,
+					    json_pack("{s:s,s:s,s:s,s:s,s:b}", "what", what,
+						      "inside", inside, "outside", outside, "note",
+						      note, "ok", ok));
+		return;
+	}
+	(void)printf("  %-20s %-14s %-18s %-6s %s\n", what, inside, outside, ok ? "ok" : "WRONG",
+		     note);
+}
+
+static void report_namespaces(struct report *report)
+{
+	const json_t *all = json_object_get(report->proof, "namespaces");
+
+	for (size_t i = 0; i < PROOF_AT_MAX_; i++) {
+		const json_t *entry = json_object_get(all, proof_ns_names[i]);
+		uint64_t session = member_number(entry, "session");
+		uint64_t host = member_number(entry, "host");
+		uint64_t inside = report->inside->ns[i];
+		char what[32];
+		char text[2][24];
+		char note[48];
+		bool ok = session != UINT64_MAX && session != host && inside == session;
+
+		if (report->outside)
+			ok = ok && report->outside->ns[i] == session;
+		(void)snprintf(what, sizeof(what), "namespace %s", proof_ns_names[i]);
+		row_number(text[0], sizeof(text[0]), inside);
+		row_number(text[1], sizeof(text[1]), session);
+		(void)snprintf(note, sizeof(note), "host %llu", (unsigned long long)host);
+		add_row(report, what, text[0], text[1], note, ok);
+	}
+}
+
+static void report_ids(struct report *report)
+{
+	uint64_t base = member_number(report->proof, "id_base");
+	bool ok = base != UINT64_MAX && base >= IDBLOCK_SIZE && report->inside->map_base == base &&
+		  report->inside->map_count == IDBLOCK_MAPPED &&
+		  report->inside->uid == SESSION_USER_ID;
+	char inside[48];
+	char outside[48];
+
+	/* The shim's id is the block's last, which no command can take. */
+	if (report->outside)
+		ok = ok && report->outside->map_base == base &&
+		     report->outside->uid == base + SESSION_SHIM_OFFSET;
+	(void)snprintf(inside, sizeof(inside), "uid %llu", (unsigned long long)report->inside->uid);
+	(void)snprintf(outside, sizeof(outside), "%llu + %d", (unsigned long long)base,
+		       IDBLOCK_SIZE);
+	add_row(report, "uid block", inside, outside, "", ok);
+}
+
+static void report_privileges(struct report *report)
+{
+	const json_t *in_force = json_object_get(report->proof, "in_force");
+	const json_t *caps = json_object_get(report->proof, "capabilities");
+	const struct proof_facts *in = report->inside;
+	const struct proof_facts *out = report->outside;
+	char text[2][32];
+
+	row_number(text[0], sizeof(text[0]), in->seccomp);
+	add_row(report, "seccomp mode", text[0], out ? "2 (shim)" : "as launched", "2 = filter",
+		in->seccomp == 2 && (!out || out->seccomp == 2) &&
+			list_contains(in_force, "seccomp_shim") &&
+			list_contains(in_force, "seccomp_spawner"));
+	row_number(text[0], sizeof(text[0]), in->no_new_privs);
+	add_row(report, "no_new_privs", text[0], out ? "1 (shim)" : "as launched", "",
+		in->no_new_privs == 1 && (!out || out->no_new_privs == 1) &&
+			list_contains(in_force, "no_new_privs"));
+	(void)snprintf(text[0], sizeof(text[0]), "%llx", (unsigned long long)in->caps);
+	(void)snprintf(text[1], sizeof(text[1]), "%.16s (shim)", print_member(caps, "shim"));
+	add_row(report, "capabilities", text[0], text[1], "shim's count inside only",
+		in->caps == 0 && list_contains(in_force, "caps_shim") &&
+			list_contains(in_force, "caps_spawner"));
+}
+
+static void report_limit(struct report *report, const char *what, const char *bit, uint64_t inside,
+			 uint64_t set, uint64_t outside)
+{
+	const json_t *missing = json_object_get(report->proof, "limits_missing");
+	char text[2][32];
+	bool cannot = bit && list_contains(missing, bit);
+	bool ok = set != UINT64_MAX && (inside == UINT64_MAX || inside == set) &&
+		  (outside == UINT64_MAX || outside == set);
+
+	row_number(text[0], sizeof(text[0]), inside);
+	row_number(text[1], sizeof(text[1]), outside != UINT64_MAX ? outside : set);
+	add_row(report, what, text[0], cannot ? "not settable" : text[1],
+		cannot ? "this host has no such controller" : "", ok || cannot);
+}
+
+static void report_limits(struct report *report)
+{
+	const json_t *limits = json_object_get(report->proof, "limits");
+	const struct proof_facts *out = report->outside;
+
+	report_limit(report, "memory bytes", "memory", UINT64_MAX,
+		     member_number(limits, "memory_bytes"), out ? out->memory_bytes : UINT64_MAX);
+	report_limit(report, "processes", "pids", UINT64_MAX, member_number(limits, "pids"),
+		     out ? out->pids : UINT64_MAX);
+	report_limit(report, "cpu percent", "cpu", UINT64_MAX, member_number(limits, "cpu_pct"),
+		     out ? out->cpu_pct : UINT64_MAX);
+	report_limit(report, "open files", NULL, report->inside->files, report->inside->files,
+		     UINT64_MAX);
+	report_limit(report, "disk KiB", NULL, report->inside->disk_kib, report->inside->disk_kib,
+		     UINT64_MAX);
+	report_limit(report, "disk inodes", NULL, report->inside->inodes, report->inside->inodes,
+		     UINT64_MAX);
+}
+
+/* Each script must not reach the end of its plan. */
+static void probe_limit(struct report *report, struct client *client, const char *session,
+			const char *what, const char *script, uint64_t amount)
+{
+	AUTO_FREE char *text = NULL;
+	char number[24];
+	bool survived;
+	int r;
+
+	row_number(number, sizeof(number), amount);
+	r = run_inside(client, session,
+		       json_pack("{s:[s,s,s,s,s],s:i}", "argv", "/bin/sh", "-c", script, "sh",
+				 number, "timeout_ms", 20000),
+		       &text);
+	survived = text && (strstr(text, "all-started") || strstr(text, "all-written") ||
+			    (strstr(text, "survived") && !strstr(text, "\n0\n") &&
+			     !str_has_prefix(text, "0\n")));
+	(void)r; /* a limit may end the shell itself: what it printed before is the answer */
+	add_row(report, what, survived ? "passed" : "stopped", number, "one more than allowed",
+		!survived);
+}
+
+static void probe_limits(struct report *report, struct client *client, const char *session)
+{
+	const json_t *limits = json_object_get(report->proof, "limits");
+	uint64_t pids = member_number(limits, "pids");
+	uint64_t memory = member_number(limits, "memory_bytes");
+
+	if (report->inside->disk_kib != UINT64_MAX)
+		probe_limit(report, client, session, "fill the disk", disk_script,
+			    report->inside->disk_kib * 1024 + 1);
+	if (pids != UINT64_MAX)
+		probe_limit(report, client, session, "start processes", pids_script, pids);
+	if (memory != UINT64_MAX)
+		probe_limit(report, client, session, "take memory", memory_script, memory);
+}
+
+static int report_print(struct report *report, const char *session)
+{
+	if (!report->json) {
+		(void)printf("isolation: %s\n", report->n_bad ? "NOT as promised" : "as promised");
+		return report->n_bad ? EXIT_FAILED : EXIT_OK;
+	}
+	report->rows = json_pack("{s:s,s:b,s:o}", "session_id", session, "ok", !report->n_bad,
+				 "rows", report->rows);
+	if (!report->rows)
+		return EXIT_FAILED;
+	print_json(report->rows);
+	json_decref(report->rows);
+	return report->n_bad ? EXIT_FAILED : EXIT_OK;
+}
+
+int command_proof(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const char *session = options->args[0];
+	char path[512];
+	const struct client_request request = {.method = "GET", .path = path};
+	struct proof_facts inside;
+	struct proof_facts outside;
+	struct report report = {.json = options->json, .inside = &inside};
+	uint64_t pid;
+	int r;
+
+	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, session, "/proof");
+	if (r == 0)
+		r = client_perform(client, &request, &reply);
+	r = client_result(client, r, &reply);
+	if (r != EXIT_OK)
+		return r;
+	r = look_inside(client, session, &inside);
+	if (r != EXIT_OK)
+		return r;
+	report.proof = reply.doc;
+	pid = member_number(reply.doc, "shim_pid");
+	if (pid <= INT32_MAX &&
+	    proof_look_outside(
+		    (int)pid,
+		    member_number(json_object_get(json_object_get(reply.doc, "namespaces"), "mnt"),
+				  "session"),
+		    &outside) == 0)
+		report.outside = &outside;
+	if (report.json)
+		report.rows = json_array();
+	else
+		(void)printf("isolation of session %s%s\n  %-20s %-14s %-18s\n", session,
+			     report.outside ? "" : " (outside as the supervisor read it back)", "",
+			     "inside", "outside");
+	report_namespaces(&report);
+	report_ids(&report);
+	report_privileges(&report);
+	report_limits(&report);
+	if (options->deep)
+		probe_limits(&report, client, session);
+	return report_print(&report, session);
+}
