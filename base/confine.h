@@ -1,0 +1,20 @@
+/*
+ * Confinement that a process takes upon itself: one system call each, nothing to undo.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/auto.h"
+
+struct sock_filter;
+
+/* PR_SET_NO_NEW_PRIVS: no exec gains anything any more (B12). 0 or -errno. */
+MUST_USE int confine_no_new_privs(void);
+
+/* PR_SET_DUMPABLE 0: no core, no ptrace, /proc/PID owned by root (A1, A12). An exec of another
+ * program undoes it. 0 or -errno. */
+MUST_USE int confine_not_dumpable(void);
+
+/* Take a seccomp filter; no_new_privs must be set. 0 or -errno. */
+MUST_USE int confine_seccomp(const struct sock_filter *filter, size_t n);

@@ -1,0 +1,152 @@
+#include "policy/names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include <asm/prctl.h>
+#include <linux/netlink.h>
+#include <linux/seccomp.h>
+#include <linux/tiocl.h>
+
+#include "base/num.h"
+#include "base/str.h"
+
+/* clang-format off */
+#define E(name) {#name, name}
+static const struct {
+	const char *name;
+	int value;
+} errno_names[] = {
+	E(EPERM), E(ENOSYS), E(EACCES), E(EINVAL), E(ENOTTY), E(EAFNOSUPPORT), E(EPROTONOSUPPORT),
+	E(ENOENT), E(EOPNOTSUPP),
+};
+#undef E
+
+/* CLONE_NEWTIME lies inside CSIGNAL: clone() reads it as a signal number, so it is no part of the
+ * mask, and a time namespace can only be had by unshare and clone3, which are refused as calls. */
+#define CLONE_NEW_MASK ((uint32_t)CLONE_NEWNS | (uint32_t)CLONE_NEWCGROUP | (uint32_t)CLONE_NEWUTS | \
+	(uint32_t)CLONE_NEWIPC | (uint32_t)CLONE_NEWUSER | (uint32_t)CLONE_NEWPID | \
+	(uint32_t)CLONE_NEWNET)
+#define PERSONALITY_QUERY 0xffffffffu
+/* An open that can change something. O_TMPFILE needs write access, so it is in. */
+#define OPEN_WRITES ((uint32_t)O_ACCMODE | (uint32_t)O_CREAT | (uint32_t)O_TRUNC)
+
+#define C(name) {#name, (uint32_t)(name)}
+static const struct {
+	const char *name;
+	uint32_t value;
+} constant_names[] = {
+	C(AF_UNIX), C(AF_INET), C(AF_INET6), C(AF_NETLINK), C(NETLINK_ROUTE), C(SOCK_STREAM),
+	C(SOCK_DGRAM), C(SOCK_SEQPACKET), C(IPPROTO_TCP), C(IPPROTO_UDP),
+	C(CLONE_NEW_MASK), C(CLONE_THREAD),
+	C(TIOCSTI), C(TIOCLINUX), C(TCGETS), C(TIOCGWINSZ), C(TIOCSWINSZ), C(FIONBIO), C(FIONREAD),
+	C(FIOCLEX), C(FIONCLEX),
+	C(F_DUPFD), C(F_DUPFD_CLOEXEC), C(F_GETFD), C(F_SETFD), C(F_GETFL), C(F_SETFL), C(F_GETLK),
+	C(F_SETLK), C(F_SETLKW), C(F_OFD_GETLK), C(F_OFD_SETLK), C(F_SETPIPE_SZ), C(F_GETPIPE_SZ),
+	C(F_SETLEASE), C(F_NOTIFY), C(F_GET_SEALS), C(F_ADD_SEALS),
+	C(ADDR_NO_RANDOMIZE), C(PERSONALITY_QUERY),
+	C(PROT_EXEC), C(PROT_WRITE), C(OPEN_WRITES),
+	C(PR_SET_NAME), C(PR_GET_NAME), C(PR_SET_PDEATHSIG), C(PR_SET_DUMPABLE), C(PR_GET_DUMPABLE),
+	C(PR_SET_NO_NEW_PRIVS), C(PR_GET_NO_NEW_PRIVS), C(PR_CAPBSET_DROP), C(PR_CAPBSET_READ),
+	C(PR_CAP_AMBIENT), C(PR_SET_VMA), C(PR_SET_MM), C(PR_SET_TIMERSLACK), C(PR_SET_SECCOMP),
+	C(PR_GET_SECCOMP),
+	C(SECCOMP_SET_MODE_FILTER), C(SECCOMP_GET_ACTION_AVAIL),
+};
+#undef C
+
+static const struct {
+	const char *call;
+	uint8_t args; /* bit per argument */
+} checkable[] = {
+	{"clone", 1u << 0},       /* lower_32_bits() of the flags */
+	{"socket", 7u},           /* int family, type, protocol */
+	{"socketpair", 7u},
+	{"ioctl", 1u << 1},       /* unsigned int cmd */
+	{"fcntl", 1u << 1},       /* unsigned int cmd */
+	{"personality", 1u << 0}, /* unsigned int */
+	{"prctl", 1u << 0},       /* int option */
+	{"seccomp", 3u},          /* unsigned int op, flags */
+	{"mmap", 1u << 2},        /* every PROT_ bit lies in the low 32 */
+	{"mprotect", 1u << 2},
+	{"pkey_mprotect", 1u << 2},
+	{"kill", 1u << 1},        /* int sig; the pid is signed, sets of values only */
+	{"openat", 1u << 2},      /* int flags */
+	{"madvise", 1u << 2},     /* int behaviour */
+};
+/* clang-format on */
+
+int names_errno(const char *name, int *ret_error_number)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(errno_names); i++) {
+		if (str_equal(errno_names[i].name, name)) {
+			*ret_error_number = errno_names[i].value;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+const char *names_errno_text(int error_number)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(errno_names); i++) {
+		if (errno_names[i].value == error_number)
+			return errno_names[i].name;
+	}
+	return NULL;
+}
+
+static int parse_hex(const char *digits, uint32_t *ret_value)
+{
+	static const char hex[] = "0123456789abcdef";
+	uint32_t value = 0;
+	size_t n = strlen(digits);
+
+	if (n == 0)
+		return -ENOENT;
+	if (n > 8)
+		return -ERANGE;
+	for (size_t i = 0; i < n; i++) {
+		const char *digit = strchr(hex, digits[i]);
+
+		if (!digit)
+			return -ENOENT;
+		value = value << 4 | (uint32_t)(digit - hex);
+	}
+	*ret_value = value;
+	return 0;
+}
+
+int names_constant(const char *name, uint32_t *ret_value)
+{
+	int r;
+
+	if (str_has_prefix(name, "0x"))
+		return parse_hex(name + 2, ret_value);
+	for (size_t i = 0; i < ARRAY_SIZE(constant_names); i++) {
+		if (str_equal(constant_names[i].name, name)) {
+			*ret_value = constant_names[i].value;
+			return 0;
+		}
+	}
+	r = num_parse_u32(name, 0, UINT32_MAX, ret_value);
+	return r == -EINVAL ? -ENOENT : r;
+}
+
+bool names_argument_checkable(const char *call, unsigned int arg)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(checkable); i++) {
+		if (str_equal(checkable[i].call, call))
+			return arg < 6 && ((uint32_t)checkable[i].args >> arg & 1u) != 0;
+	}
+	return false;
+}

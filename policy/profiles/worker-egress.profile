@@ -1,0 +1,27 @@
+# sandboxd-egress: accepts what sessions connect to, resolves names, connects, splices. The address
+# rules are code and cgroup BPF; here only the kinds of sockets are bounded.
+profile worker-egress
+kind worker
+
+filter worker
+default errno ENOSYS
+include own.rules
+
+# relay: accept in the session's namespace, connect on the host's, move bytes through a pipe
+allow accept4 connect splice pipe2 sendmmsg recvmmsg
+# resolver: TCP and UDP to the name servers; the log's Unix socket. Netlink stays out: the worker
+# knows its name servers and picks no address by itself.
+allow bind
+socket: arg0 in { AF_UNIX AF_INET AF_INET6 } allow
+socket: else errno EAFNOSUPPORT
+socketpair: arg0 == AF_UNIX allow
+socketpair: else errno EAFNOSUPPORT
+# the runtime and the resolver read a few files of the worker's root (hosts, certificates)
+openat: arg2 & OPEN_WRITES == 0 allow
+openat: else errno EACCES
+allow newfstatat
+# loop
+allow inotify_init1 inotify_add_watch inotify_rm_watch pidfd_open waitid
+allow prlimit64 sched_getaffinity sysinfo rt_sigpending rt_sigtimedwait sched_yield
+prctl: arg0 in { PR_SET_NAME PR_GET_NAME PR_GET_DUMPABLE PR_SET_VMA } allow
+prctl: else errno EPERM
