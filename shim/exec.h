@@ -1,0 +1,27 @@
+/*
+ * Start one command: the only place where a process of ours becomes one of the session's.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/auto.h"
+#include "base/frame.h"
+
+#include "sandboxd/plan.h"
+
+struct exec_failure {
+	uint32_t step; /* enum wire_step */
+	int32_t error_number;
+};
+
+/*
+ * Clone and exec. stdin_fd -1: the caller's descriptor 0 (/dev/null). The pid of the child, which
+ * has exec'd; or -1 with *ret_failure filled, and no child is left.
+ */
+MUST_USE int exec_start(const struct shim_params *params, const struct frame_exec *exec,
+			int stdin_fd, int stdout_fd, int stderr_fd,
+			struct exec_failure *ret_failure);
+/* SIGKILL to every process of `user` in the session, in one step of the kernel. */
+void exec_kill_all(const struct shim_params *params);

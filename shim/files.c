@@ -1,0 +1,212 @@
+/*
+ * Theory. No process with more rights than `user` ever opens a path that `user` controls (A16-A18):
+ * file work is done here, under the ids of `user`, without a capability, under the HELPER filter,
+ * on descriptors beneath the session folder, without following any link. The worst that a race in
+ * the folder can do is what `user` could do anyway.
+ *
+ * A put is written under a temporary name in the target's folder and renamed: readers see the old
+ * file or the new one. There is no fsync: the folder is a tmpfs. What was there before is replaced
+ * whatever it was (a link itself, not its target); a folder is refused by rename.
+ *
+ * One helper does one put at a time and reads its bytes from a pipe that pid 1 fills. pid 1 asks
+ * for another where it needs two at once. `user` may stop or kill a helper where the kernel has no
+ * signal scope: pid 1 has a deadline, and says WIRE_STEP_HELPER_LOST.
+ */
+#include "shim/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/id.h"
+#include "base/io.h"
+#include "base/path.h"
+#include "base/str.h"
+
+#include "shim/message.h"
+#include "shim/nursery.h"
+#include "shim/steps.h"
+
+#define FILES_PATH_BYTES     4096
+#define FILES_NAME_MAX_BYTES 256
+#define FILES_DIR_MODE       0755
+
+static void files_fail(struct files_result *result, uint32_t step, int error)
+{
+	result->step = step;
+	result->error_number = -error;
+}
+
+/* Open the folder `name` beneath dir_fd, made if it is not there. The descriptor or -errno. */
+static int files_open_folder(int dir_fd, const char *name)
+{
+	int fd;
+
+	fd = path_open_beneath(dir_fd, name, O_PATH | O_DIRECTORY, 0);
+	if (fd != -ENOENT)
+		return fd;
+	if (mkdirat(dir_fd, name, FILES_DIR_MODE) < 0 && errno != EEXIST)
+		return -errno;
+	return path_open_beneath(dir_fd, name, O_PATH | O_DIRECTORY, 0);
+}
+
+/* The folder that holds the last component of `path`; *ret_name points to that. `path` is cut up.
+ * The descriptor or -errno. */
+static int files_open_parent(int dir_fd, char *path, const char **ret_name)
+{
+	AUTO_CLOSE int folder_fd = -1;
+	char *at = path;
+	char *slash;
+
+	folder_fd = fd_dup(dir_fd, 3);
+	if (folder_fd < 0)
+		return TAKE_FD(folder_fd);
+	for (slash = strchr(at, '/'); slash; slash = strchr(at, '/')) {
+		int next;
+
+		*slash = '\0';
+		next = files_open_folder(folder_fd, at);
+		if (next < 0)
+			return next;
+		folder_fd = fd_close(folder_fd);
+		folder_fd = next;
+		at = slash + 1;
+	}
+	*ret_name = at;
+	return TAKE_FD(folder_fd);
+}
+
+/* Copy data_fd to fd until its end. 0; -EMSGSIZE: another number of bytes than announced. */
+static int files_copy(int fd, int data_fd, uint64_t size_bytes)
+{
+	static uint8_t block[WIRE_FRAME_MAX_BYTES];
+	uint64_t total = 0;
+
+	for (;;) {
+		ssize_t n;
+		int r;
+
+		n = io_read(data_fd, block, sizeof(block));
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			return total == size_bytes ? 0 : -EMSGSIZE;
+		if ((uint64_t)n > size_bytes - total)
+			return -EMSGSIZE;
+		r = io_write_all(fd, block, (size_t)n);
+		if (r < 0)
+			return r;
+		total += (uint64_t)n;
+	}
+}
+
+static int files_temporary_name(char name[FILES_NAME_MAX_BYTES])
+{
+	struct id id;
+	char text[ID_TEXT_BYTES];
+	int r;
+
+	r = id_random(&id);
+	if (r < 0)
+		return r;
+	id_format(&id, text);
+	return str_format(name, FILES_NAME_MAX_BYTES, ".put-%s", text);
+}
+
+static int files_replace(int folder_fd, const char *name, const char *temporary)
+{
+	if (renameat(folder_fd, temporary, folder_fd, name) < 0)
+		return -errno;
+	return 0;
+}
+
+void files_put(int dir_fd, const char *path, mode_t mode, uint64_t size_bytes, int data_fd,
+	       struct files_result *ret_result)
+{
+	char copy[FILES_PATH_BYTES];
+	char temporary[FILES_NAME_MAX_BYTES];
+	AUTO_CLOSE int folder_fd = -1;
+	AUTO_CLOSE int fd = -1;
+	const char *name = NULL;
+	uint32_t step = WIRE_STEP_OPEN;
+	int r;
+
+	*ret_result = (struct files_result){0};
+	r = path_check_relative(path);
+	if (r >= 0)
+		r = str_copy(copy, sizeof(copy), path);
+	if (r >= 0)
+		r = folder_fd = files_open_parent(dir_fd, copy, &name);
+	if (r >= 0)
+		r = files_temporary_name(temporary);
+	if (r >= 0)
+		r = fd = path_open_beneath(folder_fd, temporary, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	if (r < 0) {
+		files_fail(ret_result, step, r);
+		return;
+	}
+
+	step = WIRE_STEP_WRITE;
+	r = files_copy(fd, data_fd, size_bytes);
+	if (r >= 0 && fchmod(fd, mode & 0777) < 0)
+		r = -errno;
+	if (r >= 0) {
+		step = WIRE_STEP_RENAME;
+		r = files_replace(folder_fd, name, temporary);
+	}
+	if (r < 0) {
+		/* Already gone if `user` removed it. */
+		(void)unlinkat(folder_fd, temporary, 0);
+		files_fail(ret_result, step, r);
+	}
+}
+
+/* One request. 0, or -errno: pid 1 is gone or not itself. */
+static int files_serve(int socket_fd, int dir_fd)
+{
+	static uint8_t buffer[sizeof(struct message) + sizeof(struct wire_put) + FILES_PATH_BYTES];
+	AUTO_CLOSE int data_fd = -1;
+	struct message message;
+	struct files_result result;
+	struct wire_put put;
+	const char *path;
+	int r;
+
+	r = message_receive(socket_fd, buffer, sizeof(buffer), &message, &data_fd, 1);
+	if (r <= 0)
+		return r < 0 ? r : -EPIPE;
+	if (message.type != MESSAGE_PUT || data_fd < 0 || message.n_bytes <= sizeof(put))
+		return -EPROTO;
+	memcpy(&put, buffer + sizeof(message), sizeof(put));
+	path = (const char *)buffer + sizeof(message) + sizeof(put);
+	if (put.path_bytes != message.n_bytes - sizeof(put) || path[put.path_bytes - 1] != '\0')
+		return -EPROTO;
+	files_put(dir_fd, path, (mode_t)put.mode, put.size_bytes, data_fd, &result);
+	/* pid 1 sees a broken pipe and stops feeding us, then the reason. */
+	data_fd = fd_close(data_fd);
+	message = (struct message){
+		.type = result.step ? MESSAGE_FAILED : MESSAGE_DONE,
+		.step = result.step,
+		.error_number = result.error_number,
+	};
+	return message_send(socket_fd, &message, NULL, NULL, 0);
+}
+
+_Noreturn void files_main(const struct nursery_context *context, int fd)
+{
+	AUTO_CLOSE int dir_fd = -1;
+
+	(void)umask(0);
+	if (steps_rlimits(&context->params, NULL) < 0 ||
+	    steps_become_user(&context->params, NULL) < 0)
+		_exit(1);
+	dir_fd = open(STEPS_SESSION_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0 || steps_filter(context->policy, POLICY_FILTER_HELPER, NULL) < 0)
+		_exit(1);
+	while (files_serve(fd, dir_fd) >= 0)
+		continue;
+	_exit(0);
+}

@@ -1,0 +1,500 @@
+/*
+ * Theory. A job holds a slot from its first frame until the api worker has acknowledged its last
+ * one: what it owes to the api worker survives the worker. SHIM_MAX_JOBS of the slots may be
+ * running or hold a ring, which bounds memory; the rest is for jobs that have only a last frame
+ * left, a refusal among them. A peer that fills those too does not acknowledge: it is dropped.
+ *
+ * Stopping is one ladder, climbed by a timer: timeout or cancel, TERM, grace, KILL, abandon. The
+ * last step is for a runner that hangs; it is killed and the job fails with SPAWNER_LOST.
+ */
+#include "shim/jobs.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+
+#include "base/err.h"
+#include "base/frame.h"
+#include "base/loop.h"
+
+#include "shim/message.h"
+#include "shim/serve.h"
+#include "shim/shim.h"
+#include "shim/stdio.h"
+
+#define JOBS_DRAIN_US   (100 * USEC_PER_MS)
+#define JOBS_ABANDON_US (10 * USEC_PER_SEC)
+#define JOBS_PUT_US     (60 * USEC_PER_SEC)
+
+static struct job *jobs_find(struct shim *shim, uint32_t id)
+{
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		if (shim->job[i].state != JOB_STATE_FREE && shim->job[i].id == id)
+			return &shim->job[i];
+	}
+	return NULL;
+}
+
+static struct job *jobs_find_active(struct shim *shim, uint32_t id)
+{
+	struct job *job = jobs_find(shim, id);
+
+	return job && job->state == JOB_STATE_RUNNING ? job : NULL;
+}
+
+static bool jobs_counts(const struct job *job)
+{
+	return job->state == JOB_STATE_RUNNING || job->state == JOB_STATE_DRAINING ||
+	       outbox_is_open(&job->outbox);
+}
+
+static void job_reset(struct job *job, struct shim *shim)
+{
+	*job = (struct job){
+		.shim = shim,
+		.agent_fd = -1,
+		.input = {.fd = -1   },
+		.output = { {.fd = -1}, {.fd = -1}},
+		.stop_at = USEC_NEVER,
+		.drain_at = USEC_NEVER,
+		.read_at = USEC_NEVER,
+		.max_bytes = UINT64_MAX,
+	};
+}
+
+static void job_dismiss_agent(struct job *job, bool is_idle)
+{
+	job->agent_source = loop_remove(job->agent_source);
+	if (job->agent_fd >= 0 && is_idle)
+		job->agent_fd = agent_release(job->shim, job->kind, job->agent_fd);
+	job->agent_fd = fd_close(job->agent_fd);
+}
+
+static void job_free(struct job *job)
+{
+	ASSERT(job->agent_fd < 0);
+	stdio_close(job);
+	outbox_done(&job->outbox);
+	job_reset(job, job->shim);
+}
+
+/* The last frame, and with it the end of everything but the acknowledgement. */
+static void job_end(struct job *job, uint16_t type, const void *payload, size_t size)
+{
+	struct shim *shim = job->shim;
+
+	job_dismiss_agent(job, false);
+	stdio_close(job);
+	job->stop_at = USEC_NEVER;
+	job->drain_at = USEC_NEVER;
+	job->read_at = USEC_NEVER;
+	job->state = JOB_STATE_ENDED;
+	outbox_set_last(&job->outbox, frame_header(type, job->id, ++shim->last_number, size),
+			payload);
+	jobs_arm(shim);
+	serve_flush(shim);
+}
+
+static void job_end_failed(struct job *job, uint32_t step, int error_number)
+{
+	const struct wire_failed failed = {.step = step, .error_number = error_number};
+
+	job_end(job, WIRE_FAILED, &failed, sizeof(failed));
+}
+
+static void job_end_exit(struct job *job)
+{
+	if (job->failure.step != 0)
+		job_end_failed(job, job->failure.step, job->failure.error_number);
+	else
+		job_end(job, WIRE_EXIT, &job->exit, sizeof(job->exit));
+}
+
+static uint32_t job_lost_step(const struct job *job)
+{
+	return job->kind == AGENT_RUNNER ? WIRE_STEP_SPAWNER_LOST : WIRE_STEP_HELPER_LOST;
+}
+
+static void job_signal(struct job *job, uint32_t type)
+{
+	const struct message message = {.type = type};
+
+	/* Its socket is nearly empty; if it is gone its end-of-file says so, and a stop that did
+	 * not arrive is followed by the next rung. */
+	if (job->agent_fd >= 0 && message_send(job->agent_fd, &message, NULL, NULL, 0) < 0)
+		return;
+}
+
+static void job_abandon(struct job *job)
+{
+	/* Its socket answers for the identity of the pid: while it is open, the runner lives. */
+	if (job->kind == AGENT_RUNNER && job->peer_pid > 1)
+		(void)kill(job->peer_pid, SIGKILL);
+	job_end_failed(job, job_lost_step(job), ETIMEDOUT);
+}
+
+/* The next rung of the ladder. */
+static void job_stop_more(struct job *job, usec_t now)
+{
+	if (job->kind == AGENT_HELPER || job->stop == JOB_STOP_KILL) {
+		job_abandon(job);
+		return;
+	}
+	if (job->stop == JOB_STOP_NO && job->grace_ms > 0) {
+		job->stop = JOB_STOP_TERM;
+		job->stop_at = clock_add(now, job->grace_ms * USEC_PER_MS);
+		job_signal(job, MESSAGE_TERM);
+	} else {
+		job->stop = JOB_STOP_KILL;
+		job->stop_at = clock_add(now, JOBS_ABANDON_US);
+		job_signal(job, MESSAGE_KILL);
+	}
+	jobs_arm(job->shim);
+}
+
+void jobs_fail(struct job *job, uint32_t step, int error_number)
+{
+	if (job->state == JOB_STATE_ENDED || job->failure.step != 0)
+		return;
+	job->failure = (struct wire_failed){.step = step, .error_number = error_number};
+	if (job->state != JOB_STATE_RUNNING || job->kind == AGENT_HELPER)
+		return; /* the end is near, and says it */
+	job->grace_ms = 0;
+	if (job->stop != JOB_STOP_KILL)
+		job_stop_more(job, clock_boottime());
+}
+
+void jobs_output_changed(struct job *job)
+{
+	struct shim *shim = job->shim;
+
+	if (job->state == JOB_STATE_DRAINING &&
+	    (stdio_at_end(job) || (stdio_owes_nothing(job) && clock_boottime() >= job->drain_at))) {
+		job_end_exit(job);
+		return;
+	}
+	jobs_arm(shim);
+	serve_flush(shim);
+}
+
+static void job_on_exit(struct job *job, const struct message *message)
+{
+	int status = message->wait_status;
+
+	job->exit.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	job->exit.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	job->exit.user_us = message->user_us;
+	job->exit.system_us = message->system_us;
+	job->exit.max_rss_kib = message->max_rss_kib;
+	job_dismiss_agent(job, message->n_children == 0);
+	job->state = JOB_STATE_DRAINING;
+	job->stop_at = USEC_NEVER;
+	job->drain_at = clock_add(clock_boottime(), JOBS_DRAIN_US);
+	stdio_note_owed(job);
+	stdio_pump(job, clock_boottime());
+	jobs_output_changed(job);
+}
+
+static void job_on_message(struct job *job, const struct message *message)
+{
+	switch (message->type) {
+	case MESSAGE_STARTED:
+		job->pid = message->pid;
+		job->peer_pid = message->peer_pid;
+		job->started_pending = true;
+		serve_flush(job->shim);
+		stdio_watch(job);
+		break;
+	case MESSAGE_EXIT:
+		job_on_exit(job, message);
+		break;
+	case MESSAGE_FAILED:
+		/* A runner may serve again; it reaped its child. A helper has closed its pipe. */
+		job_dismiss_agent(job, message->step != WIRE_STEP_FORK);
+		job_end_failed(job, message->step, message->error_number);
+		break;
+	case MESSAGE_DONE:
+		job_dismiss_agent(job, true);
+		if (job->failure.step != 0)
+			job_end_exit(job);
+		else
+			job_end(job, WIRE_PUT_DONE, NULL, 0);
+		break;
+	default:
+		job_end_failed(job, job_lost_step(job), EPROTO);
+	}
+}
+
+static int job_on_agent(void *userdata, uint32_t events)
+{
+	struct job *job = userdata;
+	struct message message;
+	int r;
+
+	(void)events;
+	r = message_receive(job->agent_fd, &message, sizeof(message), &message, NULL, 0);
+	if (r == -EAGAIN)
+		return 0;
+	if (r <= 0) {
+		job_end_failed(job, job_lost_step(job), r == 0 ? 0 : -r);
+		return 0;
+	}
+	job_on_message(job, &message);
+	return 0;
+}
+
+/* A slot for a new job. 0; 1: the job is refused as busy, its slot has ended; -EBADMSG. */
+static int job_new(struct shim *shim, uint32_t id, enum agent_kind kind, struct job **ret_job)
+{
+	struct job *job = NULL;
+	size_t n = 0;
+
+	if (jobs_find(shim, id))
+		return -EBADMSG;
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		if (shim->job[i].state == JOB_STATE_FREE)
+			job = &shim->job[i];
+		else if (jobs_counts(&shim->job[i]))
+			n++;
+	}
+	if (!job)
+		return -EBADMSG;
+	job->id = id;
+	job->kind = kind;
+	job->state = JOB_STATE_RUNNING;
+	if (n >= SHIM_MAX_JOBS) {
+		job_end_failed(job, WIRE_STEP_BUSY, 0);
+		return 1;
+	}
+	*ret_job = job;
+	return 0;
+}
+
+/* Hand the request to an agent. *ret_step: where it failed. */
+static int job_start(struct job *job, struct message message, const uint8_t *payload,
+		     const int *fds, size_t n_fds, uint32_t *ret_step)
+{
+	int r;
+
+	*ret_step = WIRE_STEP_FORK;
+	r = agent_acquire(job->shim, job->kind, &job->agent_fd);
+	if (r < 0)
+		return r;
+	*ret_step = job_lost_step(job);
+	r = message_send(job->agent_fd, &message, payload, fds, n_fds);
+	if (r < 0)
+		return r;
+	return loop_add(job->shim->loop, job->agent_fd, EPOLLIN, job_on_agent, job,
+			&job->agent_source);
+}
+
+static int job_open_command(struct job *job, bool has_stdin, int fds[3], size_t *ret_n)
+{
+	size_t n = 0;
+	int r = 0;
+
+	if (has_stdin)
+		r = stdio_open_input(job, STDIO_STDIN_MAX_BYTES, &fds[n++]);
+	if (r >= 0)
+		r = stdio_open_output(job, 0, WIRE_STDOUT, &fds[n++]);
+	if (r >= 0)
+		r = stdio_open_output(job, 1, WIRE_STDERR, &fds[n++]);
+	*ret_n = n;
+	return r;
+}
+
+int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t size)
+{
+	static struct frame_exec exec; /* ten kilobytes of pointers */
+	const struct message message = {.type = MESSAGE_EXEC, .n_bytes = (uint32_t)size};
+	int fds[3] = {-1, -1, -1};
+	struct job *job = NULL;
+	uint32_t step = WIRE_STEP_PIPE;
+	size_t n_fds = 0;
+	usec_t now = clock_boottime();
+	int r;
+
+	if (frame_exec_parse(payload, size, &exec) < 0)
+		return -EBADMSG;
+	r = job_new(shim, id, AGENT_RUNNER, &job);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	job->grace_ms = exec.head.grace_ms;
+	job->rate_bytes = exec.head.output_rate_bytes;
+	job->tokens = job->rate_bytes;
+	job->tokens_at = now;
+	if (exec.head.output_max_bytes > 0)
+		job->max_bytes = exec.head.output_max_bytes;
+	if (exec.head.timeout_ms > 0)
+		job->stop_at = clock_add(now, exec.head.timeout_ms * USEC_PER_MS);
+
+	r = job_open_command(job, (exec.head.flags & WIRE_EXEC_STDIN) != 0, fds, &n_fds);
+	if (r >= 0)
+		r = job_start(job, message, payload, fds, n_fds, &step);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fds[i] = fd_close(fds[i]);
+	if (r < 0)
+		job_end_failed(job, step, -r);
+	jobs_arm(shim);
+	return 0;
+}
+
+int jobs_put(struct shim *shim, uint32_t id, const uint8_t *payload, size_t size)
+{
+	const struct message message = {.type = MESSAGE_PUT, .n_bytes = (uint32_t)size};
+	AUTO_CLOSE int data_fd = -1;
+	struct job *job = NULL;
+	uint32_t step = WIRE_STEP_PIPE;
+	struct wire_put put;
+	int r;
+
+	if (size <= sizeof(put))
+		return -EBADMSG;
+	memcpy(&put, payload, sizeof(put));
+	if (put.path_bytes != size - sizeof(put) || put.path_bytes > EXEC_CWD_BYTES ||
+	    memchr(payload + sizeof(put), '\0', put.path_bytes) != payload + size - 1)
+		return -EBADMSG;
+	r = job_new(shim, id, AGENT_HELPER, &job);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	job->stop_at = clock_add(clock_boottime(), JOBS_PUT_US);
+	r = stdio_open_input(job, STDIO_PUT_MAX_BYTES, &data_fd);
+	if (r >= 0)
+		r = job_start(job, message, payload, &data_fd, 1, &step);
+	if (r < 0)
+		job_end_failed(job, step, -r);
+	jobs_arm(shim);
+	return 0;
+}
+
+/* Input of the right kind for this job. */
+static bool job_takes(const struct job *job, uint16_t type)
+{
+	bool is_file = type == WIRE_PUT_DATA || type == WIRE_PUT_END;
+
+	return is_file == (job->kind == AGENT_HELPER) && !job->input.is_ended;
+}
+
+int jobs_input(struct shim *shim, uint32_t id, uint16_t type, const uint8_t *data, size_t size)
+{
+	struct job *job = jobs_find_active(shim, id);
+	int r;
+
+	/* Sent before the api worker could know that the job has ended. */
+	if (!job)
+		return 0;
+	if (!job_takes(job, type))
+		return -EBADMSG;
+	r = stdio_write(job, data, size);
+	if (r >= 0)
+		return 0;
+	jobs_fail(job, r == -ENOBUFS ? WIRE_STEP_REQUEST : WIRE_STEP_PIPE, -r);
+	if (job->kind == AGENT_HELPER)
+		job_abandon(job);
+	return 0;
+}
+
+int jobs_input_end(struct shim *shim, uint32_t id, uint16_t type)
+{
+	struct job *job = jobs_find_active(shim, id);
+
+	if (!job)
+		return 0;
+	if (!job_takes(job, type))
+		return -EBADMSG;
+	stdio_write_end(job);
+	return 0;
+}
+
+void jobs_cancel(struct shim *shim, uint32_t id)
+{
+	struct job *job = jobs_find_active(shim, id);
+
+	if (!job || job->stop != JOB_STOP_NO)
+		return;
+	if (job->kind == AGENT_HELPER) {
+		job_end_failed(job, WIRE_STEP_WRITE, ECANCELED);
+		return;
+	}
+	job->exit.flags |= WIRE_EXIT_CANCELLED;
+	job_stop_more(job, clock_boottime());
+}
+
+void jobs_ack(struct shim *shim, uint64_t acked)
+{
+	usec_t now = clock_boottime();
+
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		struct job *job = &shim->job[i];
+
+		if (job->state == JOB_STATE_FREE)
+			continue;
+		outbox_ack(&job->outbox, acked);
+		if (job->state == JOB_STATE_ENDED) {
+			if (outbox_empty(&job->outbox))
+				job_free(job);
+			continue;
+		}
+		stdio_pump(job, now);
+		jobs_output_changed(job);
+	}
+}
+
+static usec_t job_next(const struct job *job)
+{
+	usec_t next = job->stop_at < job->read_at ? job->stop_at : job->read_at;
+
+	return job->drain_at < next ? job->drain_at : next;
+}
+
+void jobs_arm(struct shim *shim)
+{
+	usec_t next = USEC_NEVER;
+
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		usec_t at = job_next(&shim->job[i]);
+
+		if (shim->job[i].state != JOB_STATE_FREE && at < next)
+			next = at;
+	}
+	loop_timer_set(shim->timer, next);
+}
+
+static void job_on_time(struct job *job, usec_t now)
+{
+	if (job->stop_at <= now) {
+		if (job->stop == JOB_STOP_NO)
+			job->exit.flags |= WIRE_EXIT_TIMED_OUT;
+		job_stop_more(job, now);
+		return;
+	}
+	if (job->drain_at <= now && !stdio_owes_nothing(job)) {
+		/* Credit or tokens are missing; the last byte owed ends the job. */
+		job->drain_at = clock_add(now, JOBS_DRAIN_US);
+	}
+	stdio_pump(job, now);
+	jobs_output_changed(job);
+}
+
+static int jobs_on_time(void *userdata, uint32_t events)
+{
+	struct shim *shim = userdata;
+	usec_t now = clock_boottime();
+
+	(void)events;
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		if (shim->job[i].state != JOB_STATE_FREE && job_next(&shim->job[i]) <= now)
+			job_on_time(&shim->job[i], now);
+	}
+	jobs_arm(shim);
+	return 0;
+}
+
+int jobs_init(struct shim *shim)
+{
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++)
+		job_reset(&shim->job[i], shim);
+	return loop_add_timer(shim->loop, USEC_NEVER, jobs_on_time, shim, &shim->timer);
+}

@@ -1,0 +1,104 @@
+/*
+ * The jobs of a session: commands and file operations.
+ *
+ *   FREE      an empty slot.
+ *   RUNNING   its agent works. Allowed: input, cancel, output, the agent's report.
+ *   DRAINING  the command's leader has ended; what it wrote is still read. Allowed: output.
+ *   ENDED     its last frame is made. Allowed: acknowledgement, which frees the slot. Input for it
+ *             was sent before the api worker could know, and is ignored.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/clock.h"
+
+#include "sandboxd/wire.h"
+#include "shim/agent.h"
+#include "shim/outbox.h"
+
+struct loop_source;
+struct shim;
+
+enum job_state {
+	JOB_STATE_FREE,
+	JOB_STATE_RUNNING,
+	JOB_STATE_DRAINING,
+	JOB_STATE_ENDED,
+	JOB_STATE_MAX_,
+};
+
+enum job_stop {
+	JOB_STOP_NO,
+	JOB_STOP_TERM,
+	JOB_STOP_KILL,
+};
+
+/* A pipe from the command. */
+struct job_output {
+	struct job *job;
+	int fd; /* -1: at its end */
+	uint16_t type;
+	bool is_large;     /* the pipe was enlarged */
+	size_t owed_bytes; /* DRAINING: in the pipe when the leader ended, not yet read */
+	struct loop_source *source;
+};
+
+/* The pipe to the command or to the file helper. */
+struct job_input {
+	int fd;        /* -1: none, closed by the reader, or all sent */
+	bool is_ended; /* nothing more comes */
+	struct buf queue;
+	struct loop_source *source;
+};
+
+struct job {
+	struct shim *shim;
+	uint32_t id;
+	enum job_state state;
+	enum agent_kind kind;
+	int agent_fd;
+	struct loop_source *agent_source;
+	int32_t pid;      /* of the command */
+	int32_t peer_pid; /* of its runner */
+	bool started_pending;
+
+	struct job_input input;
+	struct job_output output[2];
+	struct outbox outbox;
+
+	uint32_t grace_ms;
+	uint64_t rate_bytes; /* a second; 0: unlimited */
+	uint64_t max_bytes;  /* UINT64_MAX: unlimited */
+	uint64_t tokens;     /* bytes that may be read now */
+	usec_t tokens_at;    /* when `tokens` was right */
+	uint64_t total_bytes;
+
+	enum job_stop stop;
+	usec_t stop_at;  /* next step of stopping */
+	usec_t drain_at; /* DRAINING: from then on a pipe that others hold open is given up */
+	usec_t read_at;  /* reading goes on then (rate); USEC_NEVER: not waiting */
+	struct wire_failed failure; /* step != 0: what to report instead of the exit */
+	struct wire_exit exit;
+};
+
+MUST_USE int jobs_init(struct shim *shim);
+
+/* Frames of the api worker. 0, or -EBADMSG: the connection is to be dropped. */
+MUST_USE int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t size);
+MUST_USE int jobs_put(struct shim *shim, uint32_t id, const uint8_t *payload, size_t size);
+MUST_USE int jobs_input(struct shim *shim, uint32_t id, uint16_t type, const uint8_t *data,
+			size_t size);
+MUST_USE int jobs_input_end(struct shim *shim, uint32_t id, uint16_t type);
+void jobs_cancel(struct shim *shim, uint32_t id);
+void jobs_ack(struct shim *shim, uint64_t acked);
+
+/* For stdio.c: something about the pipes changed. */
+void jobs_output_changed(struct job *job);
+/* End the tree and report {step, error_number} instead of its exit. */
+void jobs_fail(struct job *job, uint32_t step, int error_number);
+/* Compute the next timer of all jobs. */
+void jobs_arm(struct shim *shim);

@@ -1,0 +1,135 @@
+/*
+ * sandbox-shim: pid 1 of a session.
+ *
+ * Theory. What the supervisor's child leaves here is a process in all namespaces of the session,
+ * under the block's last, unmapped id, with SHIM_CAPS in the session's user namespace. The order
+ * below is the point of this file: the nursery is forked before pid 1 takes its own filter, so that
+ * no command inherits it; everything that is allocated is allocated before the first byte from
+ * outside; and the ready byte is written when spawner and pid 1 are confined, so a session that is
+ * ready is a session that is closed.
+ *
+ *   self        not dumpable, no_new_privs (A12)
+ *   signals     default, blocked
+ *   descriptors as include/sandboxd/plan.h says, close-on-exec, nothing else (A2)
+ *   params, policy
+ *   nursery     forked; asked for the spawner, which confines itself
+ *   loop        tables, signalfd, listener
+ *   caps        KILL only
+ *   filter      SHIM
+ *   ready
+ *
+ * Knowingly left out: no log (a session has nobody to log to), no environment, no arguments.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/io.h"
+
+#include "shim/init.h"
+#include "shim/message.h"
+#include "shim/serve.h"
+#include "shim/shim.h"
+#include "shim/spawner.h"
+#include "shim/steps.h"
+
+static struct shim app;
+
+static int start_self(struct shim *shim, struct err *err)
+{
+	(void)shim;
+	return steps_self(err);
+}
+
+static int start_signals(struct shim *shim, struct err *err)
+{
+	(void)shim;
+	return steps_signals(err);
+}
+
+static int start_descriptors(struct shim *shim, struct err *err)
+{
+	(void)shim;
+	return steps_descriptors(err);
+}
+
+static int start_params(struct shim *shim, struct err *err)
+{
+	return steps_params(&shim->context.params, err);
+}
+
+static int start_policy(struct shim *shim, struct err *err)
+{
+	return steps_policy(&shim->context.policy, err);
+}
+
+static int start_nursery(struct shim *shim, struct err *err)
+{
+	int r;
+
+	for (size_t i = 0; i < AGENT_MAX_; i++)
+		shim->idle_fd[i] = -1;
+	r = nursery_start(&shim->context, &shim->nursery_fd, &shim->nursery_pid, err);
+	if (r < 0)
+		return r;
+	r = nursery_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd);
+	if (r < 0)
+		return err_fail(err, r, "shim-spawner", "request");
+	return 0;
+}
+
+/* While the spawner confines itself. */
+static int start_loop(struct shim *shim, struct err *err)
+{
+	int r;
+
+	r = loop_new(&shim->loop);
+	if (r >= 0)
+		r = jobs_init(shim);
+	if (r >= 0)
+		r = init_start(shim);
+	if (r >= 0)
+		r = serve_init(shim);
+	return r < 0 ? err_fail(err, r, "shim-loop", "set up") : 0;
+}
+
+static int start_spawner(struct shim *shim, struct err *err)
+{
+	return spawner_wait(shim->spawner_fd, err);
+}
+
+static int start_caps(struct shim *shim, struct err *err)
+{
+	(void)shim;
+	return steps_caps(SHIM_CAPS_PID1, err);
+}
+
+static int start_filter(struct shim *shim, struct err *err)
+{
+	return steps_filter(shim->context.policy, POLICY_FILTER_SHIM, err);
+}
+
+static int (*const start_steps[])(struct shim *, struct err *) = {
+	start_self,    start_signals, start_descriptors, start_params, start_policy,
+	start_nursery, start_loop,    start_spawner,     start_caps,   start_filter,
+};
+
+int main(void)
+{
+	const uint8_t ready = SHIM_READY_BYTE;
+	struct err err = ERR_NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(start_steps) && r >= 0; i++)
+		r = start_steps[i](&app, &err);
+	if (r < 0) {
+		/* Where the reader is gone the exit status says it. */
+		r = io_write_all(SHIM_FD_READY, &err, sizeof(err));
+		return r < 0 ? EXIT_FAILURE + 1 : EXIT_FAILURE;
+	}
+	r = io_write_all(SHIM_FD_READY, &ready, sizeof(ready));
+	(void)fd_close(SHIM_FD_READY);
+	if (r < 0)
+		return EXIT_FAILURE;
+	r = loop_run(app.loop);
+	return r < 0 ? EXIT_FAILURE : r;
+}

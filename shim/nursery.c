@@ -1,0 +1,111 @@
+/*
+ * Theory. Runs as the session's unmapped id with SHIM_CAPS in the session's user namespace, in all
+ * namespaces of the session; must hold neither the listener nor the ready pipe; must never read a
+ * byte that did not come from pid 1. It waits for nobody: SIGCHLD is ignored, so the kernel reaps
+ * its children, and pid 1 sees the end of one by the end-of-file of its socket.
+ *
+ * Fork without exec: nobody here has threads, and the children are the point of the process.
+ */
+#include "shim/nursery.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/sockmsg.h"
+
+#include "shim/files.h"
+#include "shim/message.h"
+#include "shim/spawner.h"
+#include "shim/steps.h"
+
+static _Noreturn void nursery_child(const struct nursery_context *context, uint32_t type, int fd)
+{
+	if (type == MESSAGE_SPAWNER)
+		spawner_main(context, fd);
+	(void)fd_close(SHIM_FD_LOADER);
+	files_main(context, fd);
+}
+
+static void nursery_serve(const struct nursery_context *context, int socket_fd)
+{
+	for (;;) {
+		AUTO_CLOSE int child_fd = -1;
+		struct message message;
+		pid_t pid;
+		int r;
+
+		r = message_receive(socket_fd, &message, sizeof(message), &message, &child_fd, 1);
+		if (r <= 0)
+			return;
+		if (child_fd < 0 ||
+		    (message.type != MESSAGE_SPAWNER && message.type != MESSAGE_HELPER))
+			return;
+		pid = fork();
+		if (pid == 0) {
+			(void)fd_close(socket_fd);
+			nursery_child(context, message.type, TAKE_FD(child_fd));
+		}
+		/* Where fork failed the end-of-file of the socket says so. */
+	}
+}
+
+int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret_pid,
+		  struct err *err)
+{
+	AUTO_CLOSE int ours = -1;
+	AUTO_CLOSE int theirs = -1;
+	int pair[2];
+	pid_t pid;
+	int r;
+
+	r = sockmsg_pair(pair, 0);
+	if (r < 0)
+		return err_fail(err, r, "shim-nursery", "socketpair");
+	ours = pair[0];
+	theirs = pair[1];
+
+	pid = fork();
+	if (pid < 0)
+		return err_fail(err, -errno, "shim-nursery", "fork");
+	if (pid == 0) {
+		(void)fd_close(TAKE_FD(ours));
+		(void)fd_close(SHIM_FD_LISTEN);
+		(void)fd_close(SHIM_FD_READY);
+		(void)signal(SIGCHLD, SIG_IGN);
+		if (steps_caps(SHIM_CAPS, NULL) >= 0)
+			nursery_serve(context, theirs);
+		_exit(1);
+	}
+	(void)fd_close(SHIM_FD_LOADER);
+	r = fd_set_nonblock(ours, 1);
+	if (r < 0)
+		return err_fail(err, r, "shim-nursery", "nonblock");
+	*ret_pid = pid;
+	*ret_fd = TAKE_FD(ours);
+	return 0;
+}
+
+int nursery_request(int nursery_fd, uint32_t type, int *ret_fd)
+{
+	const struct message message = {.type = type};
+	AUTO_CLOSE int ours = -1;
+	AUTO_CLOSE int theirs = -1;
+	int pair[2];
+	int r;
+
+	r = sockmsg_pair(pair, 0);
+	if (r < 0)
+		return r;
+	ours = pair[0];
+	theirs = pair[1];
+	r = fd_set_nonblock(ours, 1);
+	if (r < 0)
+		return r;
+	r = message_send(nursery_fd, &message, NULL, &theirs, 1);
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(ours);
+	return 0;
+}

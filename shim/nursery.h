@@ -1,0 +1,28 @@
+/*
+ * The process that forks spawners and file helpers. It is forked before pid 1 takes its own filter,
+ * holds no socket to the outside, and obeys one socket pair.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+
+#include "sandboxd/plan.h"
+#include "sandboxd/policy_image.h"
+
+/* What the children of pid 1 need of the start-up. */
+struct nursery_context {
+	struct shim_params params;
+	const struct session_policy *policy; /* mapped */
+};
+
+/* Fork the nursery. *ret_fd: the end of pid 1, non-blocking. 0 or -errno. Never returns in the
+ * child. */
+MUST_USE int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret_pid,
+			   struct err *err);
+/* Ask for a spawner or a file helper (MESSAGE_SPAWNER, MESSAGE_HELPER). *ret_fd: the end of pid 1,
+ * non-blocking. 0 or -errno. */
+MUST_USE int nursery_request(int nursery_fd, uint32_t type, int *ret_fd);

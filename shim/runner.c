@@ -1,0 +1,276 @@
+/*
+ * Theory. A timeout or a cancel has to end everything that a command started, also what double-
+ * forked into a session of its own, and nothing of any other command. Inside the session there is
+ * no group of ours to kill (no cgroup is writable), a process group can be left, and every command
+ * has the same uid. What a process cannot leave is its ancestry, so each command has a *runner*: a
+ * child subreaper, to which every orphan below it is re-parented.
+ *
+ *   - Normal case: the runner clones the command, waits, reports, and waits for the next one. It is
+ *     forked at the first command of a session and used again, so it costs one fork once. Only a
+ *     runner without children is used again. Descendants that outlive their command's leader
+ *     belong to the session: the runner reports, leaves, and pid 1 inherits them.
+ *   - TERM: to the process group of the leader and to each direct child.
+ *   - KILL: rounds of { group, every direct child; reap } until no child is left. A killed process
+ *     hands its children up to the runner, so each round reaches one level deeper. A kill costs a
+ *     fiftieth of a fork, so a fork bomb shrinks in every round; seen with the usual bombs, and
+ *     with ones that call setsid at each fork. Should a tree survive for RUNNER_LAST_RESORT_US, one
+ *     kill(-1) under the id of `user` ends all commands of the session at once (one step of the
+ *     kernel: nobody forks between). Other commands then end too, and their runners say so.
+ *
+ * Direct children are read from /proc/thread-self/children, which hidepid does not cover. A process
+ * group is signalled only while its leader is unreaped, so its number cannot be another's (B19).
+ *
+ * Runs as the session's unmapped id, confined like a command, SETUID SETGID KILL permitted. Reads
+ * only from pid 1; must not touch what a command wrote.
+ */
+#include "shim/runner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/frame.h"
+#include "base/io.h"
+
+#include "shim/exec.h"
+#include "shim/message.h"
+#include "shim/usage.h"
+
+#define RUNNER_ROUND_MS       2
+#define RUNNER_LAST_RESORT_US (3 * USEC_PER_SEC)
+
+struct runner {
+	const struct shim_params *params;
+	int socket_fd;
+	int signal_fd;
+	pid_t leader; /* 0: idle, or reaped */
+	bool busy;    /* from EXEC to the report */
+	bool stopping;
+	bool childless;
+	usec_t killing_since; /* 0: not killing */
+	struct message exit;
+	uint8_t buffer[MESSAGE_MAX_BYTES]; /* untouched pages cost nothing */
+};
+
+/* Signal every direct child. Returns their number, or -errno. */
+static int runner_signal_children(int number)
+{
+	AUTO_CLOSE int fd = -1;
+	char text[4096];
+	pid_t pid = 0;
+	int count = 0;
+
+	fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		ssize_t n;
+
+		n = io_read(fd, text, sizeof(text));
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			return count;
+		/* Numbers, each followed by a space; one may lie across two reads. */
+		for (ssize_t i = 0; i < n; i++) {
+			if (text[i] >= '0' && text[i] <= '9') {
+				pid = pid * 10 + (text[i] - '0');
+				continue;
+			}
+			/* It is our unreaped child, so the number is its own. */
+			if (pid > 1 && kill(pid, number) >= 0)
+				count++;
+			pid = 0;
+		}
+	}
+}
+
+static void runner_signal_tree(const struct runner *runner, int number)
+{
+	if (runner->leader > 0)
+		(void)kill(-runner->leader, number); /* ESRCH: before its setsid */
+	if (runner->leader > 0)
+		(void)kill(runner->leader, number);
+	/* Without /proc only the group is reached, and the last resort remains. */
+	(void)runner_signal_children(number);
+}
+
+static void runner_reap(struct runner *runner)
+{
+	for (;;) {
+		struct rusage usage;
+		int status;
+		pid_t pid;
+
+		pid = wait4(-1, &status, WNOHANG, &usage);
+		if (pid <= 0) {
+			runner->childless = pid < 0 && errno == ECHILD;
+			return;
+		}
+		if (pid != runner->leader)
+			continue;
+		runner->leader = 0;
+		runner->exit.wait_status = status;
+		usage_fill(&usage, &runner->exit);
+	}
+}
+
+/* Report the end when it is one. A tree that was told to stop has ended when it is empty. */
+static void runner_report(struct runner *runner)
+{
+	int r;
+
+	if (!runner->busy || runner->leader > 0 || (runner->stopping && !runner->childless))
+		return;
+	runner->exit.type = MESSAGE_EXIT;
+	runner->exit.n_children = runner->childless ? 0 : 1;
+	r = message_send(runner->socket_fd, &runner->exit, NULL, NULL, 0);
+	if (r < 0 || !runner->childless)
+		_exit(0);
+	runner->busy = false;
+	runner->stopping = false;
+	runner->killing_since = 0;
+}
+
+static void runner_fail(struct runner *runner, uint32_t step, int error_number)
+{
+	const struct message failed = {
+		.type = MESSAGE_FAILED,
+		.step = step,
+		.error_number = error_number,
+	};
+
+	if (message_send(runner->socket_fd, &failed, NULL, NULL, 0) < 0)
+		_exit(0);
+	runner->busy = false;
+}
+
+static void runner_exec(struct runner *runner, const struct message *message, int *fds)
+{
+	static struct frame_exec exec; /* ten kilobytes of pointers */
+	struct exec_failure failure = {0};
+	bool has_stdin;
+	int r;
+
+	runner->busy = true;
+	r = frame_exec_parse(runner->buffer + sizeof(*message), message->n_bytes, &exec);
+	if (r < 0) {
+		runner_fail(runner, WIRE_STEP_REQUEST, -r);
+		return;
+	}
+	has_stdin = (exec.head.flags & WIRE_EXEC_STDIN) != 0;
+	if (fds[has_stdin ? 2 : 1] < 0)
+		_exit(1);
+
+	runner->exit = (struct message){0};
+	runner->childless = false;
+	r = exec_start(runner->params, &exec, has_stdin ? fds[0] : -1, fds[has_stdin ? 1 : 0],
+		       fds[has_stdin ? 2 : 1], &failure);
+	if (r < 0) {
+		runner_fail(runner, failure.step, failure.error_number);
+		return;
+	}
+	runner->leader = r;
+	{
+		const struct message started = {
+			.type = MESSAGE_STARTED,
+			.pid = r,
+			.peer_pid = getpid(),
+		};
+
+		if (message_send(runner->socket_fd, &started, NULL, NULL, 0) < 0)
+			_exit(0);
+	}
+}
+
+static void runner_receive(struct runner *runner)
+{
+	int fds[MESSAGE_MAX_FDS];
+	struct message message;
+	int r;
+
+	r = message_receive(runner->socket_fd, runner->buffer, sizeof(runner->buffer), &message,
+			    fds, MESSAGE_MAX_FDS);
+	if (r <= 0)
+		_exit(0); /* dismissed; what lives on is pid 1's */
+	switch (message.type) {
+	case MESSAGE_EXEC:
+		if (runner->busy)
+			_exit(1);
+		runner_exec(runner, &message, fds);
+		break;
+	case MESSAGE_TERM:
+		runner->stopping = true;
+		if (runner->busy)
+			runner_signal_tree(runner, SIGTERM);
+		break;
+	case MESSAGE_KILL:
+		runner->stopping = true;
+		if (runner->busy && runner->killing_since == 0)
+			runner->killing_since = clock_boottime();
+		break;
+	default:
+		_exit(1);
+	}
+	for (size_t i = 0; i < MESSAGE_MAX_FDS; i++)
+		fds[i] = fd_close(fds[i]);
+	/* A stop that crossed our report on the wire is for a command that has ended. */
+	if (!runner->busy)
+		runner->stopping = false;
+}
+
+static void runner_round(struct runner *runner)
+{
+	if (runner->killing_since == 0 || runner->childless)
+		return;
+	runner_signal_tree(runner, SIGKILL);
+	if (clock_boottime() < clock_add(runner->killing_since, RUNNER_LAST_RESORT_US))
+		return;
+	exec_kill_all(runner->params);
+	runner->killing_since = clock_boottime();
+}
+
+_Noreturn void runner_main(const struct shim_params *params, int fd)
+{
+	static struct runner runner;
+	sigset_t mask;
+
+	runner.params = params;
+	runner.socket_fd = fd;
+	(void)sigemptyset(&mask);
+	(void)sigaddset(&mask, SIGCHLD);
+	(void)signal(SIGCHLD, SIG_DFL); /* the spawner's is ignored, which reaps */
+	runner.signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (runner.signal_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+		_exit(1);
+
+	for (;;) {
+		struct pollfd poll_fds[2] = {
+			{.fd = fd,               .events = POLLIN},
+			{.fd = runner.signal_fd, .events = POLLIN},
+		};
+		struct signalfd_siginfo info;
+
+		if (poll(poll_fds, 2, runner.killing_since ? RUNNER_ROUND_MS : -1) < 0)
+			_exit(1);
+		if (poll_fds[1].revents) {
+			/* One record stands for any number of children. */
+			(void)!read(runner.signal_fd, &info, sizeof(info));
+		}
+		if (poll_fds[1].revents || runner.killing_since)
+			runner_reap(&runner);
+		runner_report(&runner);
+		if (poll_fds[0].revents)
+			runner_receive(&runner);
+		runner_round(&runner);
+	}
+}

@@ -1,0 +1,9 @@
+/*
+ * The process that runs one command at a time and ends its whole tree.
+ */
+#pragma once
+
+#include "sandboxd/plan.h"
+
+/* Body of the process after the spawner forked it. fd: socket to pid 1, blocking. */
+_Noreturn void runner_main(const struct shim_params *params, int fd);

@@ -1,0 +1,43 @@
+/*
+ * State of pid 1. One object, made before the first byte from outside is read.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/loop.h"
+
+#include "sandboxd/limits.h"
+#include "shim/agent.h"
+#include "shim/jobs.h"
+#include "shim/nursery.h"
+
+/* Jobs that run, and beside them such that have ended without output and wait for their
+ * acknowledgement. */
+#define SHIM_N_SLOTS (2 * SHIM_MAX_JOBS)
+
+struct shim {
+	struct loop *loop;
+	struct nursery_context context;
+	int nursery_fd;
+	int spawner_fd;
+	int idle_fd[AGENT_MAX_];
+	pid_t nursery_pid;
+	uint32_t n_orphans_reaped;
+	int signal_fd;
+	struct loop_source *signal_source;
+
+	struct loop_source *listen_source;
+	int api_fd; /* -1: no api worker */
+	struct loop_source *api_source;
+	bool is_greeted;      /* its HELLO was right */
+	bool hello_pending;   /* ours is to be sent */
+	bool stats_pending;   /* a PING is to be answered */
+	bool is_blocked;      /* the socket is full */
+	uint64_t last_number; /* of durable frames */
+
+	struct loop_source *timer; /* the first of all jobs */
+	struct job job[SHIM_N_SLOTS];
+	uint8_t frame[WIRE_FRAME_MAX_BYTES]; /* one received frame; scratch for dropped output */
+};

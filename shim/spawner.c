@@ -1,0 +1,119 @@
+/*
+ * Theory. The confinement that every command has is taken here, once: bounding set, no_new_privs,
+ * Landlock domain, COMMAND filter. A command is then one fork (of an idle runner: none) and one
+ * exec. Exactly one filter is in force in a command: pid 1 takes its own only after the nursery was
+ * forked.
+ *
+ * Runs as the session's unmapped id, with SETUID, SETGID and KILL permitted in the session's user
+ * namespace and an empty bounding set. Keeps SHIM_FD_LOADER, close-on-exec, for the jail tool.
+ *
+ * It waits for nobody (SIGCHLD ignored): each runner reaps its own command. See runner.c.
+ */
+#include "shim/spawner.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#include "shim/message.h"
+#include "shim/nursery.h"
+#include "shim/runner.h"
+#include "shim/steps.h"
+
+#define SPAWNER_START_TIMEOUT_MS 10000
+
+static int spawner_confine(const struct nursery_context *context, struct err *err)
+{
+	int r;
+
+	r = steps_bounding(err);
+	if (r < 0)
+		return r;
+	r = steps_caps(SHIM_CAPS_SPAWNER, err);
+	if (r < 0)
+		return r;
+	r = steps_rlimits(&context->params, err);
+	if (r < 0)
+		return r;
+	r = steps_landlock(&context->params, err);
+	if (r < 0)
+		return r;
+	return steps_filter(context->policy, POLICY_FILTER_COMMAND, err);
+}
+
+static void spawner_fork(const struct nursery_context *context, int socket_fd, int runner_fd)
+{
+	pid_t pid;
+
+	pid = fork();
+	if (pid < 0) {
+		const struct message failed = {
+			.type = MESSAGE_FAILED,
+			.step = WIRE_STEP_FORK,
+			.error_number = errno,
+		};
+
+		/* pid 1 may have left meanwhile; then we are next. */
+		if (message_send(runner_fd, &failed, NULL, NULL, 0) < 0)
+			return;
+		return;
+	}
+	if (pid == 0) {
+		(void)fd_close(socket_fd);
+		runner_main(&context->params, runner_fd);
+	}
+}
+
+_Noreturn void spawner_main(const struct nursery_context *context, int fd)
+{
+	struct message message = {.type = MESSAGE_UP, .n_bytes = sizeof(struct err)};
+	struct err err = ERR_NULL;
+	int r;
+
+	r = spawner_confine(context, &err);
+	if (r < 0)
+		message.error_number = -r;
+	r = message_send(fd, &message, &err, NULL, 0);
+	if (r < 0 || message.error_number != 0)
+		_exit(1);
+
+	for (;;) {
+		AUTO_CLOSE int runner_fd = -1;
+
+		r = message_receive(fd, &message, sizeof(message), &message, &runner_fd, 1);
+		if (r <= 0 || message.type != MESSAGE_RUNNER || runner_fd < 0)
+			_exit(r == 0 ? 0 : 1);
+		spawner_fork(context, fd, runner_fd);
+	}
+}
+
+int spawner_wait(int fd, struct err *err)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+	uint8_t buffer[sizeof(struct message) + sizeof(struct err)];
+	struct message message;
+	struct err child;
+	int r;
+
+	r = poll(&poll_fd, 1, SPAWNER_START_TIMEOUT_MS);
+	if (r < 0)
+		return err_fail(err, -errno, "shim-spawner", "poll");
+	if (r == 0)
+		return err_fail(err, -ETIMEDOUT, "shim-spawner", "no report");
+	r = message_receive(fd, buffer, sizeof(buffer), &message, NULL, 0);
+	if (r < 0)
+		return err_fail(err, r, "shim-spawner", "receive");
+	if (r == 0 || message.type != MESSAGE_UP || message.n_bytes != sizeof(child))
+		return err_fail(err, -EPIPE, "shim-spawner", "it ended");
+	if (message.error_number == 0)
+		return 0;
+	memcpy(&child, buffer + sizeof(message), sizeof(child));
+	err_sanitize(&child);
+	if (err)
+		*err = child;
+	return -message.error_number;
+}

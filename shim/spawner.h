@@ -1,0 +1,14 @@
+/*
+ * The process that has taken the confinement of commands once and forks their runners.
+ */
+#pragma once
+
+#include "base/auto.h"
+
+struct nursery_context;
+
+/* Body of the process after the nursery forked it. fd: socket to pid 1, blocking. */
+_Noreturn void spawner_main(const struct nursery_context *context, int fd);
+/* Wait for the spawner's report that it is confined. Blocks: start-up of pid 1 only. */
+struct err;
+MUST_USE int spawner_wait(int fd, struct err *err);

@@ -1,0 +1,365 @@
+/*
+ * Theory. A pipe is read only while three things allow it: room in the job's ring (credit of the
+ * api worker), tokens (output rate), and a turn of the loop. When one is missing the pipe is not
+ * watched at all, the kernel fills it and then blocks the command; no queue of ours grows.
+ *
+ * Beyond output_max the bytes are read and dropped, so that a command that floods still ends, and
+ * counted for the exit.
+ *
+ * After the leader has ended the pipes usually are at their end. A descendant may hold one open
+ * (a server in the background): what was in the pipe at the leader's end is delivered, then
+ * JOBS_DRAIN_US from that end are given for more, and then the pipe is closed; what is written to
+ * it later gets EPIPE. A pipe that waits for credit or tokens is never given up with bytes owed.
+ */
+#include "shim/stdio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/frame.h"
+#include "base/io.h"
+#include "base/loop.h"
+
+#include "shim/shim.h"
+
+#define STDIO_FRAMES_A_TURN    4
+#define STDIO_LARGE_PIPE_BYTES (256 * 1024)
+#define STDIO_MIN_BURST_BYTES  (64 * 1024)
+/* With fewer tokens than this reading waits: frames stay large under a rate. */
+#define STDIO_MIN_TOKENS       4096
+
+static int stdio_on_output(void *userdata, uint32_t events)
+{
+	struct job_output *output = userdata;
+	struct job *job = output->job;
+
+	(void)events;
+	stdio_pump(job, clock_boottime());
+	jobs_output_changed(job);
+	return 0;
+}
+
+/* Both ends of a pipe; ours is `mine` (0: read, 1: write) and non-blocking. */
+static int stdio_pipe(int mine, int *ret_fd, int *ret_child_fd)
+{
+	AUTO_CLOSE int ours = -1;
+	AUTO_CLOSE int theirs = -1;
+	int pair[2];
+	int r;
+
+	if (pipe2(pair, O_CLOEXEC) < 0)
+		return -errno;
+	ours = pair[mine];
+	theirs = pair[1 - mine];
+	r = fd_set_nonblock(ours, 1);
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(ours);
+	*ret_child_fd = TAKE_FD(theirs);
+	return 0;
+}
+
+int stdio_open_output(struct job *job, int index, uint16_t type, int *ret_child_fd)
+{
+	struct job_output *output = &job->output[index];
+	AUTO_CLOSE int child_fd = -1;
+	int r;
+
+	ASSERT(output->fd < 0);
+	output->job = job;
+	output->type = type;
+	output->is_large = false;
+	output->owed_bytes = 0;
+	r = stdio_pipe(0, &output->fd, &child_fd);
+	if (r < 0)
+		return r;
+	/* Not watched before the runner's STARTED, so that nothing overtakes it. */
+	r = loop_add(job->shim->loop, output->fd, 0, stdio_on_output, output, &output->source);
+	if (r < 0) {
+		output->fd = fd_close(output->fd);
+		return r;
+	}
+	*ret_child_fd = TAKE_FD(child_fd);
+	return 0;
+}
+
+static void stdio_close_output(struct job_output *output)
+{
+	output->source = loop_remove(output->source);
+	output->fd = fd_close(output->fd);
+	output->owed_bytes = 0;
+}
+
+static void stdio_close_input(struct job *job)
+{
+	job->input.source = loop_remove(job->input.source);
+	job->input.fd = fd_close(job->input.fd);
+	buf_done(&job->input.queue);
+}
+
+void stdio_close(struct job *job)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(job->output); i++)
+		stdio_close_output(&job->output[i]);
+	stdio_close_input(job);
+}
+
+static void stdio_refill(struct job *job, usec_t now)
+{
+	uint64_t burst =
+		job->rate_bytes > STDIO_MIN_BURST_BYTES ? job->rate_bytes : STDIO_MIN_BURST_BYTES;
+	uint64_t span = now - job->tokens_at;
+	uint64_t more;
+
+	if (span > USEC_PER_SEC * 60)
+		span = USEC_PER_SEC * 60;
+	if (__builtin_mul_overflow(span, job->rate_bytes, &more))
+		more = UINT64_MAX;
+	more /= USEC_PER_SEC;
+	if (more == 0)
+		return;
+	job->tokens = burst - job->tokens < more ? burst : job->tokens + more;
+	job->tokens_at = now;
+}
+
+/* How much may be read now; 0 and job->read_at set where only time is missing. */
+static size_t stdio_allowance(struct job *job, usec_t now)
+{
+	size_t room = outbox_room(&job->outbox, (size_t)job->shim->context.params.ring_bytes);
+
+	job->read_at = USEC_NEVER;
+	if (room == 0 || job->rate_bytes == 0)
+		return room;
+	stdio_refill(job, now);
+	if (job->tokens < STDIO_MIN_TOKENS) {
+		uint64_t missing = STDIO_MIN_TOKENS - job->tokens;
+
+		job->read_at = clock_add(now, missing * USEC_PER_SEC / job->rate_bytes + 1);
+		return 0;
+	}
+	return job->tokens < room ? (size_t)job->tokens : room;
+}
+
+/* Read into a frame. As outbox_read. */
+static ssize_t stdio_read_frame(struct job_output *output, size_t max_bytes)
+{
+	struct job *job = output->job;
+	struct shim *shim = job->shim;
+	uint64_t number = shim->last_number + 1;
+	ssize_t n;
+
+	if (outbox_is_open(&job->outbox)) {
+		n = outbox_read(&job->outbox, output->fd,
+				frame_header(output->type, job->id, number, 0), max_bytes);
+	} else {
+		int r;
+
+		/* Most often the first read is the end: no ring for that. */
+		n = io_read(output->fd, shim->frame, max_bytes);
+		if (n <= 0)
+			return n;
+		r = outbox_first(&job->outbox,
+				 frame_header(output->type, job->id, number, (size_t)n),
+				 shim->frame, (size_t)shim->context.params.ring_bytes);
+		if (r < 0)
+			return r;
+	}
+	if (n > 0)
+		shim->last_number = number;
+	return n;
+}
+
+static void stdio_enlarge(struct job_output *output)
+{
+	/* Filled between two of our turns: a larger pipe means fewer of them. The kernel may refuse
+	 * (pipe-user-pages-soft), and then it stays as it is. */
+	if (!output->is_large)
+		(void)fcntl(output->fd, F_SETPIPE_SZ, STDIO_LARGE_PIPE_BYTES);
+	output->is_large = true;
+}
+
+/* One read of one pipe. true: there may be more. */
+static bool stdio_read(struct job_output *output, size_t allowance)
+{
+	struct job *job = output->job;
+	uint64_t left = job->max_bytes - job->total_bytes;
+	bool is_dropped = left == 0;
+	ssize_t n;
+
+	if (is_dropped)
+		n = io_read(output->fd, job->shim->frame, sizeof(job->shim->frame));
+	else
+		n = stdio_read_frame(output, left < allowance ? (size_t)left : allowance);
+	if (n == -EAGAIN)
+		return false;
+	if (n <= 0) {
+		if (n < 0)
+			jobs_fail(job, WIRE_STEP_PIPE, (int)-n);
+		stdio_close_output(output);
+		return false;
+	}
+	output->owed_bytes -= output->owed_bytes < (size_t)n ? output->owed_bytes : (size_t)n;
+	if (is_dropped) {
+		job->exit.dropped_bytes += (uint64_t)n;
+		job->exit.flags |= WIRE_EXIT_TRUNCATED;
+		return true;
+	}
+	job->total_bytes += (uint64_t)n;
+	if (job->rate_bytes > 0)
+		job->tokens -= (uint64_t)n;
+	if ((size_t)n == WIRE_PAYLOAD_MAX_BYTES)
+		stdio_enlarge(output);
+	return true;
+}
+
+static void stdio_set_events(struct job *job, uint32_t events)
+{
+	for (size_t k = 0; k < ARRAY_SIZE(job->output); k++) {
+		struct job_output *output = &job->output[k];
+		int r;
+
+		if (output->fd < 0)
+			continue;
+		r = loop_set_events(output->source, events);
+		if (r < 0)
+			jobs_fail(job, WIRE_STEP_PIPE, -r);
+	}
+}
+
+void stdio_pump(struct job *job, usec_t now)
+{
+	bool again = true;
+	size_t allowance = 0;
+
+	/* The two pipes in turn, so that neither starves the other. */
+	for (int i = 0; again && i < STDIO_FRAMES_A_TURN; i++) {
+		again = false;
+		for (size_t k = 0; k < ARRAY_SIZE(job->output); k++) {
+			struct job_output *output = &job->output[k];
+
+			if (output->fd < 0)
+				continue;
+			allowance = stdio_allowance(job, now);
+			if (allowance > 0)
+				again = stdio_read(output, allowance) || again;
+		}
+	}
+	stdio_set_events(job, stdio_allowance(job, now) > 0 ? EPOLLIN : 0);
+}
+
+void stdio_watch(struct job *job)
+{
+	stdio_set_events(job, EPOLLIN);
+}
+
+void stdio_note_owed(struct job *job)
+{
+	for (size_t k = 0; k < ARRAY_SIZE(job->output); k++) {
+		int bytes = 0;
+
+		if (job->output[k].fd < 0 || ioctl(job->output[k].fd, FIONREAD, &bytes) < 0)
+			continue;
+		job->output[k].owed_bytes = bytes > 0 ? (size_t)bytes : 0;
+	}
+}
+
+bool stdio_at_end(const struct job *job)
+{
+	return job->output[0].fd < 0 && job->output[1].fd < 0;
+}
+
+bool stdio_owes_nothing(const struct job *job)
+{
+	return job->output[0].owed_bytes == 0 && job->output[1].owed_bytes == 0;
+}
+
+/* Write what is queued. */
+static void stdio_feed(struct job *job)
+{
+	struct job_input *input = &job->input;
+
+	while (input->fd >= 0 && input->queue.size > 0) {
+		ssize_t n;
+
+		n = io_write(input->fd, input->queue.data, input->queue.size);
+		if (n == -EAGAIN)
+			break;
+		if (n < 0) {
+			/* EPIPE: the reader closed it, which is its right. */
+			stdio_close_input(job);
+			return;
+		}
+		buf_consume(&input->queue, (size_t)n);
+	}
+	if (input->fd < 0)
+		return;
+	if (input->queue.size == 0 && input->is_ended)
+		stdio_close_input(job);
+	else if (loop_set_events(input->source, input->queue.size > 0 ? EPOLLOUT : 0) < 0)
+		jobs_fail(job, WIRE_STEP_PIPE, ENOMEM);
+}
+
+static int stdio_on_input(void *userdata, uint32_t events)
+{
+	(void)events;
+	stdio_feed(userdata);
+	return 0;
+}
+
+int stdio_open_input(struct job *job, size_t max_bytes, int *ret_child_fd)
+{
+	struct job_input *input = &job->input;
+	AUTO_CLOSE int child_fd = -1;
+	int r;
+
+	ASSERT(input->fd < 0);
+	r = stdio_pipe(1, &input->fd, &child_fd);
+	if (r < 0)
+		return r;
+	r = loop_add(job->shim->loop, input->fd, 0, stdio_on_input, job, &input->source);
+	if (r < 0) {
+		input->fd = fd_close(input->fd);
+		return r;
+	}
+	input->is_ended = false;
+	input->queue = BUF_NULL(max_bytes);
+	*ret_child_fd = TAKE_FD(child_fd);
+	return 0;
+}
+
+int stdio_write(struct job *job, const uint8_t *data, size_t size)
+{
+	struct job_input *input = &job->input;
+	int r;
+
+	if (input->fd < 0 || size == 0)
+		return 0; /* the reader has left */
+	if (input->queue.size == 0) {
+		ssize_t n;
+
+		n = io_write(input->fd, data, size);
+		if (n < 0 && n != -EAGAIN) {
+			stdio_close_input(job);
+			return 0;
+		}
+		if (n > 0) {
+			data += n;
+			size -= (size_t)n;
+		}
+	}
+	r = size > 0 ? buf_append(&input->queue, data, size) : 0;
+	if (r < 0)
+		return r == -EMSGSIZE ? -ENOBUFS : r;
+	stdio_feed(job);
+	return 0;
+}
+
+void stdio_write_end(struct job *job)
+{
+	job->input.is_ended = true;
+	stdio_feed(job);
+}

@@ -1,0 +1,39 @@
+/*
+ * The pipes of a job.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+
+struct job;
+struct job_output;
+
+/* Bytes that wait for a command that does not read its standard input; beyond them the job fails
+ * with {REQUEST, ENOBUFS}. The api worker splits and paces what it sends. */
+#define STDIO_STDIN_MAX_BYTES (256 * 1024)
+/* The same for a file: one component of the largest size, sent in one go, and some. */
+#define STDIO_PUT_MAX_BYTES   (2 * 1024 * 1024)
+
+MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, int *ret_child_fd);
+MUST_USE int stdio_open_input(struct job *job, size_t max_bytes, int *ret_child_fd);
+void stdio_close(struct job *job);
+
+/* The command runs: watch its pipes. */
+void stdio_watch(struct job *job);
+/* Read what is allowed and there is, watch or unwatch the pipes accordingly. */
+void stdio_pump(struct job *job, usec_t now);
+/* The leader ended: note what each pipe holds, which is certainly read. */
+void stdio_note_owed(struct job *job);
+/* All pipes from the command are at their end. */
+bool stdio_at_end(const struct job *job);
+/* Nothing that the leader wrote is left in a pipe. */
+bool stdio_owes_nothing(const struct job *job);
+
+/* Queue bytes for the reader. 0; -ENOBUFS: the queue is full; -ENOMEM. */
+MUST_USE int stdio_write(struct job *job, const uint8_t *data, size_t size);
+void stdio_write_end(struct job *job);

@@ -1,0 +1,260 @@
+/*
+ * Theory. The supervisor's child did everything that needs privilege over the host; what is left
+ * happens under the session's unmapped id, with four capabilities in the session's user namespace
+ * (SHIM_CAPS in include/sandboxd/plan.h). From here on each process only gives up:
+ *
+ *   pid 1        KILL stays (a runner that hangs), own filter last
+ *   nursery      all four: the others are its children and take theirs from it
+ *   spawner      SETUID SETGID KILL; bounding set empty; Landlock domain; COMMAND filter
+ *   file helper  nothing; ids of `user`; HELPER filter
+ *
+ * Every set is also read back by the supervisor (proof of effect), which trusts none of this.
+ */
+#include "shim/steps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+#include "base/io.h"
+
+/* Landlock ABI 6; the 6.1 headers stop at ABI 2. */
+struct steps_landlock_ruleset {
+	uint64_t handled_access_fs;
+	uint64_t handled_access_net;
+	uint64_t scoped;
+};
+#define STEPS_LANDLOCK_SCOPE_ABSTRACT_UNIX (1ull << 0)
+#define STEPS_LANDLOCK_SCOPE_SIGNAL        (1ull << 1)
+
+static int steps_listener(struct err *err)
+{
+	int type = 0;
+	int accepting = 0;
+	socklen_t size = sizeof(int);
+
+	if (getsockopt(SHIM_FD_LISTEN, SOL_SOCKET, SO_TYPE, &type, &size) < 0)
+		return err_fail(err, -errno, "shim-descriptors", "listener");
+	size = sizeof(int);
+	if (getsockopt(SHIM_FD_LISTEN, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &size) < 0)
+		return err_fail(err, -errno, "shim-descriptors", "listener");
+	if (type != SOCK_SEQPACKET || !accepting)
+		return err_fail(err, -EPROTOTYPE, "shim-descriptors", "listener");
+	return 0;
+}
+
+int steps_descriptors(struct err *err)
+{
+	int r;
+
+	for (int fd = 0; fd < SHIM_FD_NEXT_; fd++) {
+		if (fcntl(fd, F_GETFD) < 0)
+			return err_fail(err, -errno, "shim-descriptors", "descriptor %d", fd);
+		if (fd > STDERR_FILENO && fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+			return err_fail(err, -errno, "shim-descriptors", "descriptor %d", fd);
+	}
+	r = steps_listener(err);
+	if (r < 0)
+		return r;
+	r = fd_set_nonblock(SHIM_FD_LISTEN, 1);
+	if (r < 0)
+		return err_fail(err, r, "shim-descriptors", "listener");
+	r = fd_close_from(SHIM_FD_NEXT_);
+	if (r < 0)
+		return err_fail(err, r, "shim-descriptors", "close_range");
+	return 0;
+}
+
+int steps_params(struct shim_params *ret_params, struct err *err)
+{
+	struct shim_params params;
+	int r;
+
+	r = io_read_exact(SHIM_FD_PARAMS, &params, sizeof(params));
+	if (r < 0)
+		return err_fail(err, r, "shim-params", "read");
+	if (params.magic != PLAN_MAGIC || params.version != PLAN_VERSION ||
+	    params.size != sizeof(params))
+		return err_fail(err, -EPROTO, "shim-params", "magic, version or size");
+	if (params.user_id == 0 || params.user_id >= IDBLOCK_MAPPED || params.group_id == 0 ||
+	    params.group_id >= IDBLOCK_MAPPED)
+		return err_fail(err, -EINVAL, "shim-params", "ids");
+	if (params.max_files < PLAN_FILES_MIN || params.max_files > PLAN_FILES_MAX)
+		return err_fail(err, -EINVAL, "shim-params", "max_files");
+	if (params.ring_bytes < 2 * WIRE_FRAME_MAX_BYTES || params.ring_bytes > SHIM_RING_BYTES)
+		return err_fail(err, -EINVAL, "shim-params", "ring_bytes");
+	if ((params.flags & ~(uint32_t)SHIM_PARAMS_ALL_) != 0)
+		return err_fail(err, -EINVAL, "shim-params", "flags");
+	(void)fd_close(SHIM_FD_PARAMS);
+	*ret_params = params;
+	return 0;
+}
+
+static int steps_policy_check(const struct session_policy *policy, size_t size)
+{
+	if (policy->magic != POLICY_IMAGE_MAGIC || policy->version != POLICY_IMAGE_VERSION ||
+	    policy->header_bytes != sizeof(*policy) || policy->total_bytes != size)
+		return -EPROTO;
+	for (size_t i = 0; i < POLICY_FILTER_MAX_; i++) {
+		const struct policy_span *span = &policy->filter[i];
+		size_t bytes = (size_t)span->n * sizeof(struct sock_filter);
+
+		if (span->n == 0)
+			continue;
+		if (span->n > POLICY_MAX_BPF || span->offset % 8 != 0 ||
+		    span->offset < sizeof(*policy) || span->offset > size ||
+		    bytes > size - span->offset)
+			return -EPROTO;
+	}
+	return 0;
+}
+
+int steps_policy(const struct session_policy **ret_policy, struct err *err)
+{
+	struct stat st;
+	size_t size;
+	void *map;
+	int r;
+
+	if (fstat(SHIM_FD_POLICY, &st) < 0)
+		return err_fail(err, -errno, "shim-policy", "fstat");
+	if (st.st_size < (int64_t)sizeof(struct session_policy) ||
+	    st.st_size > (int64_t)(1024 * 1024))
+		return err_fail(err, -EPROTO, "shim-policy", "size");
+	size = (size_t)st.st_size;
+	map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, SHIM_FD_POLICY, 0);
+	if (map == MAP_FAILED)
+		return err_fail(err, -errno, "shim-policy", "mmap");
+	r = steps_policy_check(map, size);
+	if (r < 0)
+		return err_fail(err, r, "shim-policy", "not a session policy");
+	(void)fd_close(SHIM_FD_POLICY);
+	*ret_policy = map;
+	return 0;
+}
+
+int steps_signals(struct err *err)
+{
+	struct sigaction action = {.sa_handler = SIG_DFL};
+	sigset_t all;
+
+	/* Only an ignored signal would be inherited by commands; SIGKILL, SIGSTOP and glibc's own
+	 * two refuse, and cannot be ignored either. */
+	for (int number = 1; number < SIGRTMAX; number++)
+		(void)sigaction(number, &action, NULL);
+	(void)sigfillset(&all);
+	if (sigprocmask(SIG_SETMASK, &all, NULL) < 0)
+		return err_fail(err, -errno, "shim-signals", "sigprocmask");
+	return 0;
+}
+
+int steps_self(struct err *err)
+{
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "shim-self", "dumpable");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "shim-self", "no_new_privs");
+	return 0;
+}
+
+int steps_caps(uint64_t mask, struct err *err)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {
+		{.effective = (uint32_t)mask,         .permitted = (uint32_t)mask        },
+		{.effective = (uint32_t)(mask >> 32), .permitted = (uint32_t)(mask >> 32)},
+	};
+
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "shim-caps", "ambient");
+	if (syscall(SYS_capset, &header, data) < 0)
+		return err_fail(err, -errno, "shim-caps", "capset");
+	return 0;
+}
+
+int steps_bounding(struct err *err)
+{
+	/* EINVAL ends the list: the kernel knows no capability above. */
+	for (unsigned long cap = 0; cap < 64; cap++) {
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) >= 0)
+			continue;
+		if (errno == EINVAL && cap > 0)
+			break;
+		return err_fail(err, -errno, "shim-bounding", "drop %lu", cap);
+	}
+	return 0;
+}
+
+int steps_become_user(const struct shim_params *params, struct err *err)
+{
+	if (setgroups(0, NULL) < 0)
+		return err_fail(err, -errno, "shim-user", "setgroups");
+	if (setresgid(params->group_id, params->group_id, params->group_id) < 0)
+		return err_fail(err, -errno, "shim-user", "setresgid");
+	if (setresuid(params->user_id, params->user_id, params->user_id) < 0)
+		return err_fail(err, -errno, "shim-user", "setresuid");
+	/* A change of ids sets it to fs.suid_dumpable, which a host may have set to 1. While
+	 * capabilities remain nobody inside can trace us (A12), so the order closes the gap. */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "shim-user", "dumpable");
+	return steps_caps(0, err);
+}
+
+int steps_rlimits(const struct shim_params *params, struct err *err)
+{
+	const struct rlimit files = {.rlim_cur = params->max_files, .rlim_max = params->max_files};
+	const struct rlimit core = {0};
+
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_fail(err, -errno, "shim-rlimits", "nofile");
+	if (setrlimit(RLIMIT_CORE, &core) < 0)
+		return err_fail(err, -errno, "shim-rlimits", "core");
+	return 0;
+}
+
+int steps_landlock(const struct shim_params *params, struct err *err)
+{
+	struct steps_landlock_ruleset ruleset = {
+		.scoped = STEPS_LANDLOCK_SCOPE_ABSTRACT_UNIX | STEPS_LANDLOCK_SCOPE_SIGNAL,
+	};
+	AUTO_CLOSE int fd = -1;
+
+	/* Rules for files and ports are a policy's business and come with it; the scopes cost
+	 * nothing and keep commands from signalling the file helper (B24, C8). */
+	if (!(params->flags & SHIM_PARAMS_LANDLOCK_SCOPE))
+		return 0;
+	fd = (int)syscall(SYS_landlock_create_ruleset, &ruleset, sizeof(ruleset), 0);
+	if (fd < 0)
+		return err_fail(err, -errno, "shim-landlock", "create_ruleset");
+	if (syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+		return err_fail(err, -errno, "shim-landlock", "restrict_self");
+	return 0;
+}
+
+int steps_filter(const struct session_policy *policy, enum policy_filter which, struct err *err)
+{
+	const struct policy_span *span = &policy->filter[which];
+	struct sock_fprog program = {.len = (unsigned short)span->n};
+	const void *instructions = (const uint8_t *)policy + span->offset;
+
+	if (span->n == 0)
+		return err_fail(err, -ENOENT, "shim-filter", "filter %d is missing", (int)which);
+	/* sock_fprog has no const; the kernel copies. */
+	memcpy(&program.filter, &instructions, sizeof(instructions));
+	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
+		return err_fail(err, -errno, "shim-filter", "filter %d", (int)which);
+	return 0;
+}

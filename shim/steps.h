@@ -1,0 +1,38 @@
+/*
+ * Start-up steps that pid 1, nursery, spawner and file helper share: what is checked and what is
+ * given up. Each reports through struct err with the name of its step.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+#include "sandboxd/plan.h"
+#include "sandboxd/policy_image.h"
+
+#define STEPS_SESSION_DIR "/session"
+
+/* The descriptors that the launch promises are open, of the right kind, and nothing else is. */
+MUST_USE int steps_descriptors(struct err *err);
+/* Read and check SHIM_FD_PARAMS, and close it. */
+MUST_USE int steps_params(struct shim_params *ret_params, struct err *err);
+/* Map SHIM_FD_POLICY read-only (the pages are shared by all sessions) and check it. */
+MUST_USE int steps_policy(const struct session_policy **ret_policy, struct err *err);
+/* Default action for every signal, and all of them blocked. */
+MUST_USE int steps_signals(struct err *err);
+/* Not dumpable, no new privileges. */
+MUST_USE int steps_self(struct err *err);
+/* Permitted and effective become `mask` (bits of 1 << CAP_), inheritable and ambient empty. */
+MUST_USE int steps_caps(uint64_t mask, struct err *err);
+/* Empty the bounding set; needs CAP_SETPCAP. */
+MUST_USE int steps_bounding(struct err *err);
+/* Become `user` for good: groups, ids, capabilities. */
+MUST_USE int steps_become_user(const struct shim_params *params, struct err *err);
+/* RLIMIT_NOFILE of commands, no core files. */
+MUST_USE int steps_rlimits(const struct shim_params *params, struct err *err);
+/* A Landlock domain that scopes signals and abstract sockets, where the launch says so. */
+MUST_USE int steps_landlock(const struct shim_params *params, struct err *err);
+/* Take one filter of the policy. */
+MUST_USE int steps_filter(const struct session_policy *policy, enum policy_filter which,
+			  struct err *err);
