@@ -14,6 +14,7 @@
 struct janitor_victim {
 	struct id session;
 	enum session_reason reason;
+	usec_t expires_at;
 };
 
 /* Expired sessions, earliest deadline first, at most max. Number of them. */

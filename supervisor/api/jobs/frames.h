@@ -3,9 +3,9 @@
  * kept as JSON text, numbered from 1, exactly one terminal (`done` or `error`) and nothing after
  * it.
  *
- * Kept: at most TASK_FRAMES_MAX frames and TASK_FRAMES_MAX_BYTES of text. Beyond that only `log`
- * frames are dropped, the oldest first; one `log` frame, written just before the terminal one, says
- * how many. A dropped number is a gap in `seq`, never a reuse.
+ * Kept: at most TASK_FRAMES_MAX frames and TASK_FRAMES_MAX_BYTES of text. A `log` frame that does
+ * not fit is dropped before it gets a number; one `log` frame, written just before the terminal
+ * one, says how many. The other stages are always taken: their number is bounded by the components.
  *
  * A frame may be shown to readers once it is *settled*: durable, or the store has said that it is
  * degraded. Settled frames may leave memory (frames_trim); readers below `first` read the store.
@@ -30,6 +30,7 @@ enum frames_stage {
 	FRAMES_STAGE_MAX_,
 };
 const char *frames_stage_text(enum frames_stage stage);
+int frames_stage_from_text(const char *text); /* or -1 */
 static inline bool frames_stage_terminal(enum frames_stage stage)
 {
 	return stage == FRAMES_STAGE_DONE || stage == FRAMES_STAGE_ERROR;
@@ -47,7 +48,8 @@ struct frames {
 	struct frames_line *line; /* owned, rising seq */
 	size_t n_lines;
 	size_t n_allocated;
-	size_t bytes;
+	size_t bytes;         /* of text in memory */
+	size_t total_bytes;   /* of all frames so far */
 	uint32_t next_seq;    /* from 1 */
 	uint32_t settled_seq; /* readers see up to here */
 	uint32_t trimmed_seq; /* frames up to here are only in the store */
@@ -59,6 +61,8 @@ struct frames {
 
 void frames_init(struct frames *frames, const struct id *task);
 void frames_done(struct frames *frames);
+/* Frames 1..last_seq of this task are in the store only (a task read back after a restart). */
+void frames_resume(struct frames *frames, uint32_t last_seq, bool terminal);
 
 /*
  * Add a frame. extras: object whose members follow the core keys (a core key in it is ignored);
@@ -69,9 +73,6 @@ void frames_done(struct frames *frames);
 #define FRAMES_E_DROPPED  2
 MUST_USE int frames_add(struct frames *frames, enum frames_stage stage, const char *message,
 			const json_t *extras, usec_t now, uint32_t *ret_seq);
-/* A frame read back from the store. Rising seq only: 0, -EINVAL or -ENOMEM. It is settled. */
-MUST_USE int frames_restore(struct frames *frames, uint32_t seq, enum frames_stage stage,
-			    const char *text, size_t size);
 void frames_settle(struct frames *frames, uint32_t seq);
 /* First frame with a number above `after`, settled or not; NULL: none. Valid until the next add. */
 const struct frames_line *frames_after(const struct frames *frames, uint32_t after);

@@ -66,6 +66,9 @@ struct job {
 
 /* New in QUEUED, of that session. NULL: no memory. */
 struct job *job_new(const struct id *id, const struct session *session, usec_t now);
+/* A task read back from the store; its frames up to last_seq are there. NULL: no memory. */
+struct job *job_restore(const struct id *id, const struct id *session, const char *owner,
+			const char *workspace, enum job_state state, uint32_t last_seq);
 struct job *job_free(struct job *job); /* in no queue and no table */
 
 void job_enqueue(struct job *job, struct session *session);

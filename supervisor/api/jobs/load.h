@@ -14,14 +14,15 @@
 
 #define LOAD_MAX_ASSETS   4096
 #define LOAD_MAX_PROBLEMS 4096
+#define LOAD_FILE_BYTES   256 /* of an escaped file name, NUL included */
 #define LOAD_TEXT_BYTES   512 /* of an escaped text, NUL included */
 
 struct load_asset {
-	char file[LOADER_NAME_BYTES + 1]; /* "demo.yaml" */
+	char file[LOAD_FILE_BYTES]; /* "demo.yaml" */
 };
 
 struct load_problem {
-	char file[LOADER_NAME_BYTES + 1];
+	char file[LOAD_FILE_BYTES];
 	uint32_t line; /* 0: unknown */
 	uint32_t column;
 	char text[LOAD_TEXT_BYTES];

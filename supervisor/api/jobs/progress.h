@@ -42,6 +42,8 @@ MUST_USE int progress_finish(struct job *job, struct session *session,
 /* One `error` frame {code}; nothing if the task has ended. session may be NULL. 0 or -ENOMEM. */
 MUST_USE int progress_fail(struct job *job, struct session *session, const char *code,
 			   const char *message, usec_t now);
+/* Array of {file, line, column, text}, at most max. A new reference; NULL: no memory. */
+json_t *progress_problems(const struct load_result *load, size_t max);
 /* Result of a load that is no task: 0 and session->load is replaced; PROGRESS_E_FAILED and
  * *ret_code says why; -ENOMEM. The parser is emptied. */
 #define PROGRESS_E_FAILED 1

@@ -50,6 +50,7 @@ enum registry_status {
 	REGISTRY_STATUS_ANY,
 	REGISTRY_STATUS_OPEN,
 	REGISTRY_STATUS_RUNNING,
+	REGISTRY_STATUS_MAX_,
 };
 struct registry_filter {
 	size_t limit;           /* 1..500 */

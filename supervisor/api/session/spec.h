@@ -27,6 +27,7 @@
 #define SPEC_TIMEOUT_MAX_MS  (24u * 3600u * 1000u)
 
 struct spec_options {
+	const char *env_prefix; /* of the endpoint variables, which `envs` may not name; or NULL */
 	bool ignore_unknown_fields; /* configuration: unknown_fields = ignore */
 	uint32_t ttl_max_minutes;   /* 0: TTL_MAX_MINUTES (dagster), AGENT_TTL_MAX_MINUTES (/v1) */
 };

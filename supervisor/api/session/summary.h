@@ -26,4 +26,3 @@ json_t *summary_sandbox(const struct session *session, const struct summary_cont
 json_t *summary_limits(const struct session *session);
 json_t *summary_endpoint_sources(const struct session *session,
 				 const struct summary_context *context);
-json_t *summary_problems(const struct load_result *load);

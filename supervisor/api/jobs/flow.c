@@ -1,0 +1,108 @@
+#include "supervisor/api/jobs/flow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_BITS 64
+
+void flow_init(struct flow *flow, uint64_t acked)
+{
+	*flow = (struct flow){.received = acked, .settled = acked, .credited = acked};
+}
+
+void flow_done(struct flow *flow)
+{
+	free(flow->bits);
+	*flow = FLOW_NULL;
+}
+
+int flow_receive(struct flow *flow, uint64_t number)
+{
+	if (number <= flow->received)
+		return FLOW_E_DUPLICATE;
+	if (number != flow->received + 1)
+		return -EPROTO;
+	if (number - flow->settled > FLOW_MAX_OUTSTANDING)
+		return -ENOBUFS;
+	flow->received = number;
+	return 0;
+}
+
+static int flow_reserve(struct flow *flow, uint64_t bit)
+{
+	size_t n_words = flow->n_words ? flow->n_words : 1;
+	uint64_t *bits;
+
+	while (n_words * WORD_BITS <= bit)
+		n_words *= 2;
+	if (n_words == flow->n_words)
+		return 0;
+	bits = reallocarray(flow->bits, n_words, sizeof(*bits));
+	if (!bits)
+		return -ENOMEM;
+	memset(bits + flow->n_words, 0, (n_words - flow->n_words) * sizeof(*bits));
+	flow->bits = bits;
+	flow->n_words = n_words;
+	return 0;
+}
+
+/* Move everything down by n bits. */
+static void flow_shift(struct flow *flow, uint64_t n)
+{
+	size_t words = (size_t)(n / WORD_BITS);
+	unsigned int rest = (unsigned int)(n % WORD_BITS);
+
+	for (size_t i = 0; i < flow->n_words; i++) {
+		uint64_t low = i + words < flow->n_words ? flow->bits[i + words] : 0;
+		uint64_t high = i + words + 1 < flow->n_words ? flow->bits[i + words + 1] : 0;
+
+		flow->bits[i] = rest ? (low >> rest) | (high << (WORD_BITS - rest)) : low;
+	}
+}
+
+int flow_settle(struct flow *flow, uint64_t number)
+{
+	uint64_t bit;
+	uint64_t n = 1;
+	int r;
+
+	if (number > flow->received)
+		return -ERANGE;
+	if (number <= flow->settled)
+		return 0;
+	bit = number - flow->settled - 1;
+	if (bit == 0 && flow->n_words == 0) {
+		/* The common case, in order, needs no bits at all. */
+		flow->settled = number;
+		return 0;
+	}
+	r = flow_reserve(flow, bit);
+	if (r < 0)
+		return r;
+	flow->bits[bit / WORD_BITS] |= 1ull << (bit % WORD_BITS);
+	if (bit != 0)
+		return 0;
+	while (n / WORD_BITS < flow->n_words && (flow->bits[n / WORD_BITS] >> (n % WORD_BITS)) & 1)
+		n++;
+	flow->settled += n;
+	flow_shift(flow, n);
+	return 0;
+}
+
+bool flow_credit(struct flow *flow, uint64_t *ret_acked)
+{
+	if (flow->settled == flow->credited)
+		return false;
+	flow->credited = flow->settled;
+	*ret_acked = flow->settled;
+	return true;
+}
+
+void flow_restart(struct flow *flow)
+{
+	flow->received = flow->settled;
+	flow->credited = flow->settled;
+	if (flow->bits)
+		memset(flow->bits, 0, flow->n_words * sizeof(*flow->bits));
+}

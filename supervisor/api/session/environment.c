@@ -1,0 +1,216 @@
+#include "supervisor/api/session/environment.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+#include "sandboxd/limits.h"
+
+#define NAME_MAX_BYTES 64
+
+/* What every command gets. TMPDIR and HOME are short: Unix socket paths are built below them. */
+static const struct {
+	const char *entry;
+	bool dagster_only;
+} base_entries[] = {
+	{"PATH=/usr/bin:/bin",                  false},
+	{"HOME=/session/home",                  false},
+	{"TMPDIR=/session/tmp",                 false},
+	{"USER=user",			   false},
+	{"LOGNAME=user",                        false},
+	{"SHELL=/bin/sh",                       false},
+	{"LANG=C.UTF-8",                        false},
+	{"PYTHONDONTWRITEBYTECODE=1",           false},
+	{"PYTHONUNBUFFERED=1",                  false},
+	{"PYTHONNOUSERSITE=1",                  false},
+	{"DAGSTER_HOME=/session/home/.dagster", true },
+	{"DAGSTER_DISABLE_TELEMETRY=1",         true },
+	{"DATAHUB_TELEMETRY_ENABLED=false",     true },
+};
+
+/* Names that a caller may not set: they change who the loader, a shell or our base trusts. */
+static const char *const reserved[] = {
+	"PATH",
+	"HOME",
+	"TMPDIR",
+	"USER",
+	"LOGNAME",
+	"SHELL",
+	"IFS",
+	"ENV",
+	"BASH_ENV",
+	"GCONV_PATH",
+	"GLIBC_TUNABLES",
+	"NLSPATH",
+	"LOCPATH",
+	"MALLOC_TRACE",
+	"HOSTALIASES",
+	"RES_OPTIONS",
+	"LOCALDOMAIN",
+	"RESOLV_HOST_CONF",
+};
+static const char *const reserved_prefixes[] = {"LD_", "SANDBOX_", "BASH_FUNC_"};
+
+bool environment_name_allowed(const char *name, size_t length, const char *prefix)
+{
+	size_t prefix_length = prefix ? strlen(prefix) : 0;
+
+	if (length == 0 || length > NAME_MAX_BYTES)
+		return false;
+	for (size_t i = 0; i < length; i++) {
+		char c = name[i];
+
+		if (!((c >= 'A' && c <= 'Z') || c == '_' || (i > 0 && c >= '0' && c <= '9')))
+			return false;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(reserved); i++)
+		if (strlen(reserved[i]) == length && memcmp(name, reserved[i], length) == 0)
+			return false;
+	for (size_t i = 0; i < ARRAY_SIZE(reserved_prefixes); i++) {
+		size_t n = strlen(reserved_prefixes[i]);
+
+		if (length >= n && memcmp(name, reserved_prefixes[i], n) == 0)
+			return false;
+	}
+	if (prefix_length == 0 || length < prefix_length ||
+	    memcmp(name, prefix, prefix_length) != 0)
+		return true;
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		if (strlen(endpoint_variable(i)) == length - prefix_length &&
+		    memcmp(endpoint_variable(i), name + prefix_length, length - prefix_length) == 0)
+			return false;
+	return true;
+}
+
+const char *environment_endpoint(const char *caller, const char *operator_default, size_t index,
+				 enum endpoint_source *ret_source)
+{
+	if (caller) {
+		*ret_source = ENDPOINT_SOURCE_CALLER;
+		return caller;
+	}
+	if (operator_default) {
+		*ret_source = ENDPOINT_SOURCE_OPERATOR;
+		return operator_default;
+	}
+	*ret_source = ENDPOINT_SOURCE_CLOSED;
+	return endpoint_closed_value(index);
+}
+
+void environment_done(struct environment *environment)
+{
+	for (size_t i = 0; i < environment->n_entries; i++)
+		free(environment->entry[i]);
+	free(environment->entry);
+	*environment = ENVIRONMENT_NULL;
+}
+
+static int add_taken(struct environment *environment, char *entry)
+{
+	if (!entry)
+		return -ENOMEM;
+	if (environment->n_entries >= EXEC_MAX_ENV) {
+		free(entry);
+		return -E2BIG;
+	}
+	environment->entry[environment->n_entries++] = entry;
+	return 0;
+}
+
+/* Add NAME=VALUE, in place of an entry of the same name. */
+static int add_entry(struct environment *environment, const char *entry)
+{
+	size_t name = strcspn(entry, "=") + 1;
+	char *copy;
+
+	for (size_t i = 0; i < environment->n_entries; i++) {
+		if (strncmp(environment->entry[i], entry, name) != 0)
+			continue;
+		copy = strdup(entry);
+		if (!copy)
+			return -ENOMEM;
+		free(environment->entry[i]);
+		environment->entry[i] = copy;
+		return 0;
+	}
+	return add_taken(environment, strdup(entry));
+}
+
+static int add_pair(struct environment *environment, const char *prefix, const char *name,
+		    const char *value)
+{
+	AUTO_FREE char *entry = NULL;
+
+	if (asprintf(&entry, "%s%s=%s", prefix, name, value) < 0) {
+		entry = NULL;
+		return -ENOMEM;
+	}
+	return add_entry(environment, entry);
+}
+
+static int add_all(struct environment *environment, const char *const *entries)
+{
+	int r;
+
+	for (size_t i = 0; entries && entries[i]; i++) {
+		r = add_entry(environment, entries[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int build(const struct environment_input *input, struct environment *environment)
+{
+	char id[ID_TEXT_BYTES];
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(base_entries); i++) {
+		if (base_entries[i].dagster_only && !input->dagster)
+			continue;
+		r = add_taken(environment, strdup(base_entries[i].entry));
+		if (r < 0)
+			return r;
+	}
+	id_format(input->session, id);
+	r = add_pair(environment, "", "SANDBOX_SESSION_ID", id);
+	if (r < 0)
+		return r;
+	r = add_all(environment, input->session_env);
+	if (r < 0)
+		return r;
+	r = add_all(environment, input->command_env);
+	if (r < 0)
+		return r;
+	/* Last, so that nothing above can stand in their place. */
+	for (size_t i = 0; i < ENDPOINTS_N; i++) {
+		enum endpoint_source source;
+		const char *value = environment_endpoint(input->caller[i],
+							 input->operator_default[i], i, &source);
+
+		r = add_pair(environment, input->prefix, endpoint_variable(i), value);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int environment_build(const struct environment_input *input, struct environment *ret_environment)
+{
+	struct environment environment = ENVIRONMENT_NULL;
+	int r;
+
+	environment.entry = calloc(EXEC_MAX_ENV + 1, sizeof(*environment.entry));
+	if (!environment.entry)
+		return -ENOMEM;
+	r = build(input, &environment);
+	if (r < 0) {
+		environment_done(&environment);
+		return r;
+	}
+	*ret_environment = environment;
+	return 0;
+}
