@@ -1,0 +1,110 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/log.h"
+
+#include "tests/lib/test.h"
+
+static char captured[8192];
+
+/* Standard error goes to a pipe from here to capture_end. */
+static int capture_begin(int *ret_read_fd)
+{
+	int saved_fd = fd_dup(STDERR_FILENO, 10);
+	int fds[2];
+
+	assert_true(saved_fd >= 0);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	assert_int_equal(dup2(fds[1], STDERR_FILENO), STDERR_FILENO);
+	(void)fd_close(fds[1]);
+	*ret_read_fd = fds[0];
+	return saved_fd;
+}
+
+static void capture_end(int saved_fd, int read_fd)
+{
+	ssize_t n;
+
+	assert_int_equal(dup2(saved_fd, STDERR_FILENO), STDERR_FILENO);
+	(void)fd_close(saved_fd);
+	n = io_read(read_fd, captured, sizeof(captured) - 1);
+	assert_true(n >= 0);
+	captured[n] = '\0';
+	(void)fd_close(read_fd);
+}
+
+static void test_log_line_has_fields(void **state)
+{
+	struct id id = {
+		{1, 2, 3}
+        };
+	struct log_context context = {.session = &id, .request = "r\n1"};
+	int read_fd, saved_fd;
+
+	(void)state;
+	log_init("test", LOG_LEVEL_INFO);
+	saved_fd = capture_begin(&read_fd);
+	errno = 5;
+	log_line(LOG_LEVEL_WARNING, &context, "something is odd", "count=%d", 3);
+	assert_int_equal(errno, 5);
+	capture_end(saved_fd, read_fd);
+	assert_non_null(strstr(captured, " level=warning program=test "));
+	assert_non_null(strstr(captured, " msg=\"something is odd\" "
+					 "session=01020300-0000-0000-0000-000000000000 "
+					 "request=r\\n1 count=3\n"));
+	assert_memory_equal(captured, "time=", 5);
+}
+
+static void test_log_line_level_filters(void **state)
+{
+	int read_fd, saved_fd;
+
+	(void)state;
+	log_init("test", LOG_LEVEL_DEBUG);
+	log_set_level(LOG_LEVEL_ERROR);
+	saved_fd = capture_begin(&read_fd);
+	log_line(LOG_LEVEL_WARNING, NULL, "hidden", "%s", "");
+	capture_end(saved_fd, read_fd);
+	assert_string_equal(captured, "");
+}
+
+static void test_log_line_long_is_one_line(void **state)
+{
+	char text[3000];
+	int read_fd, saved_fd;
+
+	(void)state;
+	memset(text, '\n', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	log_init("test", LOG_LEVEL_INFO);
+	saved_fd = capture_begin(&read_fd);
+	log_line(LOG_LEVEL_INFO, NULL, "long", "value=%s", text);
+	capture_end(saved_fd, read_fd);
+	assert_true(strlen(captured) <= 1024);
+	assert_ptr_equal(strchr(captured, '\n'), captured + strlen(captured) - 1);
+}
+
+static void test_log_err_quotes_stay_inside(void **state)
+{
+	struct err err = ERR_NULL;
+	int read_fd, saved_fd;
+
+	(void)state;
+	(void)err_fail(&err, -EPERM, "mounts", "open \"x\"");
+	log_init("test", LOG_LEVEL_INFO);
+	saved_fd = capture_begin(&read_fd);
+	log_err(LOG_LEVEL_ERROR, NULL, "failed", &err);
+	capture_end(saved_fd, read_fd);
+	assert_non_null(strstr(captured, " step=mounts errno=1 error=\"open 'x'\"\n"));
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_log_line_has_fields),
+	cmocka_unit_test(test_log_line_level_filters),
+	cmocka_unit_test(test_log_line_long_is_one_line),
+	cmocka_unit_test(test_log_err_quotes_stay_inside),
+};
+TEST_MAIN(tests)
