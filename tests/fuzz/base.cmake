@@ -1,0 +1,3 @@
+foreach(target IN ITEMS frame plan)
+	sandboxd_fuzzer(fuzz_${target})
+endforeach()

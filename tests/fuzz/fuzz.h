@@ -1,0 +1,9 @@
+/*
+ * The entry point of a fuzz target; libFuzzer or replay.c calls it.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
