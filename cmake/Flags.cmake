@@ -25,6 +25,7 @@ sandboxd_probe_flags(
 	-Wall -Wextra -Wpedantic        # the baseline
 	-Wshadow                        # an inner name that hides an outer one
 	-Wformat=2 -Wformat-signedness  # format strings are checked, also the non-literal ones
+	-Wno-format-zero-length         # log_line's "no fields" is ""
 	-Wvla -Walloca                  # stack use stays provable
 	-Wundef                         # a misspelt macro in #if
 	-Wstrict-prototypes -Wold-style-definition -Wmissing-prototypes -Wmissing-declarations
