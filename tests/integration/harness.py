@@ -1,0 +1,487 @@
+"""A private daemon, clients of its sockets, and looks at it from outside."""
+import base64
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("SANDBOX_BUILD", ROOT / "build" / "debug"))
+BIN = BUILD / "bin"
+DATA = ROOT / "tests" / "data"
+ASAN = "asan" in BUILD.name
+
+SESSIONS = "/dagster/sandbox/sessions"
+RUNTIME = "/v1/sandboxes"
+NOT_FOUND = b'{"detail":"sandbox session not found"}'
+RUNTIME_NOT_FOUND = b'{"detail":"sandbox not found"}'
+ENDPOINT_NAMES = [
+    "iceberg_rest_uri",
+    "iceberg_warehouse",
+    "polaris_base_url",
+    "alpha_vantage_base_url",
+    "datahub_gms_url",
+    "kafka_bootstrap",
+]
+ABSENT_ID = "0f6a2c1e-5b7d-4c8a-9e3f-1a2b3c4d5e6f"
+
+CONFIG = """\
+[identity]
+trusted_peers = 0
+"""
+
+
+def wait_until(condition, timeout=10.0, what="condition"):
+    """Poll until condition() is true and give its value back."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= end:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        time.sleep(0.02)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout=30):
+        super().__init__("sandboxd", timeout=timeout)
+        self.unix_path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.unix_path)
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"<{self.status} {self.body[:300]!r}>"
+
+
+class Result:
+    """What a command in a session did."""
+
+    def __init__(self, events):
+        self.events = events
+        self.out = b"".join(self._data("stdout"))
+        self.err = b"".join(self._data("stderr"))
+        last = events[-1] if events else {}
+        self.exit = last if last.get("type") == "exit" else {}
+        self.error = last if last.get("type") == "error" else {}
+        self.code = self.exit.get("code")
+        self.signal = self.exit.get("signal")
+
+    def _data(self, kind):
+        return [base64.b64decode(e["data"]) for e in self.events if e.get("type") == kind]
+
+    @property
+    def text(self):
+        return self.out.decode("utf-8", "replace")
+
+    def __repr__(self):
+        return f"<exit {self.exit or self.error} out {self.out[:300]!r} err {self.err[:300]!r}>"
+
+
+class Client:
+    """One caller: a socket and the identity headers that go with each request."""
+
+    def __init__(self, path, user=None, scopes=None, workspace=None, project=None):
+        self.path = str(path)
+        self.headers = {}
+        for name, value in (
+            ("X-Sandbox-User", user),
+            ("X-Sandbox-Scopes", scopes),
+            ("X-Sandbox-Workspace", workspace),
+            ("X-Sandbox-Project", project),
+        ):
+            if value is not None:
+                self.headers[name] = value
+
+    def request(self, method, url, body=None, headers=None, timeout=30, raw_body=None):
+        connection = UnixConnection(self.path, timeout)
+        merged = dict(self.headers)
+        merged.update(headers or {})
+        data = raw_body
+        if body is not None:
+            data = json.dumps(body).encode()
+        if data is not None:
+            merged.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, url, body=data, headers=merged)
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def get(self, url, **kwargs):
+        return self.request("GET", url, **kwargs)
+
+    def post(self, url, body=None, **kwargs):
+        return self.request("POST", url, body=body, **kwargs)
+
+    def delete(self, url, **kwargs):
+        return self.request("DELETE", url, **kwargs)
+
+    def raw(self, data, timeout=10, limit=1 << 20, close_write=False):
+        """Send bytes as they are; everything that comes back until the end or the time-out."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(timeout)
+            sock.connect(self.path)
+            got = b""
+            try:
+                sock.sendall(data)
+                if close_write:
+                    sock.shutdown(socket.SHUT_WR)
+                while len(got) < limit:
+                    more = sock.recv(65536)
+                    if not more:
+                        break
+                    got += more
+            except (socket.timeout, BrokenPipeError, ConnectionResetError):
+                pass
+            return got
+
+    def lines(self, method, url, body=None, headers=None, timeout=60):
+        """The lines of a streamed answer as they come. A status other than 200 is an error."""
+        connection = UnixConnection(self.path, timeout)
+        merged = dict(self.headers)
+        merged.update(headers or {})
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            merged.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, url, body=data, headers=merged)
+            response = connection.getresponse()
+            assert response.status == 200, (response.status, response.read())
+            while True:
+                line = response.readline()
+                if not line:
+                    return
+                yield line.rstrip(b"\r\n")
+        finally:
+            connection.close()
+
+    # --- shorthands of the API
+
+    def create(self, **body):
+        answer = self.post(SESSIONS, body)
+        assert answer.status == 201, answer
+        return answer.json["id"]
+
+    def create_runtime(self, **body):
+        answer = self.post(RUNTIME, body)
+        assert answer.status == 201, answer
+        return answer.json["sandbox_uuid"]
+
+    def write(self, session, name, body):
+        return self.post(f"{SESSIONS}/{session}/components", {"name": name, "body": body})
+
+    def remove(self, session):
+        return self.delete(f"{SESSIONS}/{session}")
+
+    def run(self, session, *argv, timeout=60, **more):
+        events = [
+            json.loads(line)
+            for line in self.lines(
+                "POST",
+                f"{RUNTIME}/{session}/commands",
+                {"argv": list(argv), **more},
+                headers={"Accept": "application/x-ndjson"},
+                timeout=timeout,
+            )
+            if line
+        ]
+        return Result(events)
+
+    def shell(self, session, script, **more):
+        return self.run(session, "/bin/sh", "-c", script, **more)
+
+    def execute(self, session):
+        answer = self.post(f"{SESSIONS}/{session}/execute")
+        assert answer.status == 200, answer
+        return answer.json["task_id"]
+
+    def frames(self, task, after=None, timeout=60):
+        url = f"/dagster/sandbox/tasks/{task}/stream"
+        if after is not None:
+            url += f"?after={after}"
+        accept = {"Accept": "application/x-ndjson"}
+        return [
+            json.loads(line)
+            for line in self.lines("GET", url, headers=accept, timeout=timeout)
+            if line and b'"stage"' in line
+        ]
+
+
+def sse_events(lines):
+    """(id, data) of each event; comments are heartbeats."""
+    event_id, data = None, []
+    for line in lines:
+        text = line.decode()
+        if text == "":
+            if data:
+                yield event_id, "\n".join(data)
+            data = []
+        elif text.startswith("id:"):
+            event_id = text[3:].strip()
+        elif text.startswith("data:"):
+            data.append(text[5:].strip())
+
+
+# --- looks at processes -----------------------------------------------------------------------
+
+
+def status_of(pid):
+    fields = {}
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        fields[key] = value.strip()
+    return fields
+
+
+def namespace_of(pid, name):
+    return os.readlink(f"/proc/{pid}/ns/{name}")
+
+
+def all_pids():
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def parent_of(pid):
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def name_of(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def is_zombie(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def descendants(pid):
+    parents = {}
+    for other in all_pids():
+        parents.setdefault(parent_of(other), []).append(other)
+    found, todo = [], [pid]
+    while todo:
+        for child in parents.get(todo.pop(), []):
+            found.append(child)
+            todo.append(child)
+    return found
+
+
+def cgroup_mounts():
+    mounts = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        if right.split()[0] in ("cgroup", "cgroup2"):
+            mounts.append(Path(left.split()[4]))
+    return mounts
+
+
+def mount_lines():
+    return sorted(
+        " ".join(line.split()[2:])
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+    )
+
+
+class Daemon:
+    """A private sandboxd in a folder of its own."""
+
+    def __init__(self, config=CONFIG, env=None):
+        self.home = Path(tempfile.mkdtemp(prefix="sbx-", dir="/tmp"))
+        self.runtime = self.home / "run"
+        self.state = self.home / "state"
+        self.config = self.home / "sandboxd.conf"
+        self.log = self.home / "log"
+        self.env = env or {}
+        self.config.write_text(config)
+        self.process = None
+        self.start()
+
+    @property
+    def control(self):
+        return self.runtime / "control.sock"
+
+    @property
+    def operator(self):
+        return self.runtime / "operator.sock"
+
+    def start(self):
+        for folder in (self.runtime, self.state):
+            folder.mkdir(mode=0o755, exist_ok=True)
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", **self.env}
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
+            if name in os.environ:
+                env[name] = os.environ[name]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    str(BIN / "sandboxd"),
+                    "--runtime-dir", str(self.runtime),
+                    "--state-dir", str(self.state),
+                    "--libexec-dir", str(BIN),
+                    "--config", str(self.config),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+                cwd="/",
+                start_new_session=True,
+            )
+        try:
+            wait_until(self.ready, 20, "the daemon answers")
+        except AssertionError:
+            print(self.log.read_text()[-4000:])
+            self.stop()
+            raise
+
+    def ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"sandboxd ended with {self.process.returncode}: "
+                                 + self.log.read_text()[-2000:])
+        try:
+            return Client(self.operator).get(SESSIONS, timeout=5).status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    @property
+    def instance(self):
+        return (self.state / "instance").read_text().strip()
+
+    def client(self, user=None, scopes="data:read data:write", **more):
+        return Client(self.control, user=user, scopes=scopes, **more)
+
+    @property
+    def root(self):
+        return Client(self.operator)
+
+    def processes(self):
+        """name → pids of the service's own programs (sessions are not among them)."""
+        named = {}
+        for pid in [self.process.pid, *descendants(self.process.pid)]:
+            name = name_of(pid)
+            if name.startswith("sandboxd") and not is_zombie(pid):
+                named.setdefault(name, []).append(pid)
+        return named
+
+    def supervisor_pid(self):
+        children = [
+            pid
+            for pid in descendants(self.process.pid)
+            if parent_of(pid) == self.process.pid and name_of(pid) == "sandboxd"
+        ]
+        return children[0] if children else self.process.pid
+
+    def worker_pid(self, name):
+        return wait_until(lambda: self.processes().get(name), 10, f"{name} runs")[0]
+
+    def shim_pids(self):
+        return [pid for pid in descendants(self.process.pid) if "shim" in name_of(pid)]
+
+    def cgroups(self):
+        found = []
+        for mount in cgroup_mounts():
+            for folder, folders, _ in os.walk(mount):
+                for name in folders:
+                    if name == f"sandboxd-{self.instance}":
+                        top = Path(folder) / name
+                        found += [top, *[p for p in top.rglob("*") if p.is_dir()]]
+        return sorted(set(map(str, found)))
+
+    def descriptors(self, pid):
+        return len(os.listdir(f"/proc/{pid}/fd"))
+
+    def snapshot(self):
+        """What must be the same before and after work."""
+        supervisor = self.supervisor_pid()
+        return {
+            "shims": len(self.shim_pids()),
+            "mounts": mount_lines(),
+            "cgroups": self.cgroups(),
+            "sockets": sorted(p.name for p in (self.runtime / "private" / "sessions").glob("*")),
+            "supervisor descriptors": self.descriptors(supervisor),
+            "api descriptors": self.descriptors(self.worker_pid("sandboxd-api")),
+        }
+
+    def stop(self, sig=signal.SIGTERM, timeout=30):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(sig)
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise AssertionError("sandboxd did not end on SIGTERM")
+        return self.process.returncode if self.process else None
+
+    def leftovers(self):
+        """Everything of the instance that is left once it has ended."""
+        left = []
+        needle = f"sandboxd-{self.instance}"
+        for pid in all_pids():
+            try:
+                if needle in Path(f"/proc/{pid}/cgroup").read_text():
+                    left.append(f"process {pid} {name_of(pid)}")
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        left += [f"cgroup {path}" for path in self.cgroups()]
+        left += [f"mount {line}" for line in mount_lines() if str(self.home) in line]
+        left += [f"socket {p}" for p in (self.runtime / "private" / "sessions").glob("*")]
+        blocks = Path("/run/sandboxd-idblocks")
+        if blocks.exists() and self.instance.encode() in blocks.read_bytes():
+            left.append("id blocks")
+        return left
+
+    def done(self):
+        try:
+            self.stop()
+            if (self.state / "instance").exists():
+                wait_until(lambda: not self.leftovers(), 5, "nothing is left") \
+                    if self.leftovers() else None
+            text = self.log.read_text(errors="replace")
+            assert "AddressSanitizer" not in text, text[-6000:]
+            assert not re.search(r"runtime error:", text), text[-6000:]
+            assert "assertion failed" not in text.lower(), text[-6000:]
+        finally:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+
+def ctl(daemon, *words, stdin=None, socket_path=None, timeout=60):
+    return subprocess.run(
+        [str(BIN / "sandboxctl"), "--socket", str(socket_path or daemon.operator), *words],
+        input=stdin,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )

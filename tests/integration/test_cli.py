@@ -1,0 +1,159 @@
+"""sandboxctl against the real service."""
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import ABSENT_ID, BIN, DATA, ctl, wait_until
+
+
+def test_run_prints_output_and_takes_the_status(daemon):
+    result = ctl(daemon, "run", "--", "/bin/sh", "-c", "echo out; echo err >&2; exit 9")
+    assert (result.returncode, result.stdout, result.stderr) == (9, b"out\n", b"err\n")
+    assert ctl(daemon, "run", "--", "/bin/sh", "-c", "kill -9 $$").returncode == 137
+    assert ctl(daemon, "-q", "ls").stdout == b""
+
+
+def test_run_takes_environment_and_input(daemon):
+    result = ctl(daemon, "run", "--env", "A=1", "--env", "B=x=y", "--stdin", "--", "/bin/sh", "-c",
+                 "echo $A $B; cat", stdin=b"typed\n")
+    assert result.stdout == b"1 x=y\ntyped\n", result
+
+
+def test_run_of_a_missing_program_is_127(daemon):
+    assert ctl(daemon, "run", "--", "/nonexistent").returncode == 127
+    assert ctl(daemon, "run", "--", "/etc/passwd").returncode == 126
+    assert ctl(daemon, "-q", "ls").stdout == b""
+
+
+def test_run_interrupted_removes_its_session(daemon):
+    with subprocess.Popen(
+        [str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "run", "--", "/bin/sleep", "60"]
+    ) as process:
+        wait_until(lambda: ctl(daemon, "-q", "ls").stdout, 10, "the session exists")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(15) == 128 + signal.SIGINT
+    wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 5, "the session is gone")
+
+
+def test_component_commands(daemon, tmp_path):
+    session = ctl(daemon, "create", "--ttl", "5").stdout.decode().strip()
+    document = tmp_path / "demo.yaml"
+    document.write_text("type: demo.Thing\n")
+    assert ctl(daemon, "write", session, str(document)).returncode == 0
+    assert ctl(daemon, "write", "--name", "other", session, "-", stdin=b"type: a.B\n").returncode == 0
+    broken = DATA / "components"
+    assert broken.is_dir()
+    assert ctl(daemon, "load", session).stdout == b"sandbox/demo\nsandbox/other\n"
+    result = ctl(daemon, "execute", session)
+    assert result.returncode == 0, result
+    text = result.stdout.decode()
+    assert "[2/2] materialising sandbox/other" in text
+    assert "result: ok, 2 assets, 0 documents with problems" in text
+    task = text.splitlines()[0].split()[1]
+    logs = ctl(daemon, "logs", "-f", task)
+    assert logs.returncode == 0 and b"materialising sandbox/demo" in logs.stdout
+    frames = [json.loads(line) for line in ctl(daemon, "-o", "json", "logs", task).stdout.splitlines()]
+    assert frames[-1]["stage"] == "done"
+    shown = json.loads(ctl(daemon, "-o", "json", "show", session).stdout)
+    assert shown["id"] == session
+    assert session in ctl(daemon, "ls").stdout.decode()
+    assert ctl(daemon, "exec", session, "--", "/bin/ls", "/session").stdout.decode().split()[:1]
+    assert ctl(daemon, "rm", session).returncode == 0
+    assert ctl(daemon, "rm", session).returncode == 3
+
+
+def test_refused_name_is_4_and_echoes_nothing(daemon, tmp_path):
+    session = ctl(daemon, "create").stdout.decode().strip()
+    document = tmp_path / "a b.yaml"
+    document.write_text("type: a.B\n")
+    result = ctl(daemon, "write", session, str(document))
+    assert result.returncode == 4
+    assert result.stderr == b"sandboxctl: invalid component name (HTTP 400)\n"
+    ctl(daemon, "rm", session)
+
+
+def test_exit_statuses(daemon, tmp_path):
+    assert ctl(daemon, "show", ABSENT_ID).returncode == 3
+    assert ctl(daemon, "show", "../../healthz").returncode == 3
+    assert ctl(daemon, "nonsense").returncode == 2
+    assert ctl(daemon, "show").returncode == 2
+    assert ctl(daemon, "ls", "--nonsense").returncode == 2
+    assert ctl(daemon, "ls", socket_path=tmp_path / "none.sock").returncode == 5
+    assert ctl(daemon, "ls", "--user", "alice").returncode == 4
+    assert ctl(daemon, "--user", "alice", "--scopes", "data:read", "janitor",
+               socket_path=daemon.control).returncode == 4
+    assert ctl(daemon, "--user", "alice", "--scopes", "data:read", "ls",
+               socket_path=daemon.control).returncode == 0
+    assert ctl(daemon, "janitor").returncode == 0
+    assert ctl(daemon, "version").returncode == 0
+
+
+def test_trace_and_proof(daemon):
+    session = ctl(daemon, "create").stdout.decode().strip()
+    trace = ctl(daemon, "trace", session)
+    assert trace.returncode == 0 and len(trace.stdout.splitlines()) > 10
+    proof = ctl(daemon, "proof", session)
+    assert proof.returncode == 0, proof.stdout.decode()
+    assert b"isolation: as promised" in proof.stdout and b"WRONG" not in proof.stdout
+    rows = json.loads(ctl(daemon, "-o", "json", "proof", session).stdout)
+    assert rows["ok"] is True and len(rows["rows"]) >= 15
+    ctl(daemon, "rm", session)
+
+
+def on_terminal(daemon, *words):
+    """Standard output of sandboxctl on a terminal."""
+    master, slave = pty.openpty()
+    with subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator), *words],
+                          stdout=slave, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as run:
+        os.close(slave)
+        got = b""
+        try:
+            while True:
+                more = os.read(master, 65536)
+                if not more:
+                    break
+                got += more
+        except OSError:
+            pass
+        run.wait(20)
+    os.close(master)
+    return got
+
+
+def test_output_is_escaped_on_a_terminal_unless_raw(daemon):
+    hostile = ["run", "--", "/usr/bin/printf", r"\033]0;pwned\007\033[2J\302\233größe\n"]
+    shown = on_terminal(daemon, *hostile)
+    assert b"\x1b" not in shown and b"\x07" not in shown and b"\xc2\x9b" not in shown
+    assert "größe".encode() in shown and b"pwned" in shown
+    assert b"\x1b[2J" in on_terminal(daemon, "--raw", *hostile)
+
+
+def test_output_is_not_changed_in_a_pipe(daemon):
+    result = ctl(daemon, "run", "--", "/usr/bin/printf", r"\033\000\377")
+    assert result.stdout == b"\x1b\x00\xff"
+
+
+def test_doctor_needs_no_service():
+    start = time.monotonic()
+    result = subprocess.run([str(BIN / "sandboxctl"), "-o", "json", "doctor"], capture_output=True,
+                            check=False)
+    assert time.monotonic() - start < 10
+    rows = json.loads(result.stdout)
+    assert {row["state"] for row in rows} <= {"ok", "degraded", "missing"}
+    for row in rows:
+        assert row["state"] == "ok" or (row["cost"] and row["mend"]), row
+    assert result.returncode == int(any(row["state"] == "missing" for row in rows))
+
+
+@pytest.mark.parametrize("command", ["run", "exec", "create", "ls", "show", "write", "load",
+                                     "execute", "logs", "rm", "janitor", "trace", "proof",
+                                     "doctor", "version"])
+def test_every_command_has_help(command):
+    result = subprocess.run([str(BIN / "sandboxctl"), command, "--help"], capture_output=True,
+                            check=False)
+    assert result.returncode == 0 and result.stdout.startswith(b"usage: sandboxctl " + command.encode())

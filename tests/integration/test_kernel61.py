@@ -1,0 +1,48 @@
+"""The core with every feature newer than Linux 6.1 forced off."""
+import pytest
+
+from harness import DATA, SESSIONS, Daemon
+
+
+@pytest.fixture(scope="module")
+def old():
+    started = Daemon(env={"SANDBOX_KERNEL": "6.1"})
+    yield started
+    started.done()
+
+
+def test_a_session_end_to_end(old):
+    caller = old.client("alice")
+    session = caller.create()
+    for path in sorted((DATA / "components").glob("*.y*ml")):
+        assert caller.write(session, path.name, path.read_text()).status == 200
+    assert caller.post(f"{SESSIONS}/{session}/load").status == 200
+    assert caller.frames(caller.execute(session))[-1]["stage"] == "done"
+    assert caller.run(session, "/bin/echo", "hi").out == b"hi\n"
+    assert caller.remove(session).status == 200
+
+
+def test_what_is_in_force_is_the_same(old):
+    caller = old.client("alice")
+    session = caller.create()
+    fields = dict(
+        line.split(":", 1)
+        for line in caller.run(session, "/bin/cat", "/proc/self/status").text.splitlines()
+    )
+    assert fields["Seccomp"].strip() == "2" and fields["NoNewPrivs"].strip() == "1"
+    assert int(fields["CapEff"], 16) == 0 and int(fields["CapBnd"], 16) == 0
+    mounts = caller.run(session, "/bin/cat", "/proc/self/mountinfo").text
+    assert "lowerdir=/usr" not in mounts and str(old.home) not in mounts
+    proof = old.root.get(f"/v1/sandboxes/{session}/proof").json
+    assert set(proof["wanted"]) <= set(proof["in_force"]), proof
+    caller.remove(session)
+
+
+def test_api_worker_killed_and_adopted(old):
+    from test_restart import kill_worker
+
+    caller = old.client("alice")
+    session = caller.create()
+    kill_worker(old, "sandboxd-api")
+    assert caller.run(session, "/bin/true").code == 0
+    caller.remove(session)

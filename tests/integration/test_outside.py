@@ -1,0 +1,135 @@
+"""Our own processes as the host sees them."""
+from pathlib import Path
+
+import pytest
+
+from harness import ASAN, SESSIONS, all_pids, descendants, name_of, namespace_of, parent_of, status_of
+
+PARSERS = ("jansson", "yaml", "microhttpd", "sqlite", "curl", "inih", "hiredis", "libpq",
+           "libseccomp", "systemd", "ssl", "crypto")
+WORKERS = ["sandboxd-api", "sandboxd-egress"]
+
+
+def caps(pid):
+    fields = status_of(pid)
+    return {name: int(fields[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")}
+
+
+def test_only_keeper_and_supervisor_hold_capabilities(daemon, alice, session):
+    host = namespace_of("self", "user")
+    keeper, supervisor = daemon.process.pid, daemon.supervisor_pid()
+    assert keeper != supervisor
+    for pid in descendants(keeper):
+        if pid == supervisor or namespace_of(pid, "user") != host:
+            continue
+        assert not any(caps(pid).values()), (pid, name_of(pid), caps(pid))
+        assert "0" not in status_of(pid)["Uid"].split(), name_of(pid)
+
+
+def test_supervisor_keeps_only_what_it_needs(daemon):
+    pid = daemon.supervisor_pid()
+    bounding = int(status_of(pid)["CapBnd"], 16)
+    for bit in (16, 17, 22, 24, 25, 34, 39, 38, 40):
+        # sys_module sys_rawio sys_boot sys_resource sys_time syslog bpf perfmon checkpoint_restore
+        assert not bounding >> bit & 1, bit
+
+
+@pytest.mark.skipif(ASAN, reason="the sanitizer's runtime is mapped")
+def test_supervisor_and_keeper_map_no_parser(daemon):
+    for pid in (daemon.process.pid, daemon.supervisor_pid()):
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        assert "libc" in maps
+        for name in PARSERS:
+            assert name not in maps, name
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_workers_are_confined(daemon, name):
+    pid = daemon.worker_pid(name)
+    fields = status_of(pid)
+    assert "0" not in fields["Uid"].split() + fields["Gid"].split()
+    assert fields["Groups"] == ""
+    assert not any(caps(pid).values()) and int(fields["CapBnd"], 16) == 0
+    assert fields["NoNewPrivs"] == "1"
+    if not ASAN:
+        assert fields["Seccomp"] == "2"
+    for ns in ("mnt", "pid", "ipc", "uts"):
+        assert namespace_of(pid, ns) != namespace_of("self", ns), ns
+    top = {p.name for p in Path(f"/proc/{pid}/root").iterdir()}
+    assert not top & {"home", "root", "var", "boot", "sys"}, top
+    assert not (Path(f"/proc/{pid}/root/proc").is_dir() and
+                any(Path(f"/proc/{pid}/root/proc").iterdir())), "no /proc of the host"
+
+
+def test_workers_have_different_ids(daemon):
+    uids = {status_of(daemon.worker_pid(name))["Uid"].split()[0] for name in WORKERS}
+    assert len(uids) == len(WORKERS)
+
+
+def test_shim_and_nursery_hold_only_the_listed_capabilities(daemon, alice, session):
+    listed = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8  # kill setgid setuid setpcap
+    shims = daemon.shim_pids()
+    assert shims
+    for pid in shims:
+        fields = status_of(pid)
+        assert namespace_of(pid, "user") != namespace_of("self", "user")
+        assert int(fields["CapPrm"], 16) & ~listed == 0, fields
+        assert int(fields["CapBnd"], 16) & ~listed == 0, fields
+        uids = {int(uid) for uid in fields["Uid"].split()}
+        assert len(uids) == 1 and uids.pop() % 65536 == 65535
+        assert fields["NoNewPrivs"] == "1"
+
+
+def test_shim_is_not_dumpable(daemon, session):
+    for pid in daemon.shim_pids():
+        assert Path(f"/proc/{pid}/mem").stat().st_uid == 0
+
+
+def test_session_processes_are_children_of_the_instance(daemon, alice, session):
+    import threading
+
+    worker = threading.Thread(target=lambda: alice.run(session, "/bin/sleep", "1"))
+    worker.start()
+    for pid in all_pids():
+        if name_of(pid) == "sleep" and pid in descendants(daemon.process.pid):
+            assert f"sandboxd-{daemon.instance}" in Path(f"/proc/{pid}/cgroup").read_text()
+            assert parent_of(pid) != 0
+    worker.join()
+
+
+def test_nothing_is_mounted_in_our_namespace(daemon, alice, session):
+    text = Path("/proc/self/mountinfo").read_text()
+    assert daemon.instance not in text
+    assert f"{daemon.runtime}" not in text
+
+
+def test_logs_hold_no_endpoint_value_and_no_component_name(daemon, alice):
+    session = alice.create(env_overrides={"datahub_gms_url": "https://datahub.secret.example/gms"})
+    alice.write(session, "../very-secret-name", "type: a.B\n")
+    alice.run(session, "/bin/true")
+    alice.remove(session)
+    text = daemon.log.read_text()
+    assert "datahub.secret.example" not in text
+    assert "very-secret-name" not in text
+    for pid in descendants(daemon.process.pid):
+        assert "datahub.secret" not in Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def test_runtime_directory_modes(daemon):
+    private = daemon.runtime / "private"
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert daemon.operator.stat().st_mode & 0o777 == 0o600
+    assert daemon.control.stat().st_mode & 0o777 == 0o660
+
+
+def test_state_files_are_not_readable_by_others(daemon):
+    for path in (daemon.state / "api").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_limits_are_set_in_the_cgroups(daemon, alice, session):
+    limits = alice.get(f"{SESSIONS}/{session}").json["sandbox"]["limits_effective"]
+    assert limits
+    shim = daemon.shim_pids()[0]
+    groups = Path(f"/proc/{shim}/cgroup").read_text()
+    assert f"sandboxd-{daemon.instance}" in groups

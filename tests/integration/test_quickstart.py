@@ -1,0 +1,90 @@
+"""The quickstart from a copy of the checkout whose path has a space in it."""
+import http.client
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import ROOT, Client
+
+pytestmark = pytest.mark.quickstart
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """What a clean clone holds; the second user of the module finds it built."""
+    place = tmp_path_factory.mktemp("quick start") / "sand box"
+    place.mkdir()
+    names = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True, check=True).stdout.decode().split("\0")
+    for name in filter(None, names):
+        source = ROOT / name
+        if source.is_file():
+            target = place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+    yield place
+    quickstart(place, "--stop")
+    shutil.rmtree(place)
+
+
+def quickstart(place, *words, cwd="/"):
+    return subprocess.run([str(place / "quickstart"), *map(str, words)], capture_output=True,
+                          text=True, timeout=900, cwd=cwd, check=False)
+
+
+def test_demonstration_twice_in_a_row(checkout):
+    for _ in range(2):
+        result = quickstart(checkout)
+        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+        lines = result.stdout.splitlines()
+        assets = len(list((checkout / "tests/data/components").glob("*.yaml")))
+        assert lines[-1] == f"quickstart: ok: {assets} assets executed, session removed"
+        assert lines[-2].startswith("manifest only: nothing was materialised")
+        assert "isolation: as promised" in result.stdout
+        assert any(line.startswith("nothing is left") for line in lines)
+    assert not [n for n in os.listdir("/run") if n.startswith("sandboxd-qs-")]
+
+
+def test_missing_directory_is_an_error(checkout):
+    result = quickstart(checkout, "/nonexistent")
+    assert result.returncode == 1 and "no such directory" in result.stderr
+
+
+def test_directory_with_random_names(checkout, tmp_path):
+    for name in ("good.yaml", "Größe.yaml", "two words.yaml", "notes.txt", "stored.yml"):
+        (tmp_path / name).write_text("type: a.B\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.yaml").symlink_to("/etc/passwd")
+    result = quickstart(checkout, tmp_path)
+    assert result.returncode == 1, result.stdout
+    assert result.stdout.count("refused") >= 2
+    assert result.stdout.count("ignored") == 3
+    assert "1 assets executed, session removed" in result.stderr
+
+
+def test_serve_and_stop(checkout):
+    for _ in range(2):
+        served = quickstart(checkout, "--serve")
+        assert served.returncode == 0, served.stderr
+        last = served.stdout.splitlines()[-1]
+        assert last.startswith("quickstart: socket ")
+        path = last[len("quickstart: socket "):]
+        caller = Client(path, user="alice", scopes="data:read data:write")
+        assert caller.get("/dagster/sandbox/sessions").status == 200
+    session = caller.create()
+    assert caller.run(session, "/bin/echo", "hi").out == b"hi\n"
+    curl = subprocess.run(
+        ["curl", "-sS", "--unix-socket", path, "-H", "X-Sandbox-User: alice", "-H",
+         "X-Sandbox-Scopes: data:read data:write",
+         f"http://localhost/dagster/sandbox/sessions/{session}"], capture_output=True, check=False)
+    assert json.loads(curl.stdout)["id"] == session
+    assert quickstart(checkout, "--stop").returncode == 0
+    assert not Path(path).exists()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        caller.get("/healthz")
+    assert quickstart(checkout, "--stop").returncode == 0

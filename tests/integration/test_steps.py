@@ -1,0 +1,47 @@
+"""Every launch step made to fail in turn: a clear error with its name, and nothing is left."""
+import pytest
+
+from harness import SESSIONS, Daemon, wait_until
+
+
+def launch_steps():
+    """The names of the steps, from the trace of one session that was launched."""
+    daemon = Daemon()
+    try:
+        session = daemon.root.create()
+        trace = daemon.root.get(f"/v1/sandboxes/{session}/trace")
+        assert trace.status == 200, trace
+        steps = [(step["name"], step["side"]) for step in trace.json["steps"]]
+        daemon.root.remove(session)
+        return steps
+    finally:
+        daemon.done()
+
+
+def test_trace_is_ordered_and_covers_both_sides():
+    steps = launch_steps()
+    assert len(steps) >= 15
+    assert {"parent", "child"} <= {side for _, side in steps}
+
+
+@pytest.mark.slow
+def test_each_failing_step_is_named_and_leaves_nothing():
+    failed_silently = []
+    for name, side in launch_steps():
+        if side == "shim":
+            continue
+        daemon = Daemon(env={"SANDBOX_FAIL_STEP": name})
+        try:
+            before = daemon.snapshot()
+            answer = daemon.root.post(SESSIONS)
+            if answer.status == 201:
+                failed_silently.append(name)
+                continue
+            assert answer.status in (500, 503), (name, answer)
+            assert name in answer.json["detail"] and "EIO" in answer.json["detail"], answer
+            wait_until(lambda: daemon.snapshot() == before, 5, f"nothing is left after {name}")
+            assert daemon.root.get(SESSIONS).json == []
+        finally:
+            daemon.done()
+    # Marks in the trace that are not steps (the request was read, exec happened, ready).
+    assert len(failed_silently) <= 4, failed_silently
