@@ -11,7 +11,7 @@
 #include "policy/resolve.h"
 
 #define X32_BIT    0x40000000u
-#define MAX_VALUES 512
+#define MAX_VALUES 4096
 
 /* Values worth trying in one argument. */
 struct values {
@@ -25,6 +25,7 @@ struct check {
 	size_t n;
 	struct equiv_report report;
 	struct err *err;
+	struct values values[3]; /* of args 0 to 2, where all that may be checked lie (names.c) */
 };
 
 static uint32_t seccomp_action(struct profile_verdict verdict)
@@ -91,10 +92,11 @@ static void add_condition(struct values *values, const struct profile_condition 
 	add_halves(values, value + 1);
 	add_halves(values, value - 1);
 	add_halves(values, value | ~condition->mask);
-	/* Each bit of the mask wrong by itself: the difference that a lost compare would hide. */
+	/* Each bit wrong by itself, the bits outside the mask all zero and all one: the difference
+	 * that a lost compare or a changed mask would hide. */
 	for (uint32_t bit = 1; bit != 0; bit <<= 1) {
-		if (condition->mask & bit)
-			add_value(values, value ^ bit);
+		add_value(values, value ^ bit);
+		add_value(values, (value | ~condition->mask) ^ bit);
 	}
 }
 
@@ -119,10 +121,10 @@ static void collect(const struct resolve_filter *filter, int number, uint32_t ar
 	}
 }
 
-/* All pairs of values of the arguments in conditions; policies look at args 0 to 2 (names.c). */
+/* All combinations of values of the arguments in conditions. */
 static int check_conditional(struct check *check, int number)
 {
-	struct values values[3];
+	struct values *values = check->values;
 
 	for (uint32_t arg = 0; arg < 3; arg++)
 		collect(check->filter, number, arg, &values[arg]);
@@ -171,25 +173,31 @@ int equiv_check(const struct resolve_filter *filter, const struct sock_filter *p
 	static const uint32_t edges[] = {
 		RESOLVE_MAX_NUMBER, 0xffff,     X32_BIT - 1,    X32_BIT,
 		0x7fffffff,         0x80000000, UINT32_MAX - 1, UINT32_MAX};
-	struct check check = {.filter = filter, .program = program, .n = n, .err = err};
+	AUTO_FREE struct check *check = calloc(1, sizeof(*check));
 	int r;
 
+	if (!check)
+		return -ENOMEM;
+	check->filter = filter;
+	check->program = program;
+	check->n = n;
+	check->err = err;
 	r = bpfsim_check(program, n);
 	if (r < 0)
 		return err_fail(err, -EILSEQ, "equiv", "the kernel would refuse the program");
 	for (uint32_t nr = 0; nr < RESOLVE_MAX_NUMBER; nr++) {
-		r = check_number(&check, nr);
+		r = check_number(check, nr);
 		if (r == 0 && filter->call[nr].conditional)
-			r = check_conditional(&check, (int)nr);
+			r = check_conditional(check, (int)nr);
 		if (r < 0)
 			return r;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(edges); i++) {
-		r = check_number(&check, edges[i]);
+		r = check_number(check, edges[i]);
 		if (r < 0)
 			return r;
 	}
 	if (ret_report)
-		*ret_report = check.report;
+		*ret_report = check->report;
 	return 0;
 }

@@ -242,9 +242,9 @@ static int parse_call(struct line *line, const char **ret_call, int *ret_number,
 	return 0;
 }
 
-/* allow|errno E|kill CALL... ; hot CALL... */
-static int parse_calls(struct parser *parser, struct line *line, enum profile_type type,
-		       struct profile_verdict verdict, struct err *err)
+/* CALL... behind allow, errno E or kill */
+static int parse_calls(struct parser *parser, struct line *line, struct profile_verdict verdict,
+		       struct err *err)
 {
 	if (!line_peek(line))
 		return line_fail(&line->where, err, "expected system calls or @sets");
@@ -260,7 +260,7 @@ static int parse_calls(struct parser *parser, struct line *line, enum profile_ty
 		r = new_statement(parser, line, call, &statement, err);
 		if (r < 0)
 			return r;
-		statement->type = type;
+		statement->type = PROFILE_VERDICT;
 		statement->verdict = verdict;
 		statement->number = number;
 	}
@@ -460,12 +460,9 @@ static int parse_in_filter(struct parser *parser, struct line *line, struct err 
 		return parse_include(parser, line, err);
 	if (str_equal(word, "default"))
 		return parse_default(parser, line, err);
-	if (str_equal(word, "hot"))
-		return parse_calls(parser, line, PROFILE_HOT,
-				   (struct profile_verdict){.action = PROFILE_ALLOW}, err);
 	line->at = 0;
 	r = parse_verdict(line, &verdict, err);
-	return r < 0 ? r : parse_calls(parser, line, PROFILE_VERDICT, verdict, err);
+	return r < 0 ? r : parse_calls(parser, line, verdict, err);
 }
 
 static int parse_filter(struct parser *parser, struct line *line, struct err *err)

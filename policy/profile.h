@@ -45,7 +45,6 @@ enum profile_type {
 	PROFILE_VERDICT, /* allow read @io / errno EPERM mount / kill ...: one call or set each */
 	PROFILE_MATCH,   /* socket: arg0 == AF_UNIX allow */
 	PROFILE_ELSE,    /* socket: else errno EAFNOSUPPORT */
-	PROFILE_HOT,     /* hot ioctl */
 };
 
 struct profile_statement {

@@ -68,11 +68,6 @@ static int add_call(struct resolver *resolver, const struct line_where *where, c
 		return r;
 	call = &filter->call[number];
 	switch (statement->type) {
-	case PROFILE_HOT:
-		if (call->hot != 0)
-			return line_fail(where, err, "%s is named hot twice", name);
-		call->hot = ++filter->n_hot;
-		return 0;
 	case PROFILE_VERDICT:
 		if (call->present)
 			return fail_twice(where, call, name, err);
@@ -84,11 +79,15 @@ static int add_call(struct resolver *resolver, const struct line_where *where, c
 		if (call->conditional && !profile_verdict_equal(call->verdict, statement->verdict))
 			return line_fail(where, err, "%s: the other rules say '%s'", name,
 					 profile_verdict_text(call->verdict));
+		if (call->conditional && call->first_arg != statement->condition[0].arg)
+			return line_fail(where, err, "%s: the other rules look at arg%u first",
+					 name, call->first_arg);
 		if (filter->n_matches == RESOLVE_MAX_MATCHES)
 			return line_fail(where, err, "more than %d argument rules",
 					 RESOLVE_MAX_MATCHES);
 		call->verdict = statement->verdict;
 		call->conditional = true;
+		call->first_arg = statement->condition[0].arg;
 		filter->match[filter->n_matches].number = number;
 		filter->match[filter->n_matches].n_conditions = statement->n_conditions;
 		memcpy(filter->match[filter->n_matches].condition, statement->condition,
@@ -157,8 +156,6 @@ static int check_calls(const struct resolve_filter *filter, struct err *err)
 		 * be rules, may not say it. */
 		if (call->conditional && profile_verdict_equal(call->verdict, filter->otherwise))
 			return line_fail(&call->where, err, "the rules say what the default says");
-		if (call->hot && !call->present)
-			return line_fail(&call->where, err, "number %d is hot but not decided", i);
 	}
 	return 0;
 }

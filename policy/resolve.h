@@ -25,7 +25,7 @@ struct resolve_call {
 	bool has_otherwise;
 	struct profile_verdict verdict;
 	struct profile_verdict otherwise;
-	uint32_t hot; /* 0: not; else 1 is the hottest */
+	uint32_t first_arg; /* that all matches look at first */
 	struct line_where where;
 };
 
@@ -40,7 +40,6 @@ struct resolve_filter {
 	struct resolve_call call[RESOLVE_MAX_NUMBER];
 	struct resolve_match match[RESOLVE_MAX_MATCHES];
 	size_t n_matches;
-	uint32_t n_hot;
 };
 
 /* Told the name of each set that is used; may be NULL. */

@@ -1,15 +1,16 @@
 /*
  * Theory. libseccomp 2.5.4 wants care (B13): its merging of 64-bit compares is wrong in places, and
  * a rule without conditions swallows every rule with conditions of the same call. So
- * - only EQ and masked EQ are used, and only on the low 32 bits (the mask clears the rest), so that
- *   no compare is ever split into two;
- * - "else" of a call with argument rules is itself a pair of rules: (arg & bit) == 0 and
- *   (arg & bit) == bit, which together always hold. They are added after the matches, and `bit` is
- *   part of every mask used on that argument, so that the library keeps them last in their level;
- * - where a rule has two conditions, "else" is said again below the first, since a level that fails
- *   goes to the default and not to the next rule.
- * None of this is trusted: equiv_check() compares the exported program with the resolved filter
- * over every number and all boundary values before sandbox-policyc writes a byte.
+ * - only masked EQ is used, and only on the low 32 bits (the mask clears the rest), so that no
+ *   compare is ever split into two;
+ * - "else" of a call with argument rules is itself a pair of rules on the argument that all of them
+ *   look at first: (arg & bit) == 0 and (arg & bit) == bit, one of which always holds. They are
+ *   added last, and `bit` is part of every mask used on that argument, so that the library keeps
+ *   them behind the matches; a match whose second condition fails goes on to them.
+ * The tree ignores seccomp_syscall_priority, and no order is missed: the kernel answers calls whose
+ * verdict depends on the number alone from a bitmap, and the checked ones run about 25
+ * instructions. None of this is trusted: equiv_check() compares the exported program with the
+ * resolved filter over every number and all boundary values before sandbox-policyc writes a byte.
  */
 #include "policy/seccomp_gen.h"
 
@@ -62,65 +63,42 @@ static int add_rule(scmp_filter_ctx context, struct profile_verdict verdict, int
 	int r = seccomp_rule_add_array(context, action_of(verdict), number, (unsigned int)n,
 				       compares);
 
-	/* The same "else" below the same condition twice. */
+	/* Where a mask is a single bit, one half of an "else" is a match, which then stays. */
 	if (r == -EEXIST)
 		return 0;
 	return r < 0 ? err_fail(err, r, "generate", "rule of call number %d", number) : 0;
 }
 
-/* The lowest bit that every mask on `arg` of this call has in common: 0 if there is none. */
-static uint32_t common_bit(const struct resolve_filter *filter, int number, uint32_t arg)
+/* The lowest bit that the first masks of all matches have in common: 0 if there is none. */
+static uint32_t common_bit(const struct resolve_filter *filter, int number)
 {
 	uint32_t bits = UINT32_MAX;
 
 	for (size_t i = 0; i < filter->n_matches; i++) {
-		const struct resolve_match *match = &filter->match[i];
-
-		for (size_t j = 0; match->number == number && j < match->n_conditions; j++) {
-			if (match->condition[j].arg == arg)
-				bits &= match->condition[j].mask;
-		}
+		if (filter->match[i].number == number)
+			bits &= filter->match[i].condition[0].mask;
 	}
 	return bits & -bits;
 }
 
-/* "else" at condition `depth` of a match: what stands before it holds, this one may be anything. */
-static int add_else(scmp_filter_ctx context, const struct resolve_filter *filter,
-		    const struct resolve_match *match, size_t depth, struct err *err)
+static int add_else(scmp_filter_ctx context, const struct resolve_filter *filter, int number,
+		    struct err *err)
 {
-	const struct resolve_call *call = &filter->call[match->number];
-	uint32_t arg = match->condition[depth].arg;
-	uint32_t bit = common_bit(filter, match->number, arg);
-	struct scmp_arg_cmp compares[PROFILE_MAX_CONDITIONS];
+	const struct resolve_call *call = &filter->call[number];
+	struct profile_condition any = {.arg = call->first_arg, .mask = common_bit(filter, number)};
+	struct scmp_arg_cmp compares;
+	int r;
 
-	if (bit == 0)
+	if (any.mask == 0)
 		return err_fail(err, -EINVAL, "generate",
-				"number %d: masks on arg%u have no bit in common", match->number,
-				arg);
-	for (size_t i = 0; i < depth; i++)
-		compares[i] = compare(&match->condition[i]);
-	for (uint32_t value = 0;; value = bit) {
-		int r;
-
-		compares[depth] = compare(
-			&(struct profile_condition){.arg = arg, .mask = bit, .value = value});
-		r = add_rule(context, call->otherwise, match->number, depth + 1, compares, err);
-		if (r < 0 || value == bit)
-			return r;
-	}
-}
-
-/* The "else" rules of one match, at each of its depths. */
-static int add_elses(scmp_filter_ctx context, const struct resolve_filter *filter,
-		     const struct resolve_match *match, struct err *err)
-{
-	for (size_t depth = 0; depth < match->n_conditions; depth++) {
-		int r = add_else(context, filter, match, depth, err);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
+				"number %d: masks on arg%u have no bit in common", number, any.arg);
+	compares = compare(&any);
+	r = add_rule(context, call->otherwise, number, 1, &compares, err);
+	if (r < 0)
+		return r;
+	any.value = any.mask;
+	compares = compare(&any);
+	return add_rule(context, call->otherwise, number, 1, &compares, err);
 }
 
 static int add_match(scmp_filter_ctx context, const struct resolve_filter *filter,
@@ -137,20 +115,15 @@ static int add_match(scmp_filter_ctx context, const struct resolve_filter *filte
 static int add_matches(scmp_filter_ctx context, const struct resolve_filter *filter, int number,
 		       struct err *err)
 {
-	struct profile_verdict otherwise = filter->call[number].otherwise;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < filter->n_matches; i++) {
 		if (filter->match[i].number == number)
 			r = add_match(context, filter, &filter->match[i], err);
 	}
-	if (profile_verdict_equal(otherwise, filter->otherwise))
+	if (r < 0 || profile_verdict_equal(filter->call[number].otherwise, filter->otherwise))
 		return r;
-	for (size_t i = 0; r == 0 && i < filter->n_matches; i++) {
-		if (filter->match[i].number == number)
-			r = add_elses(context, filter, &filter->match[i], err);
-	}
-	return r;
+	return add_else(context, filter, number, err);
 }
 
 static int add_calls(scmp_filter_ctx context, const struct resolve_filter *filter, struct err *err)
@@ -167,11 +140,6 @@ static int add_calls(scmp_filter_ctx context, const struct resolve_filter *filte
 			r = add_rule(context, call->verdict, number, 0, NULL, err);
 		if (r < 0)
 			return r;
-		if (call->hot != 0 && call->hot <= UINT8_MAX)
-			r = seccomp_syscall_priority(context, number,
-						     (uint8_t)(UINT8_MAX - call->hot));
-		if (r < 0)
-			return err_fail(err, r, "generate", "priority of number %d", number);
 	}
 	return 0;
 }
