@@ -1,0 +1,87 @@
+#include "supervisor/trusted_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/path.h"
+#include "base/str.h"
+
+#define WALK_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+/* Nothing is made where somebody else could put something in its place: root's, and writable by
+ * root alone or sticky (/tmp). */
+static int check_parent(int dir_fd)
+{
+	struct stat st;
+
+	if (fstat(dir_fd, &st) < 0)
+		return -errno;
+	if (st.st_uid != 0 || ((st.st_mode & 022) && !(st.st_mode & S_ISVTX)))
+		return -EPERM;
+	return 0;
+}
+
+static int open_or_make(int dir_fd, const char *name, mode_t mode)
+{
+	int fd;
+	int r;
+
+	fd = openat(dir_fd, name, WALK_FLAGS);
+	if (fd >= 0)
+		return fd;
+	if (errno != ENOENT)
+		return -errno;
+	r = check_parent(dir_fd);
+	if (r < 0)
+		return r;
+	/* EEXIST: another instance was faster. */
+	if (mkdirat(dir_fd, name, mode) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(dir_fd, name, WALK_FLAGS);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Make what is missing of path. Whether the whole is to be trusted is decided by the caller. */
+static int make_missing(const char *path, mode_t mode)
+{
+	AUTO_CLOSE int fd = -1;
+	char name[NAME_MAX + 1];
+
+	fd = open("/", WALK_FLAGS);
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		size_t length;
+		int next;
+		int r;
+
+		path += strspn(path, "/");
+		if (path[0] == '\0')
+			return 0;
+		length = strcspn(path, "/");
+		r = str_copy_n(name, sizeof(name), path, length);
+		if (r < 0)
+			return r;
+		path += length;
+		next = open_or_make(fd, name, path[strspn(path, "/")] ? 0755 : mode);
+		if (next < 0)
+			return next;
+		fd = fd_close(fd);
+		fd = next;
+	}
+}
+
+int trusted_dir_open(const char *path, mode_t mode, const char *step, struct err *err)
+{
+	int r = make_missing(path, mode);
+
+	if (r < 0)
+		return err_fail(err, r, step, "%s: make the directory", path);
+	r = path_open_trusted(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r < 0)
+		return err_fail(err, r, step, "%s: open, or not owned by root alone", path);
+	return r;
+}
