@@ -1,0 +1,99 @@
+/*
+ * Theory. Each worker's standard error is a pipe. The supervisor copies complete lines to its own,
+ * each with `from=PROGRAM` in front, so that a worker that was taken over cannot write a line that
+ * looks like another program's, nor a control character. A line is cut at its buffer. One read a
+ * turn and pipe: a worker that floods slows itself down (its pipe fills), not the supervisor.
+ */
+#include "supervisor/log_relay.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+static void flush_line(struct log_relay *relay)
+{
+	/* iovec's base is not const; writev does not change it. */
+	char from[64];
+	char newline[] = "\n";
+	struct iovec iov[3] = {
+		{from,        0          },
+		{relay->line, relay->used},
+		{newline,     1          },
+	};
+	size_t length = strnlen(relay->from, sizeof(from) - 7);
+
+	if (relay->used == 0)
+		return;
+	memcpy(from, "from=", 5);
+	memcpy(from + 5, relay->from, length);
+	from[5 + length] = ' ';
+	iov[0].iov_len = length + 6;
+	relay->used = 0;
+	/* A log that cannot be written is nothing that a log could tell. */
+	if (writev(STDERR_FILENO, iov, (int)ARRAY_SIZE(iov)) < 0)
+		return;
+}
+
+void log_relay_feed(struct log_relay *relay, const char *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		unsigned char c = (unsigned char)bytes[i];
+
+		if (c == '\n') {
+			flush_line(relay);
+			continue;
+		}
+		if (relay->used < sizeof(relay->line))
+			relay->line[relay->used++] = c < 0x20 || c >= 0x7f ? '?' : (char)c;
+	}
+}
+
+static int on_log(void *userdata, uint32_t events)
+{
+	struct log_relay *relay = userdata;
+	char bytes[4096];
+	ssize_t n = io_read(relay->fd, bytes, sizeof(bytes));
+
+	(void)events;
+	if (n > 0)
+		log_relay_feed(relay, bytes, (size_t)n);
+	else if (n != -EAGAIN)
+		relay->source = loop_remove(relay->source);
+	return 0;
+}
+
+int log_relay_start(struct log_relay *relay, struct loop *loop, int fd, const char *from)
+{
+	int r;
+
+	relay->fd = fd;
+	relay->from = from;
+	relay->used = 0;
+	r = fd_set_nonblock(fd, 1);
+	if (r < 0)
+		return r;
+	return loop_add(loop, fd, EPOLLIN, on_log, relay, &relay->source);
+}
+
+void log_relay_done(struct log_relay *relay)
+{
+	char bytes[4096];
+	ssize_t n;
+
+	if (relay->fd < 0)
+		return;
+	relay->source = loop_remove(relay->source);
+	/* At most one pipe's worth, whoever still writes. */
+	for (int i = 0; i < 16; i++) {
+		n = io_read(relay->fd, bytes, sizeof(bytes));
+		if (n <= 0)
+			break;
+		log_relay_feed(relay, bytes, (size_t)n);
+	}
+	flush_line(relay);
+	relay->fd = fd_close(relay->fd);
+}

@@ -1,0 +1,230 @@
+/*
+ * Theory. The child of one clone3 works through the table below and execs the program by its
+ * descriptor. The order matters:
+ *
+ *   root          needs SYS_ADMIN over the new mount namespace
+ *   descriptors   only now: until here any low number may be one of the host's descriptors
+ *   bounding set  needs SETPCAP; after it no exec can give a capability back
+ *   ids           groups first, they need SETGID; leaving uid 0 empties the capability sets
+ *   no_new_privs  after the ids, so that it is the last word
+ *   death signal  after the ids: a change of ids clears it
+ *
+ * PDEATHSIG is KILL: a worker without its supervisor is no state of the service, and the next one
+ * must find the state directory free. Everything that a worker promised is on disk by then.
+ *
+ * Workers keep the host's network namespace where their work needs it (the egress worker connects,
+ * the api worker reaches Redis and PostgreSQL); the configuration reader gets an empty one.
+ */
+#include "supervisor/worker_spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/io.h"
+
+#include "sandboxd/kernel.h"
+#include "supervisor/host.h"
+#include "supervisor/privileges.h"
+#include "supervisor/signals.h"
+
+#define HIGH_FD        64 /* above every number that a worker is given */
+#define CLOSE_ON_EXEC_ 4U /* CLOSE_RANGE_CLOEXEC */
+
+struct spawn_child {
+	const struct host *host;
+	const struct worker_spawn *spawn;
+	int program_fd;
+	int error_fd;
+};
+
+static int step_session(struct spawn_child *child, struct err *err)
+{
+	int r = signals_reset();
+
+	(void)child;
+	if (r < 0)
+		return err_fail(err, r, "worker-session", "signals");
+	if (setsid() < 0)
+		return err_fail(err, -errno, "worker-session", "setsid");
+	(void)umask(0077);
+	return 0;
+}
+
+static int step_root(struct spawn_child *child, struct err *err)
+{
+	return host_enter_worker_root(child->host, child->spawn->state_fd, err);
+}
+
+static int step_descriptors(struct spawn_child *child, struct err *err)
+{
+	const struct worker_spawn *spawn = child->spawn;
+	int copies[WORKER_SPAWN_MAX_FDS];
+	int highest = STDERR_FILENO;
+
+	for (size_t i = 0; i < spawn->n_fds; i++) {
+		copies[i] = fd_dup(spawn->fds[i].from, HIGH_FD);
+		if (copies[i] < 0)
+			return err_fail(err, copies[i], "worker-descriptors", "copy for %d",
+					spawn->fds[i].to);
+	}
+	for (size_t i = 0; i < spawn->n_fds; i++) {
+		if (dup2(copies[i], spawn->fds[i].to) < 0)
+			return err_fail(err, -errno, "worker-descriptors", "place %d",
+					spawn->fds[i].to);
+		if (spawn->fds[i].to > highest)
+			highest = spawn->fds[i].to;
+	}
+	/* All are close-on-exec at birth; this makes it true whatever a library forgot. */
+	if (syscall(SYS_close_range, (unsigned int)highest + 1, ~0U, CLOSE_ON_EXEC_) < 0)
+		return err_fail(err, -errno, "worker-descriptors", "close_range");
+	return 0;
+}
+
+static int step_limits(struct spawn_child *child, struct err *err)
+{
+	const struct rlimit none = {0, 0};
+
+	(void)child;
+	/* A core of a worker would hold tenants' data. */
+	if (setrlimit(RLIMIT_CORE, &none) < 0)
+		return err_fail(err, -errno, "worker-limits", "RLIMIT_CORE");
+	return 0;
+}
+
+static int step_bounding(struct spawn_child *child, struct err *err)
+{
+	(void)child;
+	return privileges_drop_bounding(err);
+}
+
+static int step_ids(struct spawn_child *child, struct err *err)
+{
+	uint32_t id = child->spawn->id;
+
+	if (id == 0)
+		return err_fail(err, -EPERM, "worker-ids", "no worker is root");
+	if (setgroups(0, NULL) < 0)
+		return err_fail(err, -errno, "worker-ids", "setgroups");
+	if (setresgid(id, id, id) < 0)
+		return err_fail(err, -errno, "worker-ids", "setresgid");
+	if (setresuid(id, id, id) < 0)
+		return err_fail(err, -errno, "worker-ids", "setresuid");
+	/* The kernel emptied permitted and effective with the change of ids, unless a securebit
+	 * says otherwise; this also empties the inheritable set and fails on nothing. */
+	return privileges_drop_current(err);
+}
+
+static int step_no_new_privs(struct spawn_child *child, struct err *err)
+{
+	(void)child;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "worker-no-new-privs", "prctl");
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "worker-no-new-privs", "PR_SET_PDEATHSIG");
+	return 0;
+}
+
+static int step_exec(struct spawn_child *child, struct err *err)
+{
+	char name[64];
+	char *argv[] = {name, NULL};
+	char *env[] = {NULL};
+
+	(void)snprintf(name, sizeof(name), "%s", child->spawn->program);
+	(void)kernel_execveat(child->program_fd, argv, env);
+	return err_fail(err, -errno, "worker-exec", "execveat %s", name);
+}
+
+static const struct spawn_step {
+	const char *name;
+	int (*run)(struct spawn_child *child, struct err *err);
+} spawn_steps[] = {
+	{"worker-session",      step_session     },
+        {"worker-root",         step_root        },
+	{"worker-descriptors",  step_descriptors },
+        {"worker-limits",       step_limits      },
+	{"worker-bounding",     step_bounding    },
+        {"worker-ids",          step_ids         },
+	{"worker-no-new-privs", step_no_new_privs},
+        {"worker-exec",         step_exec        },
+};
+
+/* Runs as root in the new namespaces, a copy of the supervisor: no log, no loop, no return. */
+static _Noreturn void run_child(struct spawn_child *child)
+{
+	struct err err = ERR_NULL;
+
+	child->program_fd = fd_dup(child->program_fd, HIGH_FD);
+	child->error_fd = fd_dup(child->error_fd, HIGH_FD);
+	for (size_t i = 0; child->program_fd >= 0 && i < ARRAY_SIZE(spawn_steps); i++) {
+		if (spawn_steps[i].run(child, &err) < 0)
+			break;
+	}
+	/* A parent that is gone reads nothing; the status is all that is left to say. */
+	if (io_write_all(child->error_fd, &err, sizeof(err)) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+int worker_spawn(const struct host *host, const struct worker_spawn *spawn, int *ret_pid_fd,
+		 int *ret_error_fd, struct err *err)
+{
+	AUTO_CLOSE int read_fd = -1;
+	AUTO_CLOSE int write_fd = -1;
+	struct spawn_child child = {.host = host, .spawn = spawn};
+	struct clone_args args = {0};
+	int group_fd = host_worker_group(host);
+	int pid_fd = -1;
+	int pipe_fds[2];
+	int pid;
+
+	child.program_fd = host_program(host, spawn->program);
+	if (child.program_fd < 0)
+		return err_fail(err, -ENOENT, "worker-spawn", "%s is not in the program directory",
+				spawn->program);
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return err_fail(err, -errno, "worker-spawn", "pipe");
+	read_fd = pipe_fds[0];
+	write_fd = pipe_fds[1];
+	child.error_fd = write_fd;
+
+	args.flags = CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+	if (spawn->no_network)
+		args.flags |= CLONE_NEWNET;
+	args.pidfd = (__u64)(uintptr_t)&pid_fd;
+	args.exit_signal = SIGCHLD;
+	if (group_fd >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (__u64)group_fd;
+	}
+	pid = kernel_clone3(&args);
+	if (pid < 0)
+		return err_fail(err, -errno, "worker-spawn", "clone3 for %s", spawn->program);
+	if (pid == 0)
+		run_child(&child);
+	*ret_pid_fd = pid_fd;
+	*ret_error_fd = TAKE_FD(read_fd);
+	return 0;
+}
+
+int worker_spawn_result(int error_fd, struct err *ret_err)
+{
+	struct err err;
+	ssize_t n;
+
+	if (fd_set_nonblock(error_fd, 1) < 0)
+		return 0;
+	n = io_read(error_fd, &err, sizeof(err));
+	if (n != (ssize_t)sizeof(err))
+		return 0;
+	err_sanitize(&err);
+	*ret_err = err;
+	return 1;
+}

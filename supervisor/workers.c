@@ -1,0 +1,419 @@
+/*
+ * Theory. Each worker goes round this circle; a state says what is open:
+ *
+ *   IDLE      nothing; the timer, if set, starts it
+ *   GREETING  process, socket, log pipe; the timer is the deadline for its HELLO
+ *   RUNNING   as GREETING; no timer
+ *   STOPPING  was told TERM; the timer is the moment of KILL; leads to STOPPED
+ *   STOPPED   nothing, for good
+ *
+ * A worker is judged by its process alone: a broken connection, a missed deadline or a wrong
+ * message kills the process, and only its end (pidfd) leads back to IDLE. Sessions never depend on
+ * a worker: a new api worker says HELLO and adopts them. The pause before a restart doubles up to
+ * ten seconds and starts anew after a steady half minute.
+ */
+#include "supervisor/workers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/sockmsg.h"
+
+#include "sandboxd/kernel.h"
+#include "supervisor/host.h"
+#include "supervisor/log_relay.h"
+#include "supervisor/worker_spawn.h"
+
+#define BACKOFF_MIN     (50 * USEC_PER_MS)
+#define BACKOFF_MAX     (10 * USEC_PER_SEC)
+#define STEADY_AFTER    (30 * USEC_PER_SEC)
+#define HELLO_TIMEOUT   (20 * USEC_PER_SEC)
+#define MAX_FIRST_TRIES 3
+
+enum worker_state {
+	WORKER_STATE_IDLE,
+	WORKER_STATE_GREETING,
+	WORKER_STATE_RUNNING,
+	WORKER_STATE_STOPPING,
+	WORKER_STATE_STOPPED,
+	WORKER_STATE_MAX_,
+};
+
+struct worker {
+	struct workers *workers;
+	enum serve_worker kind;
+	enum worker_state state;
+	struct serve_client client;
+	struct log_relay relay;
+	int pid_fd;
+	int step_fd; /* worker_spawn's pipe */
+	struct loop_source *process_source;
+	struct loop_source *timer;
+	usec_t started_at;
+	usec_t backoff;
+	uint32_t n_tries; /* without any HELLO yet */
+	bool greeted;     /* once, in any of its lives */
+};
+
+struct workers {
+	struct workers_options options;
+	int config_fd[SERVE_WORKER_MAX_];
+	bool ready;
+	uint32_t n_workers;
+	struct worker worker[];
+};
+
+static const struct worker_kind {
+	const char *program;
+	uint32_t id_offset;
+	bool serves_clients; /* gets the listening sockets and the state directory */
+} kinds[SERVE_WORKER_MAX_] = {
+	[SERVE_WORKER_API] = {"sandboxd-api",    WORKER_ID_API,    true },
+	[SERVE_WORKER_EGRESS] = {"sandboxd-egress", WORKER_ID_EGRESS, false},
+};
+
+static void add_fd(struct worker_spawn *spawn, int from, int to)
+{
+	spawn->fds[spawn->n_fds++] = (struct worker_spawn_fd){from, to};
+}
+
+/* The process with its socket and its log; worker_fd and log_fd are the far ends. */
+static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struct err *err)
+{
+	const struct workers_options *options = &worker->workers->options;
+	const struct worker_kind *kind = &kinds[worker->kind];
+	struct worker_spawn spawn = {
+		.program = kind->program,
+		.id = host_worker_ids(options->host) + kind->id_offset,
+		.state_fd = kind->serves_clients ? options->state_fd : -1,
+	};
+
+	add_fd(&spawn, STDIN_FILENO, STDIN_FILENO); /* /dev/null, see signals_open */
+	add_fd(&spawn, STDIN_FILENO, STDOUT_FILENO);
+	add_fd(&spawn, log_fd, STDERR_FILENO);
+	add_fd(&spawn, worker_fd, WORKER_FD_SUPERVISOR);
+	add_fd(&spawn, host_policy_fd(options->host), WORKER_FD_POLICY);
+	add_fd(&spawn, worker->workers->config_fd[worker->kind], WORKER_FD_CONFIG);
+	if (kind->serves_clients) {
+		add_fd(&spawn, options->control_fd, WORKER_FD_CONTROL);
+		add_fd(&spawn, options->operator_fd, WORKER_FD_OPERATOR);
+		add_fd(&spawn, options->state_fd, WORKER_FD_STATE);
+	}
+	return worker_spawn(options->host, &spawn, &worker->pid_fd, &worker->step_fd, err);
+}
+
+static void kill_process(struct worker *worker)
+{
+	/* ESRCH: dead already, and its pidfd tells. */
+	if (worker->pid_fd >= 0)
+		(void)kernel_pidfd_send_signal(worker->pid_fd, SIGKILL);
+}
+
+/* Everything of this life; the process is dead or was never started. */
+static void close_worker(struct worker *worker)
+{
+	serve_client_done(&worker->client);
+	worker->process_source = loop_remove(worker->process_source);
+	worker->pid_fd = fd_close(worker->pid_fd);
+	worker->step_fd = fd_close(worker->step_fd);
+	log_relay_done(&worker->relay);
+}
+
+static void check_ready(struct workers *workers)
+{
+	if (workers->ready)
+		return;
+	for (uint32_t i = 0; i < workers->n_workers; i++) {
+		if (!workers->worker[i].greeted)
+			return;
+	}
+	workers->ready = true;
+	workers->options.ready(workers->options.userdata);
+}
+
+static void on_hello(void *userdata)
+{
+	struct worker *worker = userdata;
+
+	if (worker->state == WORKER_STATE_GREETING) {
+		worker->state = WORKER_STATE_RUNNING;
+		loop_timer_set(worker->timer, USEC_NEVER);
+	}
+	worker->greeted = true;
+	log_line(LOG_LEVEL_INFO, NULL, "worker is up", "worker=%s", kinds[worker->kind].program);
+	check_ready(worker->workers);
+}
+
+static void on_connection_lost(void *userdata)
+{
+	struct worker *worker = userdata;
+
+	/* One that was told to stop closes its socket first and may still be writing. */
+	if (worker->state != WORKER_STATE_STOPPING)
+		kill_process(worker);
+}
+
+static int on_process(void *userdata, uint32_t events);
+
+static int open_worker(struct worker *worker, struct err *err)
+{
+	const struct workers_options *options = &worker->workers->options;
+	const char *program = kinds[worker->kind].program;
+	AUTO_CLOSE int our_fd = -1;
+	AUTO_CLOSE int worker_fd = -1;
+	AUTO_CLOSE int log_write_fd = -1;
+	int fds[2];
+	int r;
+
+	r = sockmsg_pair(fds, 1);
+	if (r < 0)
+		return err_fail(err, r, "worker", "socket pair");
+	our_fd = fds[0];
+	worker_fd = fds[1];
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_fail(err, -errno, "worker", "log pipe");
+	log_write_fd = fds[1];
+	r = log_relay_start(&worker->relay, options->loop, fds[0], program);
+	if (r < 0)
+		return err_fail(err, r, "worker", "watch the log pipe");
+	r = spawn_process(worker, worker_fd, log_write_fd, err);
+	if (r < 0)
+		return r;
+	r = loop_add(options->loop, worker->pid_fd, EPOLLIN, on_process, worker,
+		     &worker->process_source);
+	if (r < 0)
+		return err_fail(err, r, "worker", "watch the process");
+	worker->client.hello = on_hello;
+	worker->client.lost = on_connection_lost;
+	worker->client.userdata = worker;
+	r = serve_client_open(&worker->client, options->serve, worker->kind, our_fd, program);
+	if (r < 0)
+		return err_fail(err, r, "worker", "watch the socket");
+	(void)TAKE_FD(our_fd);
+	return 0;
+}
+
+static void reap(struct worker *worker, siginfo_t *ret_info)
+{
+	/* Cannot fail: it is our child and it has ended or was killed. */
+	if (worker->pid_fd >= 0 && waitid(P_PIDFD, (id_t)worker->pid_fd, ret_info, WEXITED) < 0)
+		log_line(LOG_LEVEL_ERROR, NULL, "wait for a worker", "errno=%d", errno);
+}
+
+static void pause_worker(struct worker *worker, usec_t now)
+{
+	if (now - worker->started_at > STEADY_AFTER)
+		worker->backoff = BACKOFF_MIN;
+	worker->state = WORKER_STATE_IDLE;
+	loop_timer_set(worker->timer, clock_add(now, worker->backoff));
+	worker->backoff *= 2;
+	if (worker->backoff > BACKOFF_MAX)
+		worker->backoff = BACKOFF_MAX;
+}
+
+static void start_worker(struct worker *worker)
+{
+	struct err err = ERR_NULL;
+	usec_t now = clock_boottime();
+
+	worker->started_at = now;
+	if (open_worker(worker, &err) < 0) {
+		log_err(LOG_LEVEL_ERROR, NULL, "worker cannot be started", &err);
+		if (worker->pid_fd >= 0) {
+			kill_process(worker);
+			reap(worker, &(siginfo_t){0});
+		}
+		close_worker(worker);
+		pause_worker(worker, now);
+		return;
+	}
+	worker->state = WORKER_STATE_GREETING;
+	loop_timer_set(worker->timer, clock_add(now, HELLO_TIMEOUT));
+}
+
+static void worker_stopped(struct worker *worker)
+{
+	struct workers *workers = worker->workers;
+
+	worker->state = WORKER_STATE_STOPPED;
+	loop_timer_set(worker->timer, USEC_NEVER);
+	for (uint32_t i = 0; i < workers->n_workers; i++) {
+		if (workers->worker[i].kind == worker->kind &&
+		    workers->worker[i].state != WORKER_STATE_STOPPED)
+			return;
+	}
+	workers->options.stopped(workers->options.userdata, worker->kind);
+}
+
+static int on_process(void *userdata, uint32_t events)
+{
+	struct worker *worker = userdata;
+	struct workers *workers = worker->workers;
+	siginfo_t info = {0};
+	struct err err = ERR_NULL;
+
+	(void)events;
+	reap(worker, &info);
+	if (worker_spawn_result(worker->step_fd, &err))
+		log_err(LOG_LEVEL_ERROR, NULL, "worker failed before its exec", &err);
+	close_worker(worker);
+	if (worker->state == WORKER_STATE_STOPPING) {
+		worker_stopped(worker);
+		return 0;
+	}
+	log_line(LOG_LEVEL_ERROR, NULL, "worker died and is started again",
+		 "worker=%s code=%d status=%d pause_ms=%llu", kinds[worker->kind].program,
+		 info.si_code, info.si_status, (unsigned long long)(worker->backoff / USEC_PER_MS));
+	pause_worker(worker, clock_boottime());
+	if (!worker->greeted && ++worker->n_tries == MAX_FIRST_TRIES)
+		workers->options.failed(workers->options.userdata);
+	return 0;
+}
+
+static int on_timer(void *userdata, uint32_t events)
+{
+	struct worker *worker = userdata;
+
+	(void)events;
+	switch (worker->state) {
+	case WORKER_STATE_IDLE:
+		start_worker(worker);
+		break;
+	case WORKER_STATE_GREETING:
+		log_line(LOG_LEVEL_ERROR, NULL, "worker says nothing and is killed", "worker=%s",
+			 kinds[worker->kind].program);
+		kill_process(worker);
+		break;
+	case WORKER_STATE_STOPPING:
+		log_line(LOG_LEVEL_WARNING, NULL, "worker does not stop and is killed", "worker=%s",
+			 kinds[worker->kind].program);
+		kill_process(worker);
+		break;
+	case WORKER_STATE_RUNNING:
+	case WORKER_STATE_STOPPED:
+	case WORKER_STATE_MAX_:
+		break;
+	}
+	return 0;
+}
+
+static int make_configs(struct workers *workers, struct err *err)
+{
+	const struct config_answer *config = workers->options.config;
+
+	workers->config_fd[SERVE_WORKER_API] =
+		fd_memfd_sealed("sandboxd-api-config", &config->api, sizeof(config->api), 0);
+	workers->config_fd[SERVE_WORKER_EGRESS] = fd_memfd_sealed(
+		"sandboxd-egress-config", &config->egress, sizeof(config->egress), 0);
+	for (size_t i = 0; i < SERVE_WORKER_MAX_; i++) {
+		if (workers->config_fd[i] < 0) {
+			int r = workers->config_fd[i];
+
+			workers->config_fd[i] = -1;
+			return err_fail(err, r, "workers", "sealed configuration");
+		}
+	}
+	return 0;
+}
+
+static void init_worker(struct workers *workers, uint32_t index, enum serve_worker kind)
+{
+	workers->worker[index] = (struct worker){
+		.workers = workers,
+		.kind = kind,
+		.state = WORKER_STATE_IDLE,
+		.relay = LOG_RELAY_NULL,
+		.pid_fd = -1,
+		.step_fd = -1,
+		.backoff = BACKOFF_MIN,
+	};
+	workers->worker[index].client.peer.fd = -1;
+}
+
+int workers_start(const struct workers_options *options, struct workers **ret_workers,
+		  struct err *err)
+{
+	uint32_t n = 1 + options->config->supervisor.n_egress;
+	struct workers *workers;
+	int r;
+
+	workers = calloc(1, sizeof(*workers) + n * sizeof(workers->worker[0]));
+	if (!workers)
+		return err_fail(err, -ENOMEM, "workers", "memory");
+	workers->options = *options;
+	workers->n_workers = n;
+	for (size_t i = 0; i < SERVE_WORKER_MAX_; i++)
+		workers->config_fd[i] = -1;
+	for (uint32_t i = 0; i < n; i++)
+		init_worker(workers, i, i == 0 ? SERVE_WORKER_API : SERVE_WORKER_EGRESS);
+	r = make_configs(workers, err);
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		r = loop_add_timer(options->loop, USEC_NEVER, on_timer, &workers->worker[i],
+				   &workers->worker[i].timer);
+		if (r < 0)
+			(void)err_fail(err, r, "workers", "timer");
+		else
+			start_worker(&workers->worker[i]);
+	}
+	if (r < 0) {
+		(void)workers_free(workers);
+		return r;
+	}
+	*ret_workers = workers;
+	return 0;
+}
+
+static void stop_worker(struct worker *worker, usec_t grace)
+{
+	switch (worker->state) {
+	case WORKER_STATE_IDLE:
+		worker_stopped(worker);
+		break;
+	case WORKER_STATE_GREETING:
+	case WORKER_STATE_RUNNING:
+		worker->state = WORKER_STATE_STOPPING;
+		(void)kernel_pidfd_send_signal(worker->pid_fd, SIGTERM);
+		loop_timer_set(worker->timer, clock_add(clock_boottime(), grace));
+		break;
+	case WORKER_STATE_STOPPING:
+	case WORKER_STATE_STOPPED:
+	case WORKER_STATE_MAX_:
+		break;
+	}
+}
+
+void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace)
+{
+	for (uint32_t i = 0; i < workers->n_workers; i++) {
+		if (workers->worker[i].kind == kind)
+			stop_worker(&workers->worker[i], grace);
+	}
+}
+
+struct workers *workers_free(struct workers *workers)
+{
+	if (!workers)
+		return NULL;
+	for (uint32_t i = 0; i < workers->n_workers; i++) {
+		struct worker *worker = &workers->worker[i];
+
+		if (worker->pid_fd >= 0) {
+			kill_process(worker);
+			reap(worker, &(siginfo_t){0});
+		}
+		close_worker(worker);
+		worker->timer = loop_remove(worker->timer);
+	}
+	for (size_t i = 0; i < SERVE_WORKER_MAX_; i++)
+		workers->config_fd[i] = fd_close(workers->config_fd[i]);
+	free(workers);
+	return NULL;
+}

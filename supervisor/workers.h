@@ -1,0 +1,41 @@
+/*
+ * Our workers: started, greeted, watched, started again.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/loop.h"
+
+#include "sandboxd/worker.h"
+#include "supervisor/serve.h"
+
+struct host;
+struct workers;
+
+struct workers_options {
+	struct loop *loop;
+	struct host *host;
+	struct serve *serve;
+	const struct config_answer *config; /* copied into sealed descriptors */
+	int control_fd;                     /* stay the caller's */
+	int operator_fd;
+	int state_fd;
+	/* Every worker has said HELLO once. */
+	void (*ready)(void *userdata);
+	/* A worker died again and again before its first HELLO: the service cannot start. */
+	void (*failed)(void *userdata);
+	/* All workers of a kind that was stopped are gone. */
+	void (*stopped)(void *userdata, enum serve_worker kind);
+	void *userdata;
+};
+
+MUST_USE int workers_start(const struct workers_options *options, struct workers **ret_workers,
+			   struct err *err);
+/* TERM, after the grace KILL, no restart; `stopped` follows, at once where none runs. */
+void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace);
+/* Kills and waits for what is left. Returns NULL. */
+struct workers *workers_free(struct workers *workers);
