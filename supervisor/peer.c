@@ -1,0 +1,183 @@
+/*
+ * Theory. The other end is one of our workers, and may be a worker that was taken over: a message
+ * is of the one size, checked by launch_check, without descriptors; everything else ends the
+ * connection. While answers wait in the queue no request is read, so a worker that does not read
+ * cannot make the supervisor hold more than the events of its sessions, which max_queued bounds.
+ *
+ * Ending: whoever finds a reason calls peer_break from wherever it is. That shuts the socket down,
+ * and the loop's next look at it (hang-up) raises `lost`, always from the same place with nothing
+ * of the peer in use on the stack.
+ */
+#include "supervisor/peer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+#include "base/launch.h"
+#include "base/log.h"
+#include "base/sockmsg.h"
+
+struct peer_message {
+	struct list link;
+	int fd;
+	struct launch_msg msg;
+};
+
+static struct peer_message *message_free(struct peer_message *message)
+{
+	message->fd = fd_close(message->fd);
+	free(message);
+	return NULL;
+}
+
+static void end(struct peer *peer, enum log_level level, const char *why)
+{
+	if (peer->broken)
+		return;
+	peer->broken = true;
+	log_line(level, NULL, "connection to a worker ends", "worker=%s why=\"%s\"", peer->name,
+		 why);
+	/* ENOTCONN: the other end was first. */
+	(void)shutdown(peer->fd, SHUT_RDWR);
+}
+
+void peer_break(struct peer *peer, const char *why)
+{
+	end(peer, LOG_LEVEL_ERROR, why);
+}
+
+static void watch(struct peer *peer)
+{
+	uint32_t events = list_empty(&peer->queue) ? EPOLLIN : EPOLLOUT;
+
+	if (peer->source && loop_set_events(peer->source, events) < 0)
+		peer_break(peer, "epoll");
+}
+
+static void flush_queue(struct peer *peer)
+{
+	while (!list_empty(&peer->queue)) {
+		struct peer_message *message =
+			LIST_ENTRY(peer->queue.next, struct peer_message, link);
+		int r = sockmsg_send(peer->fd, &message->msg, sizeof(message->msg), &message->fd,
+				     message->fd >= 0 ? 1 : 0);
+
+		if (r == -EAGAIN)
+			return;
+		if (r < 0) {
+			peer_break(peer, "send");
+			return;
+		}
+		list_remove(&message->link);
+		peer->n_queued--;
+		(void)message_free(message);
+	}
+	watch(peer);
+	if (peer->events->drained)
+		peer->events->drained(peer);
+}
+
+void peer_send(struct peer *peer, const struct launch_msg *msg, int fd)
+{
+	AUTO_CLOSE int owned_fd = fd;
+	struct peer_message *message;
+	int r = -EAGAIN;
+
+	if (peer->broken)
+		return;
+	if (list_empty(&peer->queue))
+		r = sockmsg_send(peer->fd, msg, sizeof(*msg), &owned_fd, owned_fd >= 0 ? 1 : 0);
+	if (r == 0)
+		return;
+	if (r != -EAGAIN) {
+		peer_break(peer, "send");
+		return;
+	}
+	if (peer->n_queued >= peer->max_queued) {
+		peer_break(peer, "it does not read its answers");
+		return;
+	}
+	message = malloc(sizeof(*message));
+	if (!message) {
+		peer_break(peer, "no memory");
+		return;
+	}
+	message->msg = *msg;
+	message->fd = TAKE_FD(owned_fd);
+	list_append(&peer->queue, &message->link);
+	peer->n_queued++;
+	watch(peer);
+}
+
+static void receive(struct peer *peer)
+{
+	struct launch_msg msg;
+	ssize_t n = sockmsg_recv(peer->fd, &msg, sizeof(msg), NULL, 0);
+
+	if (n == -EAGAIN)
+		return;
+	if (n == 0) {
+		end(peer, LOG_LEVEL_DEBUG, "closed by the worker");
+		return;
+	}
+	if (n < 0 || launch_check(&msg, (size_t)n, 0) < 0) {
+		peer_break(peer, "not a request");
+		return;
+	}
+	if (peer->events->request(peer, &msg) < 0)
+		peer_break(peer, "request not permitted");
+}
+
+static int on_socket(void *userdata, uint32_t events)
+{
+	struct peer *peer = userdata;
+
+	if (!peer->broken && (events & EPOLLOUT))
+		flush_queue(peer);
+	if (!peer->broken && (events & EPOLLIN))
+		receive(peer);
+	if (!peer->broken && !(events & (EPOLLIN | EPOLLOUT)))
+		end(peer, LOG_LEVEL_DEBUG, "closed by the worker");
+	if (peer->broken) {
+		peer->source = loop_remove(peer->source);
+		peer->events->lost(peer);
+	}
+	return 0;
+}
+
+int peer_open(struct peer *peer, struct loop *loop, int socket_fd, const char *name,
+	      const struct peer_events *events, void *userdata)
+{
+	int r;
+
+	*peer = (struct peer){
+		.loop = loop,
+		.events = events,
+		.userdata = userdata,
+		.name = name,
+		.fd = socket_fd,
+		.max_queued = 64,
+	};
+	list_init(&peer->queue);
+	r = loop_add(loop, socket_fd, EPOLLIN, on_socket, peer, &peer->source);
+	if (r < 0) {
+		peer->fd = -1;
+		return r;
+	}
+	return 0;
+}
+
+void peer_done(struct peer *peer)
+{
+	if (peer->fd < 0)
+		return;
+	peer->source = loop_remove(peer->source);
+	LIST_FOR_EACH_SAFE (link, following, &peer->queue)
+		(void)message_free(LIST_ENTRY(link, struct peer_message, link));
+	list_init(&peer->queue);
+	peer->n_queued = 0;
+	peer->fd = fd_close(peer->fd);
+}

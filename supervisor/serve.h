@@ -1,0 +1,62 @@
+/*
+ * The supervisor's side of launch.h: the table of what a worker may ask, and the sessions.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "base/loop.h"
+
+#include "supervisor/ceilings.h"
+#include "supervisor/peer.h"
+
+struct host;
+struct serve;
+
+enum serve_worker {
+	SERVE_WORKER_API,
+	SERVE_WORKER_EGRESS,
+	SERVE_WORKER_MAX_,
+};
+
+struct serve_options {
+	struct loop *loop;
+	struct host *host;
+	const char *instance;
+	struct ceilings ceilings; /* with nothing taken */
+	uint32_t n_egress;
+	/* Every session has ended; only while stopping. */
+	void (*emptied)(void *userdata);
+	void *userdata;
+};
+
+/* One connection of one worker. */
+struct serve_client {
+	struct peer peer;
+	struct serve *serve;
+	enum serve_worker worker;
+	uint32_t used; /* bit per row of the permit table: requests that come once */
+	bool adopting;
+	uint32_t adopt_serial;
+	void (*hello)(void *userdata); /* its first message was right */
+	void (*lost)(void *userdata);  /* the connection has ended; call serve_client_done later */
+	void *userdata;
+};
+
+MUST_USE int serve_new(const struct serve_options *options, struct serve **ret_serve);
+struct serve *serve_free(struct serve *serve); /* asserts that no session and no client is left */
+
+/* socket_fd becomes the client's on success. Callbacks and userdata are set before. */
+MUST_USE int serve_client_open(struct serve_client *client, struct serve *serve,
+			       enum serve_worker worker, int socket_fd, const char *name);
+/* The worker is gone: its waiting requests are forgotten, its unfinished launches are killed. */
+void serve_client_done(struct serve_client *client);
+
+void serve_refuse_launches(struct serve *serve); /* from now on LAUNCH_E_STOPPING */
+/* Kill every session; `emptied` follows, at once where there is none. */
+void serve_kill_all(struct serve *serve);
+uint32_t serve_session_count(const struct serve *serve);
