@@ -1,0 +1,210 @@
+#include "supervisor/config/option_table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/str.h"
+
+#include "sandboxd/config.h"
+#include "sandboxd/worker.h"
+
+#define AT(member) offsetof(struct config_answer, member)
+
+#define SUPERVISOR "supervisor"
+#define API        "api"
+#define IDENTITY   "identity"
+#define ENDPOINTS  "endpoints"
+#define LIMITS     "limits"
+
+/* clang-format off: one option a line would not fit, one field a line is not readable */
+static const struct option_row rows[] = {
+	{SUPERVISOR, "userns_reserve",         OPTION_TYPE_U32,        0,                     CONFIG_RESERVE_MAX,      "8",
+	 AT(supervisor.userns_reserve),																	    false, "user namespaces prepared ahead"                          },
+	{SUPERVISOR, "strict",                 OPTION_TYPE_BOOL,       0,                     1,                       "no",                  AT(supervisor.strict),               false,
+	 "refuse to run where a limit cannot be set"																								},
+	{SUPERVISOR, "egress_workers",         OPTION_TYPE_U32,        1,                     CONFIG_EGRESS_MAX,       "1",
+	 AT(supervisor.n_egress),																		  false, "processes that carry the sessions' network"              },
+	{SUPERVISOR, "control_gid",            OPTION_TYPE_ID,         0,                     CONFIG_GID_MAX,          NULL,
+	 AT(supervisor.control_gid),																	       false, "group that may open the control socket"                  },
+	{SUPERVISOR, "launches_per_second",    OPTION_TYPE_U32,        1,                     CONFIG_LAUNCH_RATE_MAX,  "1000",
+	 AT(supervisor.max_launches_per_s),																	false, "session launches a second, over all callers"             },
+
+	{API,        "stream_url",             OPTION_TYPE_URL_PREFIX, 0,                     0,                       "/chat/stream/",       AT(api.stream_url),
+	 false,																					   "prefix of a task's stream_url"                           },
+	{API,        "env_prefix",             OPTION_TYPE_PREFIX,     0,                     0,                       "ALPHASWARM_",         AT(api.env_prefix),                  false,
+	 "prefix of the endpoint variables in a session"																							    },
+	{API,        "unknown_fields",         OPTION_TYPE_FIELDS,     0,                     1,                       "refuse",              AT(api.unknown_fields_ignore),
+	 false,																					   "unknown fields of a body: refuse or ignore"              },
+	{API,        "component_names",        OPTION_TYPE_NAMES,      0,                     1,                       "strict",
+	 AT(api.component_names_compatible),																       false,
+	 "rule for component names: strict or compatible"																							   },
+	{API,        "queue_jobs",             OPTION_TYPE_U32,        1,                     CONFIG_QUEUE_MAX,        "32",                  AT(api.queue_max_jobs),
+	 false,																					   "waiting jobs of one session"                             },
+	{API,        "frames_keep",            OPTION_TYPE_SECONDS,    CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S,       "24h",
+	 AT(api.frames_keep_s),																		    false, "frames live this long after their session"               },
+	{API,        "rows_keep",              OPTION_TYPE_SECONDS,    CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S,       "30d",
+	 AT(api.rows_keep_s),																		      false, "rows of closed sessions"                                 },
+	{API,        "bodies_keep",            OPTION_TYPE_SECONDS,    CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S,       "7d",
+	 AT(api.bodies_keep_s),																		    false, "component bodies of closed sessions"                     },
+	{API,        "janitor_interval",       OPTION_TYPE_SECONDS,    CONFIG_JANITOR_MIN_S,  CONFIG_JANITOR_MAX_S,
+	 "30s",															       AT(api.janitor_interval_s),          false, "pause between two looks at what has expired"             },
+
+	{IDENTITY,   "trusted_peers",          OPTION_TYPE_IDS,        0,                     CONFIG_UID_MAX,          "0",                   AT(api.trusted_peer),
+	 false,																					   "user ids whose identity headers are believed, at most 16"},
+	{IDENTITY,   "header_user",            OPTION_TYPE_HEADER,     0,                     0,                       "X-Sandbox-User",      AT(api.header_user),
+	 false,																					   "header with the user"                                    },
+	{IDENTITY,   "header_workspace",       OPTION_TYPE_HEADER,     0,                     0,                       "X-Sandbox-Workspace",
+	 AT(api.header_workspace),																		 false, "header with the workspace"                               },
+	{IDENTITY,   "header_project",         OPTION_TYPE_HEADER,     0,                     0,                       "X-Sandbox-Project",
+	 AT(api.header_project),																		   false, "header with the project"                                 },
+	{IDENTITY,   "header_scopes",          OPTION_TYPE_HEADER,     0,                     0,                       "X-Sandbox-Scopes",
+	 AT(api.header_scopes),																		    false, "header with the scopes"                                  },
+
+	{ENDPOINTS,  "iceberg_rest_uri",       OPTION_TYPE_ENDPOINT,   0,                     0,                       NULL,
+	 AT(api.endpoint_default[0]),																	      false, "default for callers that give none"                      },
+	{ENDPOINTS,  "iceberg_warehouse",      OPTION_TYPE_ENDPOINT,   1,                     0,                       NULL,
+	 AT(api.endpoint_default[1]),																	      false, "default for callers that give none"                      },
+	{ENDPOINTS,  "polaris_base_url",       OPTION_TYPE_ENDPOINT,   2,                     0,                       NULL,
+	 AT(api.endpoint_default[2]),																	      false, "default for callers that give none"                      },
+	{ENDPOINTS,  "alpha_vantage_base_url", OPTION_TYPE_ENDPOINT,   3,                     0,                       NULL,
+	 AT(api.endpoint_default[3]),																	      false, "default for callers that give none"                      },
+	{ENDPOINTS,  "datahub_gms_url",        OPTION_TYPE_ENDPOINT,   4,                     0,                       NULL,
+	 AT(api.endpoint_default[4]),																	      false, "default for callers that give none"                      },
+	{ENDPOINTS,  "kafka_bootstrap",        OPTION_TYPE_ENDPOINT,   5,                     0,                       NULL,
+	 AT(api.endpoint_default[5]),																	      false, "default for callers that give none"                      },
+
+	{LIMITS,     "sessions",               OPTION_TYPE_U32,        1,                     CONFIG_SESSIONS_MAX,     "1000",
+	 AT(supervisor.max_sessions),																	      false, "sessions at once"                                        },
+	{LIMITS,     "memory",                 OPTION_TYPE_SIZE,       0,                     CONFIG_TOTAL_MEMORY_MAX, "0",
+	 AT(supervisor.max_memory_bytes),																	  false,
+	 "sum of the sessions' memory limits; 0: four fifths of the host's memory"																				  },
+	{LIMITS,     "pids",                   OPTION_TYPE_U64,        PLAN_PIDS_MIN,         CONFIG_TOTAL_PIDS_MAX,   "1048576",
+	 AT(supervisor.max_pids),																		  false, "sum of the sessions' process limits"                     },
+	{LIMITS,     "session_memory",         OPTION_TYPE_SIZE,       PLAN_MEMORY_MIN_BYTES, PLAN_MEMORY_MAX_BYTES,
+	 "16GiB",															     AT(supervisor.session.memory_bytes), false, "memory of one session at most"                           },
+	{LIMITS,     "session_tmpfs",          OPTION_TYPE_SIZE,       PLAN_TMPFS_MIN_BYTES,  PLAN_TMPFS_MAX_BYTES,
+	 "8GiB",															      AT(supervisor.session.tmpfs_bytes),  false,
+	 "private folder of one session at most"																								    },
+	{LIMITS,     "session_inodes",         OPTION_TYPE_U64,        PLAN_INODES_MIN,       PLAN_INODES_MAX,         "4000000",
+	 AT(supervisor.session.tmpfs_inodes),																      false, "files of one session at most"                            },
+	{LIMITS,     "session_pids",           OPTION_TYPE_U32,        PLAN_PIDS_MIN,         PLAN_PIDS_MAX,           "8192",
+	 AT(supervisor.session.max_pids),																	  false, "processes of one session at most"                        },
+	{LIMITS,     "session_files",          OPTION_TYPE_U32,        PLAN_FILES_MIN,        PLAN_FILES_MAX,          "16384",
+	 AT(supervisor.session.max_files),																	 false, "open files of one process of a session at most"          },
+	{LIMITS,     "session_cpu",            OPTION_TYPE_U32,        PLAN_CPU_MIN_PCT,      PLAN_CPU_MAX_PCT,        "6400",
+	 AT(supervisor.session.cpu_pct),																	   false,
+	 "processor time of one session at most; 100: one core"																						     },
+	{LIMITS,     "session_ptys",           OPTION_TYPE_U32,        0,                     PLAN_PTYS_MAX,           "64",
+	 AT(supervisor.session.max_ptys),																	  false, "terminals of one session at most"                        },
+};
+/* clang-format on */
+
+static const char *const type_names[OPTION_TYPE_MAX_] = {
+	[OPTION_TYPE_U32] = "number",
+	[OPTION_TYPE_U64] = "number",
+	[OPTION_TYPE_SIZE] = "size",
+	[OPTION_TYPE_SECONDS] = "time",
+	[OPTION_TYPE_ID] = "id",
+	[OPTION_TYPE_BOOL] = "no|yes",
+	[OPTION_TYPE_FIELDS] = "refuse|ignore",
+	[OPTION_TYPE_NAMES] = "strict|compatible",
+	[OPTION_TYPE_IDS] = "ids",
+	[OPTION_TYPE_HEADER] = "header",
+	[OPTION_TYPE_PREFIX] = "prefix",
+	[OPTION_TYPE_URL_PREFIX] = "path",
+	[OPTION_TYPE_ENDPOINT] = "text",
+};
+
+const struct option_row *option_table_rows(size_t *ret_n)
+{
+	*ret_n = ARRAY_SIZE(rows);
+	return rows;
+}
+
+bool option_table_has_section(const char *section)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		if (str_equal(rows[i].section, section))
+			return true;
+	}
+	return false;
+}
+
+const struct option_row *option_table_find(const char *section, const char *key)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		if (str_equal(rows[i].section, section) && str_equal(rows[i].key, key))
+			return &rows[i];
+	}
+	return NULL;
+}
+
+#define KEY_MAX 63
+
+static size_t min3(size_t a, size_t b, size_t c)
+{
+	size_t ab = a < b ? a : b;
+
+	return ab < c ? ab : c;
+}
+
+/* Levenshtein distance of two keys, the longer ones cut. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t n = strnlen(a, KEY_MAX);
+	size_t m = strnlen(b, KEY_MAX);
+	size_t row[KEY_MAX + 1];
+
+	for (size_t j = 0; j <= m; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= n; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= m; j++) {
+			size_t above = row[j];
+
+			row[j] = min3(above + 1, row[j - 1] + 1,
+				      diagonal + (a[i - 1] == b[j - 1] ? 0 : 1));
+			diagonal = above;
+		}
+	}
+	return row[m];
+}
+
+const char *option_table_nearest(const char *section, const char *key)
+{
+	const char *nearest = NULL;
+	/* More than a third of the letters wrong is another word. */
+	size_t best = strnlen(key, KEY_MAX) / 3 + 1;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		size_t far = distance(rows[i].key, key);
+
+		if (str_equal(rows[i].section, section) && far <= best) {
+			best = far;
+			nearest = rows[i].key;
+		}
+	}
+	return nearest;
+}
+
+static void print_range(FILE *stream, const struct option_row *row)
+{
+	bool is_number = row->type <= OPTION_TYPE_ID || row->type == OPTION_TYPE_IDS;
+
+	if (is_number)
+		(void)fprintf(stream, "%" PRIu64 "..%" PRIu64, row->min, row->max);
+}
+
+void option_table_print(FILE *stream)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		(void)fprintf(stream, "%s\t%s\t%s\t%s\t", rows[i].section, rows[i].key,
+			      type_names[rows[i].type],
+			      rows[i].by_default ? rows[i].by_default : "");
+		print_range(stream, &rows[i]);
+		(void)fprintf(stream, "\t%s\t%s\n", rows[i].reloadable ? "reload" : "restart",
+			      rows[i].doc);
+	}
+}

@@ -1,0 +1,50 @@
+/*
+ * Every option of the configuration file: one row each, which parsing, defaults, complaints and the
+ * documentation share.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/auto.h"
+
+enum option_type {
+	OPTION_TYPE_U32,
+	OPTION_TYPE_U64,
+	OPTION_TYPE_SIZE,       /* bytes with a unit, into 64 bits */
+	OPTION_TYPE_SECONDS,    /* with a unit, into 32 bits */
+	OPTION_TYPE_ID,         /* a number; unset: UINT32_MAX */
+	OPTION_TYPE_BOOL,       /* no, yes */
+	OPTION_TYPE_FIELDS,     /* refuse, ignore */
+	OPTION_TYPE_NAMES,      /* strict, compatible */
+	OPTION_TYPE_IDS,        /* numbers between spaces, into trusted_peer[] */
+	OPTION_TYPE_HEADER,     /* name of an HTTP header */
+	OPTION_TYPE_PREFIX,     /* of environment variables */
+	OPTION_TYPE_URL_PREFIX, /* absolute path that ends in a slash */
+	OPTION_TYPE_ENDPOINT,   /* printable, without spaces; row.min is the index */
+	OPTION_TYPE_MAX_,
+};
+
+struct option_row {
+	const char *section;
+	const char *key;
+	enum option_type type;
+	uint64_t min; /* numbers */
+	uint64_t max;
+	const char *by_default; /* in the file's own form; NULL: unset */
+	size_t offset;          /* in struct config_answer */
+	bool reloadable;        /* takes effect without a restart of the service */
+	const char *doc;
+};
+
+const struct option_row *option_table_rows(size_t *ret_n);
+bool option_table_has_section(const char *section);
+/* NULL: no such option. */
+const struct option_row *option_table_find(const char *section, const char *key);
+/* The key of this section that is closest to a misspelt one, or NULL when none is near. */
+const char *option_table_nearest(const char *section, const char *key);
+/* Tab separated: section, key, type, default, range, reloadable, text. */
+void option_table_print(FILE *stream);

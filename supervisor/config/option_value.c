@@ -1,0 +1,202 @@
+#include "supervisor/config/option_value.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "base/str.h"
+
+static void *field_of(const struct option_row *row, struct config_answer *answer)
+{
+	return (uint8_t *)answer + row->offset;
+}
+
+static int set_u32(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	uint32_t number;
+	int r = num_parse_u32(value, (uint32_t)row->min, (uint32_t)row->max, &number);
+
+	if (r < 0)
+		return r;
+	memcpy(field_of(row, answer), &number, sizeof(number));
+	return 0;
+}
+
+static int set_u64(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	uint64_t number;
+	int r = num_parse_u64(value, row->min, row->max, &number);
+
+	if (r < 0)
+		return r;
+	memcpy(field_of(row, answer), &number, sizeof(number));
+	return 0;
+}
+
+static int set_size(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	uint64_t bytes;
+	int r = num_parse_size(value, row->max, &bytes);
+
+	if (r < 0)
+		return r;
+	if (bytes < row->min)
+		return -ERANGE;
+	memcpy(field_of(row, answer), &bytes, sizeof(bytes));
+	return 0;
+}
+
+static int set_seconds(const struct option_row *row, const char *value,
+		       struct config_answer *answer)
+{
+	uint64_t seconds;
+	uint32_t narrow;
+	int r = num_parse_seconds(value, row->max, &seconds);
+
+	if (r < 0)
+		return r;
+	if (seconds < row->min)
+		return -ERANGE;
+	narrow = (uint32_t)seconds; /* row->max fits */
+	memcpy(field_of(row, answer), &narrow, sizeof(narrow));
+	return 0;
+}
+
+static int set_choice(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	static const struct {
+		enum option_type type;
+		const char *word[2];
+	} choices[] = {
+		{OPTION_TYPE_BOOL,   {"no", "yes"}           },
+		{OPTION_TYPE_FIELDS, {"refuse", "ignore"}    },
+		{OPTION_TYPE_NAMES,  {"strict", "compatible"}},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
+		for (uint32_t j = 0; j < 2; j++) {
+			if (row->type == choices[i].type && str_equal(value, choices[i].word[j])) {
+				memcpy(field_of(row, answer), &j, sizeof(j));
+				return 0;
+			}
+		}
+	}
+	return -EINVAL;
+}
+
+static int set_ids(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	uint32_t ids[CONFIG_MAX_PEERS] = {0};
+	uint32_t n = 0;
+	size_t length;
+
+	for (; value[0]; value += length) {
+		char word[16];
+
+		value += strspn(value, " \t");
+		length = strcspn(value, " \t");
+		if (length == 0)
+			break;
+		if (n == CONFIG_MAX_PEERS || str_copy_n(word, sizeof(word), value, length) < 0)
+			return -EINVAL;
+		if (num_parse_u32(word, (uint32_t)row->min, (uint32_t)row->max, &ids[n]) < 0)
+			return -EINVAL;
+		n++;
+	}
+	memcpy(answer->api.trusted_peer, ids, sizeof(ids));
+	answer->api.n_trusted_peers = n;
+	return 0;
+}
+
+static int set_text(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	size_t length = strlen(value);
+
+	if (length == 0 || length >= CONFIG_TEXT_BYTES)
+		return -EINVAL;
+	memset(field_of(row, answer), 0, CONFIG_TEXT_BYTES);
+	memcpy(field_of(row, answer), value, length);
+	return 0;
+}
+
+static int set_header(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	/* `_` is left out: many servers take it for `-`, so such a name could be forged. */
+	if (!str_only(value, strlen(value), "-"))
+		return -EINVAL;
+	return set_text(row, value, answer);
+}
+
+static int set_prefix(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	size_t length = strlen(value);
+
+	if (strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != length ||
+	    strspn(value, "0123456789") != 0)
+		return -EINVAL;
+	return set_text(row, value, answer);
+}
+
+static int set_url_prefix(const struct option_row *row, const char *value,
+			  struct config_answer *answer)
+{
+	size_t length = strlen(value);
+
+	if (value[0] != '/' || value[length - 1] != '/' || !str_only(value, length, "/._-~"))
+		return -EINVAL;
+	return set_text(row, value, answer);
+}
+
+static int set_endpoint(const struct option_row *row, const char *value,
+			struct config_answer *answer)
+{
+	size_t length = strlen(value);
+
+	if (length >= CONFIG_VALUE_BYTES)
+		return -EINVAL;
+	for (size_t i = 0; i < length; i++) {
+		if (value[i] <= 0x20 || value[i] >= 0x7f)
+			return -EINVAL;
+	}
+	memset(field_of(row, answer), 0, CONFIG_VALUE_BYTES);
+	memcpy(field_of(row, answer), value, length);
+	answer->api.endpoint_default_set |= 1u << row->min;
+	return 0;
+}
+
+static const struct value_kind {
+	int (*set)(const struct option_row *row, const char *value, struct config_answer *answer);
+	const char *wanted;
+} kinds[OPTION_TYPE_MAX_] = {
+	[OPTION_TYPE_U32] = {set_u32,        "a number in the option's range"                    },
+	[OPTION_TYPE_U64] = {set_u64,        "a number in the option's range"                    },
+	[OPTION_TYPE_SIZE] = {set_size,       "a size in the option's range: 512MiB, 4GiB"        },
+	[OPTION_TYPE_SECONDS] = {set_seconds,    "a time in the option's range: 90s, 15min, 24h, 30d"},
+	[OPTION_TYPE_ID] = {set_u32,        "one numeric id"                                    },
+	[OPTION_TYPE_BOOL] = {set_choice,     "yes or no"                                         },
+	[OPTION_TYPE_FIELDS] = {set_choice,     "refuse or ignore"                                  },
+	[OPTION_TYPE_NAMES] = {set_choice,     "strict or compatible"                              },
+	[OPTION_TYPE_IDS] = {set_ids,        "numeric ids between spaces, at most 16"            },
+	[OPTION_TYPE_HEADER] = {set_header,     "letters, digits and -, at most 63"                 },
+	[OPTION_TYPE_PREFIX] = {set_prefix,     "upper-case letters, digits and _, at most 63"      },
+	[OPTION_TYPE_URL_PREFIX] = {set_url_prefix, "an absolute path that ends in /, at most 63"       },
+	[OPTION_TYPE_ENDPOINT] = {set_endpoint,   "printable text without spaces"                     },
+};
+
+int option_value_set(const struct option_row *row, const char *value, struct config_answer *answer,
+		     const char **ret_wanted)
+{
+	if (kinds[row->type].set(row, value, answer) < 0) {
+		*ret_wanted = kinds[row->type].wanted;
+		return -EINVAL;
+	}
+	return 0;
+}
+
+void option_value_unset(const struct option_row *row, struct config_answer *answer)
+{
+	const uint32_t no_id = UINT32_MAX;
+
+	if (row->type == OPTION_TYPE_ID)
+		memcpy(field_of(row, answer), &no_id, sizeof(no_id));
+}

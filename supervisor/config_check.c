@@ -1,0 +1,140 @@
+#include "supervisor/config_check.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "sandboxd/config.h"
+
+#define AT(member)       offsetof(struct config_answer, member)
+#define SIZE_OF(member)  sizeof(((struct config_answer *)NULL)->member)
+#define NUMBER(member)   AT(member), SIZE_OF(member)
+#define UINT32_MAX_VALUE 0xffffffffull
+
+/* In the order of the struct; what is no number or text is below. */
+static const struct number_rule {
+	const char *name;
+	size_t offset;
+	size_t size;
+	uint64_t min;
+	uint64_t max;
+} numbers[] = {
+	{"max_sessions",         NUMBER(supervisor.max_sessions),         1,                     CONFIG_SESSIONS_MAX    },
+	{"max_launches_per_s",   NUMBER(supervisor.max_launches_per_s),   1,                     CONFIG_LAUNCH_RATE_MAX },
+	{"userns_reserve",       NUMBER(supervisor.userns_reserve),       0,                     CONFIG_RESERVE_MAX     },
+	{"strict",               NUMBER(supervisor.strict),               0,                     1                      },
+	{"n_egress",             NUMBER(supervisor.n_egress),             1,                     CONFIG_EGRESS_MAX      },
+	{"max_memory",           NUMBER(supervisor.max_memory_bytes),     0,                     CONFIG_TOTAL_MEMORY_MAX},
+	{"max_pids",             NUMBER(supervisor.max_pids),             PLAN_PIDS_MIN,         CONFIG_TOTAL_PIDS_MAX  },
+	{"control_gid",          NUMBER(supervisor.control_gid),          0,                     UINT32_MAX_VALUE       },
+	{"supervisor.zero32",    NUMBER(supervisor.zero32),               0,                     0                      },
+	{"session_memory",       NUMBER(supervisor.session.memory_bytes), PLAN_MEMORY_MIN_BYTES,
+	 PLAN_MEMORY_MAX_BYTES											  },
+	{"session_tmpfs",        NUMBER(supervisor.session.tmpfs_bytes),  PLAN_TMPFS_MIN_BYTES,
+	 PLAN_TMPFS_MAX_BYTES											   },
+	{"session_inodes",       NUMBER(supervisor.session.tmpfs_inodes), PLAN_INODES_MIN,
+	 PLAN_INODES_MAX												},
+	{"session_pids",         NUMBER(supervisor.session.max_pids),     PLAN_PIDS_MIN,         PLAN_PIDS_MAX          },
+	{"session_files",        NUMBER(supervisor.session.max_files),    PLAN_FILES_MIN,        PLAN_FILES_MAX         },
+	{"session_cpu",          NUMBER(supervisor.session.cpu_pct),      PLAN_CPU_MIN_PCT,      PLAN_CPU_MAX_PCT       },
+	{"session_ptys",         NUMBER(supervisor.session.max_ptys),     0,                     PLAN_PTYS_MAX          },
+	{"n_trusted_peers",      NUMBER(api.n_trusted_peers),             0,                     CONFIG_MAX_PEERS       },
+	{"endpoint_default_set", NUMBER(api.endpoint_default_set),        0,                     (1u << ENDPOINTS_N) - 1},
+	{"unknown_fields",       NUMBER(api.unknown_fields_ignore),       0,                     1                      },
+	{"component_names",      NUMBER(api.component_names_compatible),  0,                     1                      },
+	{"api.max_sessions",     NUMBER(api.max_sessions),                1,                     CONFIG_SESSIONS_MAX    },
+	{"queue",                NUMBER(api.queue_max_jobs),              1,                     CONFIG_QUEUE_MAX       },
+	{"frames_keep",          NUMBER(api.frames_keep_s),               CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S      },
+	{"rows_keep",            NUMBER(api.rows_keep_s),                 CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S      },
+	{"bodies_keep",          NUMBER(api.bodies_keep_s),               CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S      },
+	{"janitor_interval",     NUMBER(api.janitor_interval_s),          CONFIG_JANITOR_MIN_S,
+	 CONFIG_JANITOR_MAX_S											   },
+	{"api.zero32",           NUMBER(api.zero32),                      0,                     0                      },
+	{"n_name_servers",       NUMBER(egress.n_name_servers),           0,                     CONFIG_MAX_NS          },
+};
+
+static const struct text_rule {
+	const char *name;
+	size_t offset;
+	size_t size;
+} texts[] = {
+	{"header_user",      NUMBER(api.header_user)     },
+	{"header_workspace", NUMBER(api.header_workspace)},
+	{"header_project",   NUMBER(api.header_project)  },
+	{"header_scopes",    NUMBER(api.header_scopes)   },
+	{"env_prefix",       NUMBER(api.env_prefix)      },
+	{"stream_url",       NUMBER(api.stream_url)      },
+};
+
+static const struct frame_rule {
+	const char *name;
+	size_t magic;
+	size_t version;
+	size_t size;
+	uint32_t bytes;
+} frames[] = {
+	{"answer",     AT(magic),            AT(version),            AT(size),            sizeof(struct config_answer)},
+	{"supervisor", AT(supervisor.magic), AT(supervisor.version), AT(supervisor.size),
+	 sizeof(struct supervisor_config)									     },
+	{"api",        AT(api.magic),        AT(api.version),        AT(api.size),        sizeof(struct api_config)   },
+	{"egress",     AT(egress.magic),     AT(egress.version),     AT(egress.size),
+	 sizeof(struct egress_config)										 },
+};
+
+/* Copied out, so that no rule depends on the alignment of a member. */
+static uint64_t number_at(const struct config_answer *answer, size_t offset, size_t size)
+{
+	const uint8_t *at = (const uint8_t *)answer + offset;
+	uint64_t wide;
+	uint32_t narrow;
+	uint16_t half;
+
+	switch (size) {
+	case sizeof(wide):
+		memcpy(&wide, at, sizeof(wide));
+		return wide;
+	case sizeof(narrow):
+		memcpy(&narrow, at, sizeof(narrow));
+		return narrow;
+	default:
+		memcpy(&half, at, sizeof(half));
+		return half;
+	}
+}
+
+static bool text_ends(const void *text, size_t size)
+{
+	return memchr(text, '\0', size) != NULL;
+}
+
+int config_check(const struct config_answer *answer, size_t size, struct err *err)
+{
+	if (size != sizeof(*answer))
+		return err_fail(err, -EINVAL, "config", "the answer has a wrong size");
+	for (size_t i = 0; i < ARRAY_SIZE(frames); i++) {
+		if (number_at(answer, frames[i].magic, 4) != CONFIG_MAGIC ||
+		    number_at(answer, frames[i].version, 2) != CONFIG_VERSION ||
+		    number_at(answer, frames[i].size, 4) != frames[i].bytes)
+			return err_fail(err, -EINVAL, "config", "%s: magic, version or size",
+					frames[i].name);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		uint64_t value = number_at(answer, numbers[i].offset, numbers[i].size);
+
+		if (value < numbers[i].min || value > numbers[i].max)
+			return err_fail(err, -EINVAL, "config", "%s is out of range",
+					numbers[i].name);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		if (!text_ends((const uint8_t *)answer + texts[i].offset, texts[i].size))
+			return err_fail(err, -EINVAL, "config", "%s is not terminated",
+					texts[i].name);
+	}
+	for (size_t i = 0; i < ENDPOINTS_N; i++) {
+		if (!text_ends(answer->api.endpoint_default[i],
+			       sizeof(answer->api.endpoint_default[i])))
+			return err_fail(err, -EINVAL, "config", "endpoint %zu is not terminated",
+					i);
+	}
+	return 0;
+}
