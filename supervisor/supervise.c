@@ -1,0 +1,348 @@
+/*
+ * Theory. Start-up is a table of stages. Until `host` the process is in the host's mount namespace,
+ * so every path is opened before it: listening sockets, the service manager's socket, the state
+ * directory, the configuration file. `host` moves into the supervisor's own tiny mount namespace,
+ * and from then on there is nothing but descriptors. The configuration is read after that, since
+ * its reader lives in the worker root that `host` made; what the host needs of it follows in
+ * `configure`.
+ *
+ * The reserve of user namespaces and strict mode therefore come with host_configure, before the
+ * first launch. Nothing is served until the last stage.
+ */
+#include "supervisor/supervise.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/str.h"
+
+#include "sandboxd/worker.h"
+#include "supervisor/ceilings.h"
+#include "supervisor/config_run.h"
+#include "supervisor/host.h"
+#include "supervisor/instance.h"
+#include "supervisor/listeners.h"
+#include "supervisor/notify.h"
+#include "supervisor/privileges.h"
+#include "supervisor/serve.h"
+#include "supervisor/signals.h"
+#include "supervisor/stop.h"
+#include "supervisor/trusted_dir.h"
+#include "supervisor/workers.h"
+
+struct app {
+	const struct options *options;
+	struct loop *loop;
+	struct listeners listeners;
+	struct notify notify;
+	struct instance instance;
+	struct host *host;
+	struct config_answer config;
+	struct serve *serve;
+	struct workers *workers;
+	struct stop stop;
+	int signal_fd;
+	int config_fd;
+	int api_state_fd;
+	struct loop_source *signal_source;
+	struct loop_source *keeper_source;
+};
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static int on_signal(void *userdata, uint32_t events)
+{
+	struct app *app = userdata;
+	int number;
+
+	(void)events;
+	while ((number = signals_read(app->signal_fd)) > 0) {
+		if (number == SIGHUP)
+			log_line(LOG_LEVEL_WARNING, NULL, "reload is not supported, restart", "");
+		else
+			stop_begin(&app->stop, 0);
+	}
+	return number;
+}
+
+/* The keeper never writes: this is its end. Nobody would start us again, so the service ends. */
+static int on_keeper(void *userdata, uint32_t events)
+{
+	struct app *app = userdata;
+
+	(void)events;
+	app->keeper_source = loop_remove(app->keeper_source);
+	log_line(LOG_LEVEL_ERROR, NULL, "keeper is gone", "");
+	stop_begin(&app->stop, 0);
+	return 0;
+}
+
+static void on_ready(void *userdata)
+{
+	struct app *app = userdata;
+
+	log_line(LOG_LEVEL_INFO, NULL, "service is ready", "instance=%s version=%s",
+		 app->instance.id, SANDBOXD_VERSION);
+	(void)notify_send(&app->notify, "READY=1");
+}
+
+static void on_failed(void *userdata)
+{
+	struct app *app = userdata;
+
+	stop_begin(&app->stop, -EPROTO);
+}
+
+static void on_stopped(void *userdata, enum serve_worker kind)
+{
+	struct app *app = userdata;
+
+	stop_workers_gone(&app->stop, kind);
+}
+
+static void on_emptied(void *userdata)
+{
+	struct app *app = userdata;
+
+	stop_sessions_gone(&app->stop);
+}
+
+/* --- stages ---------------------------------------------------------------------------------- */
+
+static int stage_signals(struct app *app, struct err *err)
+{
+	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, 0};
+	int r;
+
+	app->signal_fd = signals_open(signals, err);
+	if (app->signal_fd < 0)
+		return app->signal_fd;
+	r = loop_new(&app->loop);
+	if (r < 0)
+		return err_fail(err, r, "signals", "loop");
+	r = loop_add(app->loop, app->signal_fd, EPOLLIN, on_signal, app, &app->signal_source);
+	if (r < 0)
+		return err_fail(err, r, "signals", "watch");
+	return 0;
+}
+
+static int stage_listeners(struct app *app, struct err *err)
+{
+	int r = listeners_take(&app->listeners, err);
+
+	if (r < 0)
+		return r;
+	app->listeners.runtime_fd =
+		trusted_dir_open(app->options->runtime_dir, 0755, "runtime-dir", err);
+	if (app->listeners.runtime_fd < 0)
+		return app->listeners.runtime_fd;
+	r = listeners_make(&app->listeners, err);
+	if (r < 0 || app->listeners.keeper_fd < 0)
+		return r;
+	r = loop_add(app->loop, app->listeners.keeper_fd, EPOLLIN, on_keeper, app,
+		     &app->keeper_source);
+	if (r < 0)
+		return err_fail(err, r, "listen", "watch the keeper");
+	return 0;
+}
+
+static int stage_notify(struct app *app, struct err *err)
+{
+	int r = stop_init(&app->stop, app->loop, &app->notify);
+
+	if (r < 0)
+		return err_fail(err, r, "notify", "timer");
+	return notify_open(&app->notify, app->listeners.keeper_fd, err);
+}
+
+static int stage_instance(struct app *app, struct err *err)
+{
+	return instance_open(&app->instance, app->options->state_dir, err);
+}
+
+static int stage_config_file(struct app *app, struct err *err)
+{
+	app->config_fd = config_run_open(app->options->config, err);
+	return app->config_fd < 0 ? app->config_fd : 0;
+}
+
+static int stage_privileges(struct app *app, struct err *err)
+{
+	(void)app;
+	return privileges_limit(err);
+}
+
+static int stage_host(struct app *app, struct err *err)
+{
+	/* One thread and nobody calls setenv. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	const char *kernel = getenv("SANDBOX_KERNEL");
+	const struct host_options options = {
+		.instance = app->instance.id,
+		.runtime_dir = app->options->runtime_dir,
+		.libexec_dir = app->options->libexec_dir,
+		.kernel_6_1 = kernel && str_equal(kernel, "6.1"),
+		.state_dir_fd = app->instance.state_fd,
+	};
+
+	return host_open(app->loop, &options, &app->host, err);
+}
+
+static int stage_leftovers(struct app *app, struct err *err)
+{
+	return host_clean_leftovers(app->host, err);
+}
+
+static int stage_configuration(struct app *app, struct err *err)
+{
+	int r = config_run(app->host, app->config_fd, &app->config, err);
+
+	if (r < 0)
+		return r;
+	app->config_fd = fd_close(app->config_fd);
+	if (app->config.supervisor.control_gid == UINT32_MAX)
+		return 0;
+	return listeners_set_group(&app->listeners, app->config.supervisor.control_gid, err);
+}
+
+static int stage_configure(struct app *app, struct err *err)
+{
+	return host_configure(app->host, app->config.supervisor.userns_reserve,
+			      app->config.supervisor.strict != 0, err);
+}
+
+static int stage_api_state(struct app *app, struct err *err)
+{
+	app->api_state_fd = instance_open_api_dir(&app->instance,
+						  host_worker_ids(app->host) + WORKER_ID_API, err);
+	return app->api_state_fd < 0 ? app->api_state_fd : 0;
+}
+
+static int stage_serve(struct app *app, struct err *err)
+{
+	struct serve_options options = {
+		.loop = app->loop,
+		.host = app->host,
+		.instance = app->instance.id,
+		.n_egress = app->config.supervisor.n_egress,
+		.emptied = on_emptied,
+		.userdata = app,
+	};
+	struct sysinfo info;
+	struct rlimit files;
+	int r;
+
+	if (sysinfo(&info) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_fail(err, -errno, "serve", "memory and descriptors of this host");
+	/* A soft limit below the hard one is a default of shells, not a decision about us. */
+	files.rlim_cur = files.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_fail(err, -errno, "serve", "raise RLIMIT_NOFILE to its hard limit");
+	ceilings_init(&options.ceilings, &app->config.supervisor,
+		      (uint64_t)info.totalram * info.mem_unit, files.rlim_cur);
+	log_line(LOG_LEVEL_INFO, NULL, "ceilings", "sessions=%u by_descriptors=%u memory_mib=%llu",
+		 options.ceilings.max_sessions, options.ceilings.max_sessions_by_files,
+		 (unsigned long long)(options.ceilings.max_memory_bytes >> 20));
+	r = serve_new(&options, &app->serve);
+	if (r < 0)
+		return err_fail(err, r, "serve", "memory");
+	app->stop.serve = app->serve;
+	return 0;
+}
+
+static int stage_workers(struct app *app, struct err *err)
+{
+	const struct workers_options options = {
+		.loop = app->loop,
+		.host = app->host,
+		.serve = app->serve,
+		.config = &app->config,
+		.control_fd = app->listeners.control_fd,
+		.operator_fd = app->listeners.operator_fd,
+		.state_fd = app->api_state_fd,
+		.ready = on_ready,
+		.failed = on_failed,
+		.stopped = on_stopped,
+		.userdata = app,
+	};
+	int r = workers_start(&options, &app->workers, err);
+
+	if (r < 0)
+		return r;
+	app->stop.workers = app->workers;
+	return 0;
+}
+
+/* Runs as root with the host's capabilities until `privileges`, with the table's after it. */
+static const struct stage {
+	const char *name;
+	int (*run)(struct app *app, struct err *err);
+} stages[] = {
+	{"signals",       stage_signals      },
+	{"listeners",     stage_listeners    }, /* host paths: runtime directory, sockets */
+	{"notify",        stage_notify       }, /* host path: NOTIFY_SOCKET */
+	{"instance",      stage_instance     }, /* host path: state directory */
+	{"config-file",   stage_config_file  }, /* host path: configuration */
+	{"privileges",    stage_privileges   }, /* before the first child */
+	{"host",          stage_host         }, /* leaves the host's mount namespace */
+	{"leftovers",     stage_leftovers    }, /* before any id or group is used again */
+	{"configuration", stage_configuration}, /* the one-shot reader */
+	{"configure",     stage_configure    }, /* reserve and strict mode */
+	{"api-state",     stage_api_state    }, /* no worker is alive yet */
+	{"serve",         stage_serve        }, /* ceilings */
+	{"workers",       stage_workers      }, /* from here on requests come in */
+};
+
+static void close_app(struct app *app)
+{
+	app->workers = workers_free(app->workers);
+	app->stop.workers = NULL;
+	/* Sessions that did not end in time are the next start's; their objects end with us. */
+	if (app->serve && serve_session_count(app->serve) == 0) {
+		app->serve = serve_free(app->serve);
+		app->host = host_close(app->host);
+	} else if (!app->serve) {
+		app->host = host_close(app->host);
+	}
+	stop_done(&app->stop);
+	app->keeper_source = loop_remove(app->keeper_source);
+	app->signal_source = loop_remove(app->signal_source);
+	if (!app->host)
+		loop_free(app->loop);
+	notify_done(&app->notify);
+	instance_done(&app->instance);
+	app->api_state_fd = fd_close(app->api_state_fd);
+	app->config_fd = fd_close(app->config_fd);
+	app->signal_fd = fd_close(app->signal_fd);
+	listeners_done(&app->listeners);
+}
+
+int supervise_run(const struct options *options, struct err *err)
+{
+	static struct app app; /* too big for a stack: the configuration is part of it */
+	int r = 0;
+
+	app.options = options;
+	app.listeners = LISTENERS_NULL;
+	app.notify = NOTIFY_NULL;
+	app.instance = INSTANCE_NULL;
+	app.signal_fd = -1;
+	app.config_fd = -1;
+	app.api_state_fd = -1;
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(stages); i++) {
+		log_line(LOG_LEVEL_DEBUG, NULL, "stage", "name=%s", stages[i].name);
+		r = stages[i].run(&app, err);
+	}
+	if (r == 0) {
+		r = loop_run(app.loop);
+		if (r < 0)
+			(void)err_fail(err, r, "loop", "the service ended with an error");
+	}
+	close_app(&app);
+	return r;
+}

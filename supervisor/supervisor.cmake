@@ -1,0 +1,28 @@
+# The process around the launch engine. A library, so that unit tests link its parts.
+add_library(sandboxd_supervisor STATIC
+	ceilings.c
+	config_check.c
+	config_run.c
+	instance.c
+	keeper.c
+	listeners.c
+	log_relay.c
+	notify.c
+	options.c
+	peer.c
+	privileges.c
+	serve.c
+	signals.c
+	stop.c
+	supervise.c
+	trusted_dir.c
+	worker_spawn.c
+	workers.c
+)
+target_compile_definitions(sandboxd_supervisor PRIVATE SANDBOXD_LIBEXECDIR="${SANDBOXD_LIBEXECDIR}")
+target_link_libraries(sandboxd_supervisor PUBLIC sandboxd_base)
+
+if(TARGET sandboxd_launch)
+	add_executable(sandboxd main.c)
+	target_link_libraries(sandboxd PRIVATE sandboxd_supervisor sandboxd_launch)
+endif()
