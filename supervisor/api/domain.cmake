@@ -20,3 +20,43 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/janitor/plan.c
 )
 target_link_libraries(sandboxd_api_domain PUBLIC sandboxd_json sandboxd_base)
+
+# The schema's steps, compiled in byte by byte with their checksums (store/migrate.h).
+set(SANDBOXD_MIGRATIONS
+	0001_sessions.sql
+)
+set(_rows "")
+set(_bodies "")
+set(_version 0)
+foreach(name IN LISTS SANDBOXD_MIGRATIONS)
+	set(_file ${CMAKE_CURRENT_LIST_DIR}/../../migrations/${name})
+	math(EXPR _version "${_version} + 1")
+	set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_file})
+	file(SHA256 ${_file} _sum)
+	file(READ ${_file} _hex HEX)
+	string(REGEX REPLACE "(..)" "0x\\1," _bytes "${_hex}")
+	string(REGEX REPLACE "((0x..,){16})" "\\1\n\t" _bytes "${_bytes}")
+	string(APPEND _bodies "static const unsigned char sql_${_version}[] = {\n\t${_bytes}0x00};\n")
+	string(APPEND _rows "\t{${_version}, \"${name}\", \"${_sum}\", sql_${_version}},\n")
+endforeach()
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/generated/migrations.c CONTENT
+"/* Generated from migrations/. */
+#include \"supervisor/api/store/migrate.h\"
+
+#include <stddef.h>
+
+${_bodies}
+const struct migration migrations[] = {
+${_rows}\t{0, NULL, NULL, NULL},
+};
+")
+
+add_library(sandboxd_api_store STATIC
+	${CMAKE_CURRENT_LIST_DIR}/store/migrate.c
+	${CMAKE_CURRENT_LIST_DIR}/store/queries.c
+	${CMAKE_CURRENT_LIST_DIR}/store/rows.c
+	${CMAKE_CURRENT_LIST_DIR}/store/sqlite.c
+	${CMAKE_CURRENT_LIST_DIR}/store/writes.c
+	${PROJECT_BINARY_DIR}/generated/migrations.c
+)
+target_link_libraries(sandboxd_api_store PUBLIC sandboxd_api_domain PRIVATE PkgConfig::SQLITE)

@@ -65,8 +65,8 @@ struct store_session {
 	const char *envs_json;        /* array of NAME=VALUE, or NULL */
 	const char *components_json;  /* object file -> bytes of the body (numbers, not bodies) */
 	const char *log_summary_json; /* array, or NULL */
-	const void *plan;             /* struct plan, or NULL */
-	size_t plan_bytes;
+	bool has_plan; /* limits as they were at the launch; profile, hash and egress are 0 */
+	struct plan plan;
 };
 typedef int (*store_session_seen)(void *userdata, const struct store_session *row);
 

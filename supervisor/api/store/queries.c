@@ -1,0 +1,99 @@
+#include "supervisor/api/store/queries.h"
+
+#include <stddef.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+
+/* How much one step of retention takes, so that it never holds up a loop turn for long. */
+#define BODIES_A_STEP " LIMIT 50"
+#define TASKS_A_STEP  " LIMIT 4"
+#define ROWS_A_STEP   " LIMIT 4"
+
+#define TASK_COLUMNS                                                                               \
+	"id, session_id, owner_text, workspace_text, status, wire_job, created_at, started_at, "   \
+	"ended_at, (SELECT max(seq) FROM sandbox_frames WHERE task_id = sandbox_tasks.id)"
+
+#define TASKS_OF_OLD_SESSIONS                                                                      \
+	"(SELECT t.id FROM sandbox_tasks t JOIN dagster_sandbox_sessions s ON s.id = t.session_id" \
+	" WHERE t.frames_kept = 1 AND s.status = 'closed' AND s.closed_at < ?1"                    \
+	" ORDER BY s.closed_at, t.id" TASKS_A_STEP ")"
+
+#define OLD_SESSIONS                                                                               \
+	"(SELECT id FROM dagster_sandbox_sessions WHERE status = 'closed' AND closed_at < ?1"      \
+	" ORDER BY closed_at, id" ROWS_A_STEP ")"
+
+static const char *const sql[] = {
+	[QUERY_SESSION_INSERT] =
+		"INSERT INTO dagster_sandbox_sessions (id, status, components_json,"
+		" log_summary_json, expires_at, created_at, updated_at, owner_user_id,"
+		" workspace_id, project_id, env_overrides_json, ttl_minutes, owner_text, kind,"
+		" profile, envs_json, limits_json, host)"
+		" VALUES (?1, ?2, '{}', '[]', ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
+		" ?14, ?15)",
+	[QUERY_SESSION_STATUS] =
+		"UPDATE dagster_sandbox_sessions SET status = ?2, last_run_id = ?3,"
+		" expires_at = ?4, updated_at = ?5 WHERE id = ?1 AND status <> 'closed'",
+	[QUERY_SESSION_COMPONENT] =
+		"UPDATE dagster_sandbox_sessions SET components_json ="
+		" json_patch(coalesce(components_json, '{}'), json_object(?2, ?3)),"
+		" updated_at = ?4 WHERE id = ?1",
+	[QUERY_SESSION_LOG] = "UPDATE dagster_sandbox_sessions SET log_summary_json = ?2,"
+			      " updated_at = ?3 WHERE id = ?1",
+	/* The values of a session that is gone are of no use to anybody honest. */
+	[QUERY_SESSION_CLOSE] =
+		"UPDATE dagster_sandbox_sessions SET status = 'closed', closed_reason = ?2,"
+		" closed_at = ?3, updated_at = ?3, env_overrides_json = NULL, envs_json = NULL"
+		" WHERE id = ?1 AND status <> 'closed'",
+	[QUERY_SESSION_ACKED] =
+		"UPDATE dagster_sandbox_sessions SET acked = ?2 WHERE id = ?1 AND acked < ?2",
+	[QUERY_SESSIONS_OPEN] =
+		"SELECT id, coalesce(owner_user_id, owner_text, ''), owner_user_id IS NULL,"
+		" coalesce(workspace_id, ''), coalesce(project_id, ''), coalesce(profile, ''),"
+		" coalesce(last_run_id, ''), coalesce(kind, 'dagster') = 'dagster', created_at,"
+		" expires_at, coalesce(ttl_minutes, 60), acked, env_overrides_json, envs_json,"
+		" (SELECT json_group_object(key, length(CAST(value AS BLOB)))"
+		"  FROM json_each(coalesce(components_json, '{}'))),"
+		" log_summary_json, limits_json"
+		" FROM dagster_sandbox_sessions WHERE status IN ('open', 'running')"
+		" ORDER BY created_at, id",
+	[QUERY_TASK_INSERT] =
+		"INSERT INTO sandbox_tasks (id, session_id, owner_text, workspace_text, status,"
+		" request_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+	[QUERY_TASK_STATE] = "UPDATE sandbox_tasks SET status = ?2, wire_job = ?3, started_at = ?4,"
+			     " ended_at = ?5 WHERE id = ?1",
+	[QUERY_TASK_GET] = "SELECT " TASK_COLUMNS " FROM sandbox_tasks WHERE id = ?1",
+	[QUERY_TASKS_OPEN] = "SELECT " TASK_COLUMNS " FROM sandbox_tasks"
+			     " WHERE status IN ('queued', 'running') ORDER BY created_at, id",
+	[QUERY_FRAME_INSERT] = "INSERT INTO sandbox_frames (task_id, seq, wire_number, stage, body)"
+			       " VALUES (?1, ?2, ?3, ?4, ?5)",
+	[QUERY_FRAMES_GET] = "SELECT seq, stage, body FROM sandbox_frames"
+			     " WHERE task_id = ?1 AND seq > ?2 ORDER BY seq",
+	[QUERY_RETAIN_BODIES] =
+		"UPDATE dagster_sandbox_sessions SET components_json = NULL WHERE id IN"
+		" (SELECT id FROM dagster_sandbox_sessions WHERE status = 'closed'"
+		"  AND closed_at < ?1 AND components_json IS NOT NULL ORDER BY closed_at, id" BODIES_A_STEP
+		")",
+	[QUERY_RETAIN_FRAMES] =
+		"DELETE FROM sandbox_frames WHERE task_id IN " TASKS_OF_OLD_SESSIONS,
+	[QUERY_RETAIN_FRAMES_MARK] =
+		"UPDATE sandbox_tasks SET frames_kept = 0 WHERE id IN " TASKS_OF_OLD_SESSIONS,
+	[QUERY_RETAIN_ROWS_FRAMES] =
+		"DELETE FROM sandbox_frames WHERE task_id IN"
+		" (SELECT id FROM sandbox_tasks WHERE session_id IN " OLD_SESSIONS ")",
+	[QUERY_RETAIN_ROWS_TASKS] = "DELETE FROM sandbox_tasks WHERE session_id IN " OLD_SESSIONS,
+	[QUERY_RETAIN_ROWS] = "DELETE FROM dagster_sandbox_sessions WHERE id IN " OLD_SESSIONS,
+	[QUERY_BEGIN] = "BEGIN IMMEDIATE",
+	[QUERY_COMMIT] = "COMMIT",
+	[QUERY_ROLLBACK] = "ROLLBACK",
+	[QUERY_SAVEPOINT] = "SAVEPOINT one_write",
+	[QUERY_RELEASE] = "RELEASE one_write",
+	[QUERY_UNDO] = "ROLLBACK TO one_write",
+};
+_Static_assert(ARRAY_SIZE(sql) == QUERY_MAX_, "one text per query");
+
+const char *query_sql(enum query query)
+{
+	ASSERT((unsigned int)query < QUERY_MAX_);
+	return sql[query];
+}

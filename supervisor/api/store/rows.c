@@ -1,0 +1,321 @@
+#include "supervisor/api/store/rows.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/str.h"
+
+#include "supervisor/api/session/endpoint.h"
+
+/* Limits of a plan that the row keeps, in one table for both directions. */
+static const struct {
+	const char *name;
+	size_t offset;
+	size_t size;
+} limits[] = {
+	{"tmpfs_bytes",  offsetof(struct plan, tmpfs_bytes),  sizeof(uint64_t)},
+	{"tmpfs_inodes", offsetof(struct plan, tmpfs_inodes), sizeof(uint64_t)},
+	{"memory_bytes", offsetof(struct plan, memory_bytes), sizeof(uint64_t)},
+	{"pids",         offsetof(struct plan, max_pids),     sizeof(uint32_t)},
+	{"open_files",   offsetof(struct plan, max_files),    sizeof(uint32_t)},
+	{"cpu_pct",      offsetof(struct plan, cpu_pct),      sizeof(uint32_t)},
+	{"cpu_weight",   offsetof(struct plan, cpu_weight),   sizeof(uint32_t)},
+	{"ptys",         offsetof(struct plan, max_ptys),     sizeof(uint32_t)},
+};
+
+static uint64_t limit_get(const struct plan *plan, size_t index)
+{
+	uint64_t wide;
+	uint32_t narrow;
+
+	if (limits[index].size == sizeof(wide)) {
+		memcpy(&wide, (const char *)plan + limits[index].offset, sizeof(wide));
+		return wide;
+	}
+	memcpy(&narrow, (const char *)plan + limits[index].offset, sizeof(narrow));
+	return narrow;
+}
+
+static void limit_set(struct plan *plan, size_t index, uint64_t wide)
+{
+	uint32_t narrow = (uint32_t)wide;
+
+	if (limits[index].size == sizeof(wide))
+		memcpy((char *)plan + limits[index].offset, &wide, sizeof(wide));
+	else
+		memcpy((char *)plan + limits[index].offset, &narrow, sizeof(narrow));
+}
+
+static char *take_text(json_t *doc)
+{
+	char *text = doc ? doc_format(doc, 0) : NULL;
+
+	json_decref(doc);
+	return text;
+}
+
+static char *format_limits(const struct plan *plan)
+{
+	json_t *doc = json_object();
+
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		(void)json_object_set_new(doc, limits[i].name,
+					  json_integer((json_int_t)limit_get(plan, i)));
+	return take_text(doc);
+}
+
+static char *format_overrides(const struct session *session)
+{
+	json_t *doc = json_object();
+
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		if (session->spec.endpoint[i])
+			(void)json_object_set_new(doc, endpoint_name(i),
+						  json_string(session->spec.endpoint[i]));
+	return take_text(doc);
+}
+
+static char *format_envs(const struct session *session)
+{
+	json_t *doc = json_array();
+
+	for (size_t i = 0; i < session->spec.n_env; i++)
+		(void)json_array_append_new(doc, json_string(session->spec.env[i]));
+	return take_text(doc);
+}
+
+void rows_session_insert(struct write *write, const struct session *session, const char *host)
+{
+	AUTO_FREE char *overrides = format_overrides(session);
+	AUTO_FREE char *envs = format_envs(session);
+	AUTO_FREE char *limits_text = format_limits(&session->plan);
+	char id[ID_TEXT_BYTES];
+	char expires[CLOCK_ISO_BYTES];
+	char created[CLOCK_ISO_BYTES];
+	const struct value values[] = {
+		value_id(&session->id, id),
+		value_text(session_status_text(session->state)),
+		value_time(session->expires_at, expires),
+		value_time(session->created_at, created),
+		session->operator_owned ? VALUE_NOTHING : value_text(session->owner),
+		value_text_or_null(session->workspace),
+		value_text_or_null(session->project),
+		value_text(overrides),
+		value_integer(session->spec.ttl_minutes),
+		session->operator_owned ? value_text(session->owner) : VALUE_NOTHING,
+		value_text(session->dagster ? "dagster" : "runtime"),
+		value_text(session->spec.profile),
+		value_text(envs),
+		value_text(limits_text),
+		value_text(host),
+	};
+
+	if (write && (!overrides || !envs || !limits_text))
+		write->failed = true;
+	write_add(write, QUERY_SESSION_INSERT, values, ARRAY_SIZE(values));
+}
+
+void rows_session_status(struct write *write, const struct session *session, usec_t now)
+{
+	char id[ID_TEXT_BYTES];
+	char expires[CLOCK_ISO_BYTES];
+	char updated[CLOCK_ISO_BYTES];
+	const struct value values[] = {
+		value_id(&session->id, id),
+		value_text(session_status_text(session->state)),
+		value_text_or_null(session->last_run_id),
+		value_time(session->expires_at, expires),
+		value_time(now, updated),
+	};
+
+	write_add(write, QUERY_SESSION_STATUS, values, ARRAY_SIZE(values));
+}
+
+void rows_session_log(struct write *write, const struct session *session, usec_t now)
+{
+	AUTO_FREE char *log = doc_format(session->log_summary, 0);
+	char id[ID_TEXT_BYTES];
+	char updated[CLOCK_ISO_BYTES];
+	const struct value values[] = {
+		value_id(&session->id, id),
+		value_text(log),
+		value_time(now, updated),
+	};
+
+	if (write && !log)
+		write->failed = true;
+	write_add(write, QUERY_SESSION_LOG, values, ARRAY_SIZE(values));
+}
+
+void rows_task_insert(struct write *write, const struct job *job)
+{
+	char id[ID_TEXT_BYTES];
+	char session[ID_TEXT_BYTES];
+	char created[CLOCK_ISO_BYTES];
+	const struct value values[] = {
+		value_id(&job->id, id),
+		value_id(&job->session, session),
+		value_text(job->owner),
+		value_text(job->workspace),
+		value_text(job_state_text(job->state)),
+		value_text_or_null(job->request),
+		value_time(job->created_at, created),
+	};
+
+	write_add(write, QUERY_TASK_INSERT, values, ARRAY_SIZE(values));
+}
+
+void rows_task_state(struct write *write, const struct job *job)
+{
+	char id[ID_TEXT_BYTES];
+	char started[CLOCK_ISO_BYTES];
+	char ended[CLOCK_ISO_BYTES];
+	const struct value values[] = {
+		value_id(&job->id, id),           value_text(job_state_text(job->state)),
+		value_integer(job->wire_job),     value_time(job->started_at, started),
+		value_time(job->ended_at, ended),
+	};
+
+	write_add(write, QUERY_TASK_STATE, values, ARRAY_SIZE(values));
+}
+
+void rows_frames(struct write *write, const struct job *job, uint32_t first_seq,
+		 uint64_t wire_number)
+{
+	char id[ID_TEXT_BYTES];
+	char session[ID_TEXT_BYTES];
+	const struct frames_line *line;
+
+	id_format(&job->id, id);
+	if (wire_number != 0) {
+		const struct value acked[] = {
+			value_id(&job->session, session),
+			value_integer((int64_t)wire_number),
+		};
+
+		write_add_must_change(write, QUERY_SESSION_ACKED, acked, ARRAY_SIZE(acked));
+	}
+	for (uint32_t seq = first_seq > 0 ? first_seq - 1 : 0;
+	     (line = frames_after(&job->frames, seq)); seq = line->seq) {
+		const struct value values[] = {
+			value_text(id),
+			value_integer(line->seq),
+			value_integer((int64_t)wire_number),
+			value_text(frames_stage_text(line->stage)),
+			value_bytes(line->text, line->size),
+		};
+
+		write_add(write, QUERY_FRAME_INSERT, values, ARRAY_SIZE(values));
+	}
+}
+
+void rows_retain(struct write *write, const struct janitor_retention *retention)
+{
+	char text[CLOCK_ISO_BYTES];
+	struct value before;
+
+	before = value_time(retention->bodies_before, text);
+	write_add(write, QUERY_RETAIN_BODIES, &before, 1);
+	before = value_time(retention->frames_before, text);
+	write_add(write, QUERY_RETAIN_FRAMES, &before, 1);
+	write_add(write, QUERY_RETAIN_FRAMES_MARK, &before, 1);
+	/* Children before parents: each statement finds the same oldest sessions. */
+	before = value_time(retention->rows_before, text);
+	write_add(write, QUERY_RETAIN_ROWS_FRAMES, &before, 1);
+	write_add(write, QUERY_RETAIN_ROWS_TASKS, &before, 1);
+	write_add(write, QUERY_RETAIN_ROWS, &before, 1);
+}
+
+static const char *column(sqlite3_stmt *statement, int at)
+{
+	return (const char *)sqlite3_column_text(statement, at);
+}
+
+static const char *column_or_empty(sqlite3_stmt *statement, int at)
+{
+	const char *text = column(statement, at);
+
+	return text ? text : "";
+}
+
+static usec_t column_time(sqlite3_stmt *statement, int at)
+{
+	const char *text = column(statement, at);
+	usec_t time;
+
+	if (!text || clock_parse_iso(text, &time) < 0)
+		return 0;
+	return time;
+}
+
+static bool read_limits(const char *text, struct plan *plan)
+{
+	const char *reason;
+	json_t *doc;
+	bool complete = true;
+
+	*plan = (struct plan){.magic = PLAN_MAGIC, .version = PLAN_VERSION, .size = sizeof(*plan)};
+	if (!text || doc_parse(text, strlen(text), &doc, &reason) < 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+		const json_t *value = json_object_get(doc, limits[i].name);
+
+		if (json_is_integer(value) && json_integer_value(value) >= 0)
+			limit_set(plan, i, (uint64_t)json_integer_value(value));
+		else
+			complete = false;
+	}
+	json_decref(doc);
+	return complete;
+}
+
+int rows_read_session(sqlite3_stmt *statement, struct store_session *ret_row)
+{
+	struct store_session row = {
+		.owner = column_or_empty(statement, 1),
+		.operator_owned = sqlite3_column_int(statement, 2) != 0,
+		.workspace = column_or_empty(statement, 3),
+		.project = column_or_empty(statement, 4),
+		.profile = column_or_empty(statement, 5),
+		.last_run_id = column_or_empty(statement, 6),
+		.dagster = sqlite3_column_int(statement, 7) != 0,
+		.created_at = column_time(statement, 8),
+		.expires_at = column_time(statement, 9),
+		.ttl_minutes = (uint32_t)sqlite3_column_int64(statement, 10),
+		.acked = (uint64_t)sqlite3_column_int64(statement, 11),
+		.overrides_json = column(statement, 12),
+		.envs_json = column(statement, 13),
+		.components_json = column(statement, 14),
+		.log_summary_json = column(statement, 15),
+	};
+
+	if (id_parse(column_or_empty(statement, 0), &row.id) < 0)
+		return -EINVAL;
+	row.has_plan = read_limits(column(statement, 16), &row.plan);
+	*ret_row = row;
+	return 0;
+}
+
+int rows_read_task(sqlite3_stmt *statement, struct store_task *ret_task)
+{
+	int state = job_state_from_text(column_or_empty(statement, 4));
+	struct store_task task = {
+		.owner = column_or_empty(statement, 2),
+		.workspace = column_or_empty(statement, 3),
+		.wire_job = (uint32_t)sqlite3_column_int64(statement, 5),
+		.created_at = column_time(statement, 6),
+		.started_at = column_time(statement, 7),
+		.ended_at = column_time(statement, 8),
+		.last_seq = (uint32_t)sqlite3_column_int64(statement, 9),
+	};
+
+	if (state < 0 || id_parse(column_or_empty(statement, 0), &task.id) < 0 ||
+	    id_parse(column_or_empty(statement, 1), &task.session) < 0)
+		return -EINVAL;
+	task.state = (enum job_state)state;
+	*ret_task = task;
+	return 0;
+}
