@@ -161,8 +161,8 @@ int clock_parse_iso(const char *text, usec_t *ret_realtime)
 		return -EINVAL;
 	if (!date_valid(year, month, day) || hour > 23 || minute > 59 || second > 59)
 		return -EINVAL;
-	seconds = days_from_civil(year, month, day) * SECONDS_PER_DAY + hour * 3600u +
-		  minute * 60u + second;
+	seconds = days_from_civil(year, month, day) * SECONDS_PER_DAY + (uint64_t)hour * 3600 +
+		  (uint64_t)minute * 60 + second;
 	*ret_realtime = seconds * USEC_PER_SEC + usec;
 	return 0;
 }

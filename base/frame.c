@@ -198,6 +198,8 @@ static int put_strings(struct string_writer *writer, const char *const *strings,
 	return 0;
 }
 
+/* Seven parameters: three of them are the strings, which have no other common home.
+ * NOLINTNEXTLINE(readability-function-size) */
 int frame_exec_build(void *dest, size_t dest_bytes, const struct wire_exec *head, const char *cwd,
 		     const char *const *argv, const char *const *env, size_t *ret_size)
 {

@@ -21,6 +21,7 @@
 static struct {
 	const char *program;
 	enum log_level level;
+	/* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables) */
 } target = {.program = "sandboxd", .level = LOG_LEVEL_INFO};
 
 static const char *const level_names[] = {

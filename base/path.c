@@ -109,7 +109,7 @@ int path_open_trusted(const char *path, int flags)
 	int dir_fd AUTO_CLOSE = -1;
 	const char *rest = path + 1;
 	char name[NAME_MAX + 1];
-	struct stat st;
+	struct stat st = {0};
 	int r;
 
 	if (path[0] != '/' || (flags & (O_CREAT | O_TRUNC)))
@@ -137,7 +137,7 @@ int path_open_trusted(const char *path, int flags)
 			(void)fd_close(fd);
 			return open_checked(dir_fd, name, flags, &st);
 		}
-		dir_fd = fd_close(dir_fd);
+		(void)fd_close(dir_fd);
 		dir_fd = fd;
 		rest += length + 1;
 	}

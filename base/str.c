@@ -284,7 +284,7 @@ size_t str_base64(char *dest, const void *data, size_t size)
 
 		*out++ = base64_digits[group >> 18];
 		*out++ = base64_digits[group >> 12 & 0x3f];
-		*out++ = size == 2 ? base64_digits[group >> 6 & 0x3f] : '=';
+		*out++ = (char)(size == 2 ? base64_digits[group >> 6 & 0x3f] : '=');
 		*out++ = '=';
 	}
 	*out = '\0';

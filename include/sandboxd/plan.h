@@ -37,7 +37,7 @@ struct plan {
 _Static_assert(sizeof(struct plan) == 112, "wire");
 
 /* Ranges that base/plan.c checks; the supervisor's own ceilings (configuration) come on top. */
-#define PLAN_TMPFS_MIN_BYTES  (1024u * 1024u)
+#define PLAN_TMPFS_MIN_BYTES  (1024ull * 1024)
 #define PLAN_TMPFS_MAX_BYTES  (1ull << 40)
 #define PLAN_INODES_MIN       64u
 #define PLAN_INODES_MAX       (1u << 26)

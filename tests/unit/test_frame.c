@@ -287,23 +287,32 @@ static void test_frame_exec_parse_bad_heads_are_refused(void **state)
 	memcpy(payload, &good, sizeof(good));
 	memcpy(payload + sizeof(good), strings, n);
 	assert_int_equal(frame_exec_parse(payload, sizeof(good) + n, &exec), 0);
-	head = good, head.flags = 2;
+	head = good;
+	head.flags = 2;
 	expect_bad_exec(&head, strings, n);
-	head = good, head.zero = 1;
+	head = good;
+	head.zero = 1;
 	expect_bad_exec(&head, strings, n);
-	head = good, head.program = WIRE_PROGRAM_MAX_;
+	head = good;
+	head.program = WIRE_PROGRAM_MAX_;
 	expect_bad_exec(&head, strings, n);
-	head = good, head.n_argv = 0;
+	head = good;
+	head.n_argv = 0;
 	expect_bad_exec(&head, strings, n);
-	head = good, head.n_argv = 2; /* one string short, and the env entry is argv */
+	head = good;
+	head.n_argv = 2; /* one string short, and the env entry is argv */
 	expect_bad_exec(&head, strings, n);
-	head = good, head.n_env = 0; /* one string too many */
+	head = good;
+	head.n_env = 0; /* one string too many */
 	expect_bad_exec(&head, strings, n);
-	head = good, head.n_argv = EXEC_MAX_ARGV + 1;
+	head = good;
+	head.n_argv = EXEC_MAX_ARGV + 1;
 	expect_bad_exec(&head, strings, n);
-	head = good, head.n_env = EXEC_MAX_ENV + 1;
+	head = good;
+	head.n_env = EXEC_MAX_ENV + 1;
 	expect_bad_exec(&head, strings, n);
-	head = good, head.strings_bytes++;
+	head = good;
+	head.strings_bytes++;
 	expect_bad_exec(&head, strings, n);
 	expect_bad_exec(&good, "/\0a\0X11", n);  /* no = */
 	expect_bad_exec(&good, "/\0a\0=11", n);  /* no name */
