@@ -1,0 +1,366 @@
+#include "supervisor/api/app.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/log.h"
+
+#include "supervisor/api/http/request.h"
+#include "supervisor/api/live.h"
+#include "supervisor/api/store/sqlite.h"
+
+#define STORE_PATH      "/state/api.db"
+#define STOP_TIMEOUT    (8 * USEC_PER_SEC)
+#define RETENTION_EVERY (60 * USEC_PER_SEC)
+#define EVENTS_A_TURN   128
+
+/* Handlers and callbacks reach the worker through the pointer that they were given; this is where
+ * it lives. */
+static struct app the_app;
+
+struct answer_to answer_to(const struct request *request)
+{
+	return (struct answer_to){.server = request->server, .request = request->id};
+}
+
+struct request *answer_get(const struct answer_to *to)
+{
+	return to->server ? request_get(to->server, to->request) : NULL;
+}
+
+/* The end. */
+
+static bool is_idle(const struct app *app)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
+		n += app->server[i] ? http_server_requests(app->server[i]) : 0;
+	return n == 0 && registry_count(&app->registry) == 0 &&
+	       store_stats(app->store).n_waiting == 0;
+}
+
+static void begin_stop(struct app *app)
+{
+	if (app->phase == APP_PHASE_STOPPING)
+		return;
+	log_line(LOG_LEVEL_INFO, NULL, "stopping", "sessions=%zu", registry_count(&app->registry));
+	app->phase = APP_PHASE_STOPPING;
+	app->stop_at = clock_add(clock_boottime(), STOP_TIMEOUT);
+	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
+		if (app->server[i])
+			http_server_quiesce(app->server[i]);
+	/* Each task gets its error frame, each stream with it its end. */
+	sessions_close_all(app, SESSION_REASON_HOST_STOPPED);
+}
+
+static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	(void)source;
+	(void)info;
+	begin_stop(userdata);
+	return 0;
+}
+
+static void on_gone(void *userdata, const struct id *session, const struct launch_gone *gone)
+{
+	sessions_gone(userdata, session, gone);
+}
+
+static void on_supervisor_closed(void *userdata, int error)
+{
+	struct app *app = userdata;
+
+	log_line(app->phase == APP_PHASE_STOPPING ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR, NULL,
+		 "the supervisor left", "errno=%d", -error);
+	(void)sd_event_exit(app->event,
+			    app->phase == APP_PHASE_STOPPING ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+static const struct supervisor_client_events supervisor_events = {
+	.gone = on_gone,
+	.closed = on_supervisor_closed,
+};
+
+/* Clocks. */
+
+static int on_store_timer(sd_event_source *source, uint64_t at, void *userdata)
+{
+	(void)source;
+	(void)at;
+	(void)userdata; /* the end of the turn flushes */
+	return 0;
+}
+
+static void retain(struct app *app, usec_t now)
+{
+	struct janitor_retention retention;
+
+	if (now - app->last_retention < RETENTION_EVERY)
+		return;
+	app->last_retention = now;
+	retention = janitor_plan_retention(clock_realtime(), app->config->frames_keep_s,
+					   app->config->rows_keep_s, app->config->bodies_keep_s);
+	(void)store_retain(app->store, &retention, NULL, NULL);
+}
+
+static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
+{
+	struct app *app = userdata;
+	usec_t now = clock_boottime();
+
+	(void)at;
+	tasks_heartbeat(app, now);
+	job_table_shrink(&app->tasks);
+	sessions_expire(app);
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives)
+		tasks_next(app, LIST_ENTRY(entry, struct live, link)->session);
+	retain(app, now);
+	(void)sd_event_source_set_time(source, clock_add(now, APP_TICK));
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+/* A turn. */
+
+static void free_forgotten(struct app *app)
+{
+	while (!list_empty(&app->forgotten)) {
+		struct live *live = LIST_ENTRY(app->forgotten.next, struct live, link);
+		struct session *session = live->session;
+
+		(void)live_free(live);
+		(void)session_free(session);
+	}
+}
+
+static void arm_store_timer(struct app *app)
+{
+	usec_t next = store_next_wakeup(app->store);
+
+	(void)sd_event_source_set_time(app->store_timer, next);
+	(void)sd_event_source_set_enabled(app->store_timer,
+					  next == USEC_NEVER ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+}
+
+static void end_turn(struct app *app)
+{
+	store_flush(app->store, clock_boottime());
+	LIST_FOR_EACH (entry, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+
+		if (live->shim)
+			shim_link_flush(live->shim);
+	}
+	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
+		if (app->server[i])
+			http_server_run(app->server[i]);
+	free_forgotten(app);
+	arm_store_timer(app);
+}
+
+static bool must_exit(struct app *app)
+{
+	if (app->phase != APP_PHASE_STOPPING)
+		return false;
+	return is_idle(app) || clock_boottime() >= app->stop_at;
+}
+
+/* All events that are there, at most EVENTS_A_TURN, then one end of turn. */
+static int run_loop(struct app *app)
+{
+	int code = EXIT_SUCCESS;
+
+	while (sd_event_get_state(app->event) != SD_EVENT_FINISHED) {
+		uint64_t wait = app->phase == APP_PHASE_STOPPING ? 100 * USEC_PER_MS : UINT64_MAX;
+		int r = sd_event_run(app->event, wait);
+
+		for (unsigned int n = 1; r > 0 && n < EVENTS_A_TURN; n++) {
+			if (sd_event_get_state(app->event) == SD_EVENT_FINISHED)
+				break;
+			r = sd_event_run(app->event, 0);
+		}
+		if (r < 0)
+			return EXIT_FAILURE;
+		end_turn(app);
+		if (sd_event_get_exit_code(app->event, &code) >= 0)
+			break;
+		if (must_exit(app))
+			break;
+	}
+	return code;
+}
+
+/* The start. */
+
+void app_serve(struct app *app)
+{
+	static const int listen_fd[APP_SERVER_MAX_] = {
+		[APP_SERVER_CONTROL] = WORKER_FD_CONTROL,
+		[APP_SERVER_OPERATOR] = WORKER_FD_OPERATOR,
+	};
+	const char *reason;
+	int r;
+
+	for (size_t i = 0; i < APP_SERVER_MAX_; i++) {
+		struct http_server_options options = {
+			.app = app,
+			.config = app->config,
+			.counters = &app->http_counters,
+			.is_operator = i == APP_SERVER_OPERATOR,
+			.max_connections = HTTP_MAX_CONNECTIONS,
+			.max_streams = APP_MAX_STREAMS,
+		};
+
+		r = http_server_new(app->event, listen_fd[i], &options, &app->server[i], &reason);
+		if (r < 0) {
+			log_line(LOG_LEVEL_ERROR, NULL, "no server", "reason=\"%s\" errno=%d",
+				 reason, -r);
+			(void)sd_event_exit(app->event, EXIT_FAILURE);
+			return;
+		}
+	}
+	app->phase = APP_PHASE_SERVING;
+	sessions_expire(app);
+	log_line(LOG_LEVEL_INFO, NULL, "serving", "sessions=%zu", registry_count(&app->registry));
+}
+
+static int open_store(struct app *app)
+{
+	const struct sqlite_options options = {.path = STORE_PATH, .host = app->summary.host};
+	struct err err = ERR_NULL;
+	int r;
+
+	r = store_open_sqlite(&options, &app->store, &err);
+	if (r < 0)
+		log_err(LOG_LEVEL_ERROR, NULL, "the store cannot be opened", &err);
+	return r;
+}
+
+static int add_sources(struct app *app)
+{
+	sigset_t mask;
+	int r;
+
+	(void)sigemptyset(&mask);
+	(void)sigaddset(&mask, SIGTERM);
+	(void)sigaddset(&mask, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
+		return -errno;
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+		return -errno;
+	r = sd_event_add_signal(app->event, NULL, SIGTERM, on_signal, app);
+	if (r >= 0)
+		r = sd_event_add_signal(app->event, NULL, SIGINT, on_signal, app);
+	if (r >= 0)
+		r = sd_event_add_time(app->event, &app->tick_timer, CLOCK_BOOTTIME,
+				      clock_add(clock_boottime(), APP_TICK), USEC_PER_SEC, on_tick,
+				      app);
+	if (r >= 0)
+		r = sd_event_add_time(app->event, &app->store_timer, CLOCK_BOOTTIME, USEC_NEVER,
+				      USEC_PER_MS, on_store_timer, app);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(app->store_timer, SD_EVENT_OFF);
+	return r;
+}
+
+static void fill_summary(struct app *app)
+{
+	const struct api_config *config = app->config;
+
+	app->summary.host = "local";
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		if (config->endpoint_default_set & (1u << i))
+			app->summary.operator_default[i] = config->endpoint_default[i];
+}
+
+/* How many descriptors sessions and connections may take together: what lies below is ours. */
+static void count_descriptors(struct app *app)
+{
+	struct rlimit limit = {.rlim_cur = 1024};
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		limit.rlim_cur = 1024;
+	app->max_descriptors = (size_t)limit.rlim_cur;
+	app->n_descriptors_fixed = 64;
+}
+
+static int start(struct app *app)
+{
+	int r;
+
+	list_init(&app->lives);
+	list_init(&app->forgotten);
+	list_init(&app->streams);
+	list_init(&app->adopting);
+	job_table_init(&app->tasks, JOB_TABLE_MAX_BYTES);
+	fill_summary(app);
+	count_descriptors(app);
+	app->scratch = malloc(WIRE_FRAME_MAX_BYTES);
+	if (!app->scratch)
+		return -ENOMEM;
+	r = registry_init(&app->registry);
+	if (r >= 0)
+		r = sd_event_new(&app->event);
+	if (r >= 0)
+		r = add_sources(app);
+	if (r >= 0)
+		r = open_store(app);
+	if (r >= 0)
+		r = supervisor_client_new(app->event, WORKER_FD_SUPERVISOR, &supervisor_events, app,
+					  &app->supervisor);
+	if (r >= 0)
+		r = sessions_adopt(app);
+	return r;
+}
+
+/* What still lives is the supervisor's; here only memory and sockets end. */
+static void drop_sessions(struct app *app)
+{
+	while (!list_empty(&app->lives)) {
+		struct live *live = LIST_ENTRY(app->lives.next, struct live, link);
+
+		tasks_fail(app, live->session, session_reason_code(SESSION_REASON_HOST_STOPPED),
+			   "the service stopped");
+		live_end_all(live);
+		sessions_forget(app, live->session);
+	}
+	store_flush(app->store, clock_boottime());
+	free_forgotten(app);
+}
+
+static void stop(struct app *app)
+{
+	app->supervisor = supervisor_client_free(app->supervisor);
+	if (app->store)
+		drop_sessions(app);
+	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
+		app->server[i] = http_server_free(app->server[i]);
+	app->store = store_close(app->store);
+	job_table_done(&app->tasks);
+	registry_done(&app->registry);
+	app->deadline_timer = sd_event_source_disable_unref(app->deadline_timer);
+	app->tick_timer = sd_event_source_disable_unref(app->tick_timer);
+	app->store_timer = sd_event_source_disable_unref(app->store_timer);
+	app->event = sd_event_unref(app->event);
+	free(app->scratch);
+	app->scratch = NULL;
+}
+
+int app_run(const struct api_config *config, struct image *policy)
+{
+	struct app *app = &the_app;
+	int code = EXIT_FAILURE;
+	int r;
+
+	app->config = config;
+	app->policy = *policy;
+	r = start(app);
+	if (r < 0)
+		log_line(LOG_LEVEL_ERROR, NULL, "cannot start", "errno=%d", -r);
+	else
+		code = run_loop(app);
+	stop(app);
+	return code;
+}

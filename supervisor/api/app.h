@@ -1,0 +1,121 @@
+/*
+ * The api worker as a whole: what main makes once and every part of the worker right of http/ and
+ * link/ shares. One loop, one thread. What happens in a turn is written to the store in one
+ * transaction at its end, then acknowledged to the shims, then answered.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+#include "base/err.h"
+#include "base/list.h"
+
+#include "policy/image.h"
+#include "sandboxd/launch.h"
+#include "sandboxd/worker.h"
+#include "supervisor/api/http/server.h"
+#include "supervisor/api/jobs/job.h"
+#include "supervisor/api/link/supervisor_client.h"
+#include "supervisor/api/session/registry.h"
+#include "supervisor/api/session/summary.h"
+#include "supervisor/api/store/store.h"
+
+#define APP_LAUNCH_TIMEOUT  (30 * USEC_PER_SEC)
+#define APP_REQUEST_TIMEOUT (10 * USEC_PER_SEC)
+#define APP_KILL_TIMEOUT    (30 * USEC_PER_SEC)
+#define APP_TICK            (5 * USEC_PER_SEC)
+#define APP_HEARTBEAT       (15 * USEC_PER_SEC)
+#define APP_MAX_STREAMS     1024
+
+enum app_server {
+	APP_SERVER_CONTROL,
+	APP_SERVER_OPERATOR,
+	APP_SERVER_MAX_,
+};
+
+enum app_phase {
+	APP_PHASE_GREETING, /* HELLO and ADOPT are under way; no socket is served */
+	APP_PHASE_SERVING,
+	APP_PHASE_STOPPING, /* nothing new is accepted; streams get their ends */
+	APP_PHASE_MAX_,
+};
+
+struct app_counters {
+	uint64_t n_created;
+	uint64_t n_launch_failures;
+	uint64_t n_ended;
+	uint64_t n_tasks;
+	uint64_t n_commands;
+};
+
+struct app {
+	enum app_phase phase;
+	sd_event *event;
+	const struct api_config *config; /* mapped */
+	struct image policy;
+	struct launch_hello facts;
+	struct registry registry;
+	struct job_table tasks;
+	struct store *store;
+	struct supervisor_client *supervisor;
+	struct http_server *server[APP_SERVER_MAX_];
+	struct http_counters http_counters;
+	struct app_counters counters;
+	struct summary_context summary;
+	uint8_t *scratch;      /* of the shim links */
+	struct list lives;     /* struct live */
+	struct list forgotten; /* struct live: freed at the end of the turn */
+	struct list streams;   /* struct task_stream */
+	struct list adopting;  /* struct adoptee, between ADOPT and the first request */
+	sd_event_source *deadline_timer;
+	sd_event_source *tick_timer;
+	sd_event_source *store_timer;
+	usec_t last_retention;
+	usec_t stop_at; /* boottime */
+	uint64_t limits_missing;
+	size_t max_descriptors;
+	size_t n_descriptors_fixed;
+	bool limits_known;
+};
+
+/* Whom a request's answer waits for: survives the request. */
+struct answer_to {
+	struct http_server *server; /* NULL: nobody */
+	uint64_t request;
+};
+#define ANSWER_TO_NULL ((struct answer_to){0})
+
+struct request;
+struct answer_to answer_to(const struct request *request);
+struct request *answer_get(const struct answer_to *to); /* NULL: the client left */
+
+/* All descriptors by number (worker.h). Runs until the service stops; the exit status. */
+MUST_USE int app_run(const struct api_config *config, struct image *policy);
+
+/* sessions.c */
+
+/* The one place where a session's state changes: applies the event and does what follows. */
+void sessions_event(struct app *app, struct session *session, enum session_event event,
+		    enum session_reason reason);
+/* After HELLO: asks for what lives, adopts or cleans up, then calls app_serve. */
+MUST_USE int sessions_adopt(struct app *app);
+void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone);
+void sessions_expire(struct app *app); /* and arms the timer for the next one */
+/* Out of the registry at once; freed at the end of the turn. */
+void sessions_forget(struct app *app, struct session *session);
+void sessions_close_all(struct app *app, enum session_reason reason);
+/* Every write about a session goes through one of these: they keep persisted and degraded true. */
+store_done sessions_write_done(void);
+void *sessions_write(struct app *app, const struct id *session);
+void app_serve(struct app *app);
+
+/* tasks.c */
+
+void tasks_next(struct app *app, struct session *session); /* start what may start */
+void tasks_fail(struct app *app, struct session *session, const char *code, const char *message);
+/* A task that an earlier worker left unended. */
+void tasks_abandon(struct app *app, const struct store_task *task);
+void tasks_heartbeat(struct app *app, usec_t now);
+void tasks_wake_all(struct app *app);

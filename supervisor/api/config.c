@@ -1,0 +1,68 @@
+#include "supervisor/api/config.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/str.h"
+
+static bool terminated(const char *text, size_t size)
+{
+	return memchr(text, '\0', size) != NULL;
+}
+
+static bool is_header_name(const char *text)
+{
+	return terminated(text, CONFIG_TEXT_BYTES) && text[0] != '\0' &&
+	       str_only(text, strlen(text), "-");
+}
+
+int config_check(const struct api_config *config, struct err *err)
+{
+	const char *names[] = {config->header_user, config->header_workspace,
+			       config->header_project, config->header_scopes};
+
+	if (config->magic != CONFIG_MAGIC || config->version != CONFIG_VERSION ||
+	    config->size != sizeof(*config))
+		return err_fail(err, -EBADMSG, "config", "not a configuration of this release");
+	if (config->n_trusted_peers > CONFIG_MAX_PEERS)
+		return err_fail(err, -EBADMSG, "config", "too many trusted peers");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (!is_header_name(names[i]))
+			return err_fail(err, -EBADMSG, "config", "header name %zu", i);
+	if (!terminated(config->env_prefix, sizeof(config->env_prefix)) ||
+	    !str_only(config->env_prefix, strlen(config->env_prefix), "_"))
+		return err_fail(err, -EBADMSG, "config", "environment prefix");
+	if (!terminated(config->stream_url, sizeof(config->stream_url)))
+		return err_fail(err, -EBADMSG, "config", "stream_url");
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		if (!terminated(config->endpoint_default[i], CONFIG_VALUE_BYTES))
+			return err_fail(err, -EBADMSG, "config", "endpoint default %zu", i);
+	if (config->max_sessions == 0)
+		return err_fail(err, -EBADMSG, "config", "max_sessions");
+	return 0;
+}
+
+int config_read(int fd, struct api_config **ret_config, struct err *err)
+{
+	AUTO_FREE char *data = NULL;
+	AUTO_FREE struct api_config *config = NULL;
+	size_t size;
+	int r;
+
+	r = io_read_file(fd, sizeof(*config), &data, &size);
+	if (r < 0)
+		return err_fail(err, r, "config", "read");
+	if (size != sizeof(*config))
+		return err_fail(err, -EBADMSG, "config", "%zu bytes", size);
+	config = malloc(sizeof(*config));
+	if (!config)
+		return err_fail(err, -ENOMEM, "config", "no memory");
+	memcpy(config, data, sizeof(*config));
+	r = config_check(config, err);
+	if (r < 0)
+		return r;
+	*ret_config = TAKE_PTR(config);
+	return 0;
+}

@@ -1,0 +1,275 @@
+#include "supervisor/api/creation.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/launch.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/reply.h"
+
+struct creation {
+	struct answer_to to;
+	int status; /* of a failure; 0: none was named */
+	enum quota_reason quota;
+	char detail[128];
+	bool launched;
+	bool row_done;
+};
+
+static void creation_end(struct live *live)
+{
+	free(live->creation);
+	live->creation = NULL;
+}
+
+static void answer_if_done(struct session *session)
+{
+	struct live *live = live_of(session);
+	struct creation *creation = live->creation;
+	struct request *request;
+
+	if (!creation || !creation->launched || !creation->row_done)
+		return;
+	request = answer_get(&creation->to);
+	if (request) {
+		if (!session_persisted(session))
+			request_add_header(request, "Sandbox-Degraded", "store");
+		reply_json(request, MHD_HTTP_CREATED,
+			   session->dagster ? action_summary(request, session)
+					    : action_sandbox(request, session));
+	}
+	creation_end(live);
+}
+
+void creation_row_done(struct session *session)
+{
+	struct live *live = live_of(session);
+
+	if (!live || !live->creation)
+		return;
+	live->creation->row_done = true;
+	answer_if_done(session);
+}
+
+void creation_launched(struct session *session)
+{
+	struct live *live = live_of(session);
+
+	if (!live->creation)
+		return;
+	live->creation->launched = true;
+	answer_if_done(session);
+}
+
+void creation_failed(struct session *session)
+{
+	struct live *live = live_of(session);
+	struct creation *creation = live->creation;
+	struct request *request;
+
+	if (!creation)
+		return;
+	request = answer_get(&creation->to);
+	if (request && creation->quota != QUOTA_OK)
+		reply_quota(request, creation->quota);
+	else if (request && creation->status > 0)
+		reply_detail(request, creation->status, creation->detail);
+	else if (request)
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "launch interrupted");
+	creation_end(live);
+}
+
+/* The launch. */
+
+struct launch_op {
+	struct app *app;
+	struct id session;
+};
+
+/* What the supervisor said becomes the answer: a ceiling is 429, a step that failed is 503 and
+ * names the step, everything else is ours. */
+static void note_refusal(struct live *live, const struct launch_msg *answer)
+{
+	struct log_context context = {.session = &live->session->id};
+	struct creation *creation = live->creation;
+	struct err err = answer->u.err;
+	const char *name;
+
+	err_sanitize(&err);
+	if (answer->error == LAUNCH_E_STEP)
+		log_err(LOG_LEVEL_ERROR, &context, "launch failed", &err);
+	else
+		log_line(LOG_LEVEL_WARNING, &context, "launch refused", "error=%s",
+			 launch_error_text(answer->error));
+	if (!creation)
+		return;
+	creation->quota = quota_from_launch((enum launch_error)answer->error);
+	creation->status = answer->error == LAUNCH_E_STEP || answer->error == LAUNCH_E_STOPPING
+				   ? MHD_HTTP_SERVICE_UNAVAILABLE
+				   : MHD_HTTP_INTERNAL_SERVER_ERROR;
+	if (answer->error == LAUNCH_E_STEP) {
+		name = strerrorname_np(err.error_number);
+		if (str_format(creation->detail, sizeof(creation->detail),
+			       "launch failed at step %s: %s", err.step, name ? name : "?") >= 0)
+			return;
+	}
+	(void)str_format(creation->detail, sizeof(creation->detail), "launch refused: %s",
+			 launch_error_text(answer->error));
+}
+
+static void on_proof(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct app *app = userdata;
+
+	(void)fd_close(fd);
+	if (!answer || answer->error != LAUNCH_E_NONE)
+		return;
+	app->limits_missing = answer->u.proof.limits_missing;
+	app->limits_known = true;
+	LIST_FOR_EACH (entry, &app->lives)
+		LIST_ENTRY(entry, struct live, link)->session->limits_missing = app->limits_missing;
+}
+
+/* Which limits this host cannot set is the same for every session: asked once. */
+static void learn_limits(struct app *app, struct session *session)
+{
+	session->limits_missing = app->limits_missing;
+	if (!app->limits_known)
+		(void)supervisor_client_request(app->supervisor, LAUNCH_PROOF, &session->id, NULL,
+						APP_REQUEST_TIMEOUT, on_proof, app);
+}
+
+static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct launch_op *op = userdata;
+	struct app *app = op->app;
+	struct session *session = registry_find(&app->registry, &op->session);
+	AUTO_CLOSE int shim_fd = fd;
+	struct live *live;
+
+	free(op);
+	if (!session || session->state == SESSION_STATE_CLOSED)
+		return;
+	live = live_of(session);
+	if (answer && answer->error != LAUNCH_E_NONE) {
+		app->counters.n_launch_failures++;
+		note_refusal(live, answer);
+		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
+		return;
+	}
+	if (session->state != SESSION_STATE_CREATING)
+		return; /* it is being ended already; the kill covers it */
+	if (!answer || shim_fd < 0 || live_connect(live, shim_fd) < 0) {
+		app->counters.n_launch_failures++;
+		sessions_event(app, session, SESSION_EVENT_CLOSE, SESSION_REASON_LAUNCH);
+		return;
+	}
+	(void)TAKE_FD(shim_fd);
+	app->counters.n_created++;
+	learn_limits(app, session);
+	sessions_event(app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);
+}
+
+static int ask_launch(struct app *app, const struct session *session)
+{
+	struct launch_op *op = calloc(1, sizeof(*op));
+	int r;
+
+	if (!op)
+		return -ENOMEM;
+	op->app = app;
+	op->session = session->id;
+	r = supervisor_client_request(app->supervisor, LAUNCH_START, &session->id, &session->plan,
+				      APP_LAUNCH_TIMEOUT, on_launch, op);
+	if (r < 0)
+		free(op);
+	return r;
+}
+
+static void fill_session(struct session *session, const struct request *request, bool dagster)
+{
+	const struct identity *identity = &request->identity;
+
+	session->dagster = dagster;
+	session->operator_owned = identity->is_operator;
+	memcpy(session->owner, identity->user, sizeof(session->owner));
+	memcpy(session->workspace, identity->workspace, sizeof(session->workspace));
+	memcpy(session->project, identity->project, sizeof(session->project));
+}
+
+/* A session in the registry, in CREATING. NULL: no memory. */
+static struct session *new_session(struct request *request, struct spec_create *spec, bool dagster,
+				   uint32_t profile_index)
+{
+	struct app *app = request_app(request);
+	struct session *session;
+	struct live *live;
+	struct id id;
+
+	if (id_random(&id) < 0)
+		return NULL;
+	session = session_new(&id, spec, clock_realtime());
+	if (!session)
+		return NULL;
+	fill_session(session, request, dagster);
+	session->plan = spec_plan(&id, profile_index, image_profile(&app->policy, profile_index));
+	if (app->facts.n_egress > 0)
+		session->plan.egress = id_hash(&id) % app->facts.n_egress;
+	if (registry_add(&app->registry, session) < 0) {
+		(void)session_free(session);
+		return NULL;
+	}
+	if (live_new(app, session, &live) < 0) {
+		registry_remove(&app->registry, session);
+		(void)session_free(session);
+		return NULL;
+	}
+	live->creation = calloc(1, sizeof(*live->creation));
+	if (!live->creation) {
+		registry_remove(&app->registry, session);
+		(void)live_free(live);
+		(void)session_free(session);
+		return NULL;
+	}
+	return session;
+}
+
+void action_create(struct request *request, struct spec_create *spec, bool dagster)
+{
+	struct app *app = request_app(request);
+	enum quota_reason quota;
+	struct session *session;
+	int profile;
+
+	profile = spec_find_profile(app->policy.header, spec->profile);
+	if (profile < 0) {
+		json_t *errors = NULL;
+		int r = spec_error_add(&errors, "value_error", "body", "profile",
+				       "Unknown profile");
+
+		reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+		return;
+	}
+	quota = quota_session(registry_count(&app->registry), app->config->max_sessions,
+			      app->n_descriptors_fixed + registry_count(&app->registry) +
+				      app->http_counters.n_connections,
+			      app->max_descriptors);
+	if (quota != QUOTA_OK) {
+		reply_quota(request, quota);
+		return;
+	}
+	session = new_session(request, spec, dagster, (uint32_t)profile);
+	if (!session) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return;
+	}
+	live_of(session)->creation->to = answer_to(request);
+	sessions_insert(app, session);
+	if (ask_launch(app, session) < 0)
+		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
+	else
+		sessions_expire(app);
+}

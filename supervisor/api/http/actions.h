@@ -1,0 +1,45 @@
+/*
+ * What handlers ask of the rest of the worker. Declared here and done to the right of http/ (in
+ * sessions.c, tasks.c, commands.c, ops.c), so that http/ knows neither shim nor store.
+ *
+ * An action answers the request, now or later. It takes over what a spec owns (the spec is left
+ * empty); sessions are borrowed for the call.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "supervisor/api/http/request.h"
+#include "supervisor/api/session/registry.h"
+#include "supervisor/api/session/spec.h"
+
+/* The session of the path, if the caller may see it; else it was answered (404) and NULL. all: a
+ * caller with platform:admin sees every session on this route. */
+struct session *action_find(struct request *request, bool all);
+/* Number of sessions in ret (filter->limit places) or -ENOENT. */
+MUST_USE int action_list(struct request *request, const struct registry_filter *filter,
+			 struct session **ret);
+/* New references or NULL. */
+json_t *action_summary(struct request *request, const struct session *session);
+json_t *action_sandbox(struct request *request, const struct session *session);
+
+void action_create(struct request *request, struct spec_create *spec, bool dagster);
+void action_delete(struct request *request, struct session *session);
+void action_janitor(struct request *request);
+
+void action_component(struct request *request, struct session *session,
+		      struct spec_component *spec);
+void action_load(struct request *request, struct session *session);
+void action_command(struct request *request, struct session *session, struct spec_command *spec);
+
+void action_execute(struct request *request, struct session *session);
+void action_task(struct request *request); /* state of the path's task */
+void action_task_stream(struct request *request, bool as_lines, uint32_t after);
+
+void action_proof(struct request *request, struct session *session);
+void action_trace(struct request *request, struct session *session);
+/* NULL: ready; else why not. */
+const char *action_not_ready(const struct request *request);
+void action_metrics(struct request *request);
+void action_capabilities(struct request *request);

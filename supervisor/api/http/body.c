@@ -1,0 +1,39 @@
+#include "supervisor/api/http/body.h"
+
+#include <errno.h>
+
+#include "supervisor/api/http/reply.h"
+#include "supervisor/api/session/spec.h"
+
+int body_add(struct request *request, const char *data, size_t size)
+{
+	size_t max = request->route ? request->route->body_max_bytes : 0;
+
+	if (size > max || request->body.size > max - size)
+		return -EMSGSIZE;
+	request->body.max_bytes = max;
+	return buf_append(&request->body, data, size);
+}
+
+struct spec_options body_options(const struct request *request)
+{
+	return (struct spec_options){
+		.ignore_unknown_fields = request_config(request)->unknown_fields_ignore != 0,
+	};
+}
+
+bool body_finish(struct request *request)
+{
+	struct spec_options options = body_options(request);
+	json_t *errors = NULL;
+	int r;
+
+	if (request->route->body == ROUTE_BODY_OBJECT)
+		return true;
+	r = spec_parse_empty((const char *)request->body.data, request->body.size, &options,
+			     &errors);
+	if (r == 0)
+		return true;
+	reply_spec_error(request, r, errors);
+	return false;
+}

@@ -1,0 +1,32 @@
+/*
+ * The handlers that the route table names. Each judges the body first (422), then looks for the
+ * session (404), then hands over to an action.
+ */
+#pragma once
+
+struct request;
+
+void handle_session_create(struct request *request);
+void handle_session_list(struct request *request);
+void handle_session_get(struct request *request);
+void handle_session_delete(struct request *request);
+void handle_session_component(struct request *request);
+void handle_session_load(struct request *request);
+void handle_session_execute(struct request *request);
+void handle_janitor(struct request *request);
+
+void handle_task_get(struct request *request);
+void handle_task_stream(struct request *request);
+
+void handle_sandbox_create(struct request *request);
+void handle_sandbox_get(struct request *request);
+void handle_sandbox_delete(struct request *request);
+void handle_sandbox_command(struct request *request);
+void handle_sandbox_proof(struct request *request);
+void handle_sandbox_trace(struct request *request);
+
+void handle_healthz(struct request *request);
+void handle_readyz(struct request *request);
+void handle_metrics(struct request *request);
+void handle_openapi(struct request *request);
+void handle_capabilities(struct request *request);

@@ -1,0 +1,42 @@
+#include <string.h>
+
+#include "base/num.h"
+#include "base/str.h"
+
+#include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/handlers.h"
+#include "supervisor/api/http/reply.h"
+
+#define LINES_TYPE "application/x-ndjson"
+
+void handle_task_get(struct request *request)
+{
+	action_task(request);
+}
+
+/* Events unless lines are asked for. */
+static bool wants_lines(const struct request *request)
+{
+	return strcasestr(request->accept, LINES_TYPE) != NULL;
+}
+
+void handle_task_stream(struct request *request)
+{
+	const char *text = request_query(request, "after");
+	json_t *errors = NULL;
+	uint32_t after = 0;
+	int r;
+
+	/* The parameter is a client's own wish and is judged; the header is repeated by browsers
+	 * without being asked, and what is no number of ours means from the start. */
+	if (text && num_parse_u32(text, 0, UINT32_MAX, &after) < 0) {
+		r = spec_error_add(&errors, "int_parsing", "query", "after",
+				   "Input should be a valid integer");
+		reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+		return;
+	}
+	if (!text && request->last_event_id[0] &&
+	    num_parse_u32(request->last_event_id, 0, UINT32_MAX, &after) < 0)
+		after = 0;
+	action_task_stream(request, wants_lines(request), after);
+}

@@ -1,0 +1,146 @@
+#include <stdlib.h>
+
+#include "base/num.h"
+#include "base/str.h"
+
+#include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/body.h"
+#include "supervisor/api/http/handlers.h"
+#include "supervisor/api/http/reply.h"
+
+void handle_session_create(struct request *request)
+{
+	struct spec_options options = body_options(request);
+	struct spec_create spec = SPEC_CREATE_NULL;
+	json_t *errors = NULL;
+	int r;
+
+	r = spec_parse_session((const char *)request->body.data, request->body.size, &options,
+			       &spec, &errors);
+	if (r != 0) {
+		reply_spec_error(request, r, errors);
+		return;
+	}
+	action_create(request, &spec, true);
+	spec_create_done(&spec);
+}
+
+/* Query parameters of the list. SPEC_E_INVALID and *ret_errors, or 0. */
+static int parse_filter(struct request *request, struct registry_filter *filter, struct id *after,
+			json_t **errors)
+{
+	const char *limit = request_query(request, "limit");
+	const char *after_text = request_query(request, "after");
+	const char *status = request_query(request, "status");
+	uint64_t number = REGISTRY_LIST_DEFAULT;
+	int r = 0;
+
+	if (limit && num_parse_u64(limit, 1, REGISTRY_LIST_MAX, &number) < 0)
+		r |= spec_error_add(errors, "int_parsing", "query", "limit",
+				    "Input should be an integer from 1 to 500");
+	if (after_text && id_parse(after_text, after) < 0)
+		r |= spec_error_add(errors, "uuid_parsing", "query", "after",
+				    "Input should be a session id");
+	if (after_text)
+		filter->after = after;
+	if (status && str_equal(status, "open"))
+		filter->status = REGISTRY_STATUS_OPEN;
+	else if (status && str_equal(status, "running"))
+		filter->status = REGISTRY_STATUS_RUNNING;
+	else if (status)
+		r |= spec_error_add(errors, "enum", "query", "status",
+				    "Input should be 'open' or 'running'");
+	filter->limit = (size_t)number;
+	if (r < 0)
+		return r;
+	return *errors ? SPEC_E_INVALID : 0;
+}
+
+void handle_session_list(struct request *request)
+{
+	struct registry_filter filter = {.status = REGISTRY_STATUS_ANY};
+	AUTO_FREE struct session **found = NULL;
+	json_t *errors = NULL;
+	struct id after;
+	json_t *list;
+	int n;
+	int r;
+
+	r = parse_filter(request, &filter, &after, &errors);
+	if (r != 0) {
+		reply_spec_error(request, r, errors);
+		return;
+	}
+	found = calloc(filter.limit, sizeof(*found));
+	if (!found) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return;
+	}
+	n = action_list(request, &filter, found);
+	if (n < 0) {
+		reply_not_found(request);
+		return;
+	}
+	list = json_array();
+	for (int i = 0; i < n; i++)
+		(void)json_array_append_new(list, action_summary(request, found[i]));
+	reply_json(request, MHD_HTTP_OK, list);
+}
+
+void handle_session_get(struct request *request)
+{
+	const struct session *session = action_find(request, false);
+
+	if (session)
+		reply_json(request, MHD_HTTP_OK, action_summary(request, session));
+}
+
+void handle_session_delete(struct request *request)
+{
+	struct session *session = action_find(request, false);
+
+	if (session)
+		action_delete(request, session);
+}
+
+void handle_session_component(struct request *request)
+{
+	struct spec_options options = body_options(request);
+	struct spec_component spec = SPEC_COMPONENT_NULL;
+	struct session *session;
+	json_t *errors = NULL;
+	int r;
+
+	r = spec_parse_component((const char *)request->body.data, request->body.size, &options,
+				 &spec, &errors);
+	if (r != 0) {
+		reply_spec_error(request, r, errors);
+		return;
+	}
+	buf_done(&request->body);
+	session = action_find(request, false);
+	if (session)
+		action_component(request, session, &spec);
+	spec_component_done(&spec);
+}
+
+void handle_session_load(struct request *request)
+{
+	struct session *session = action_find(request, false);
+
+	if (session)
+		action_load(request, session);
+}
+
+void handle_session_execute(struct request *request)
+{
+	struct session *session = action_find(request, false);
+
+	if (session)
+		action_execute(request, session);
+}
+
+void handle_janitor(struct request *request)
+{
+	action_janitor(request);
+}

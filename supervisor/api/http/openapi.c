@@ -1,0 +1,210 @@
+#include "supervisor/api/http/openapi.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/json.h"
+#include "base/str.h"
+
+#include "sandboxd/api.h"
+#include "supervisor/api/http/auth.h"
+#include "supervisor/api/http/routes.h"
+
+struct schema_row {
+	const char *name;
+	const char *json; /* a JSON schema */
+};
+
+#define STRING   "{\"type\":\"string\"}"
+#define NULLABLE "{\"type\":[\"string\",\"null\"]}"
+#define INTEGER  "{\"type\":\"integer\"}"
+#define BOOLEAN  "{\"type\":\"boolean\"}"
+#define OBJECT   "{\"type\":\"object\"}"
+#define STRINGS  "{\"type\":\"array\",\"items\":" STRING "}"
+
+static const struct schema_row schemas[] = {
+	{"SessionCreate",
+	 "{\"type\":\"object\",\"properties\":{\"ttl_minutes\":{\"type\":\"integer\",\"minimum\":1,"
+	 "\"maximum\":720,\"default\":60},\"env_overrides\":{\"type\":\"object\","
+	 "\"additionalProperties\":" STRING "}}}"									  },
+	{"Session",
+	 "{\"type\":\"object\",\"properties\":{\"id\":" STRING ",\"owner\":" NULLABLE
+	 ",\"workspace_id\":" NULLABLE ",\"project_id\":" NULLABLE ",\"created_at\":" STRING
+	 ",\"expires_at\":" STRING ",\"components\":" STRINGS
+	 ",\"asset_keys\":{\"type\":\"array\",\"items\":" STRINGS "},\"last_run_id\":" NULLABLE
+	 ",\"log_summary\":{\"type\":\"array\",\"items\":" OBJECT "},\"status\":" STRING
+	 ",\"sandbox\":" OBJECT "}}"										       },
+	{"SessionList",
+	 "{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Session\"}}"                                      },
+	{"SessionDeleted", "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING
+			   ",\"redis_keys_dropped\":" INTEGER ",\"folder_removed\":" BOOLEAN "}}"},
+	{"ComponentWrite",
+	 "{\"type\":\"object\",\"required\":[\"name\",\"body\"],\"properties\":{\"name\":" STRING
+	 ",\"body\":" STRING "}}"											  },
+	{"TaskAccepted",   "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING
+			 ",\"status\":" STRING ",\"stream_url\":" STRING "}}"                      },
+	{"Task",
+	 "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING ",\"session_id\":" STRING
+	 ",\"status\":" STRING ",\"created_at\":" NULLABLE ",\"started_at\":" NULLABLE
+	 ",\"ended_at\":" NULLABLE ",\"seq\":" INTEGER ",\"stream_url\":" STRING "}}"                                      },
+	{"Frame",
+	 "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING ",\"stage\":" STRING
+	 ",\"message\":" STRING ",\"timestamp\":{\"type\":\"number\"},\"seq\":" INTEGER "}}"                               },
+	{"JanitorRun",
+	 "{\"type\":\"object\",\"properties\":{\"dropped\":" STRINGS ",\"count\":" INTEGER "}}"                            },
+	{"SandboxCreate",  "{\"type\":\"object\",\"properties\":{\"profile\":" STRING
+			  ",\"envs\":{\"type\":\"object\",\"additionalProperties\":" STRING
+			  "},\"ttl\":" INTEGER "}}"                                               },
+	{"Sandbox",        "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
+		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
+		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
+		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING "}}"                            },
+	{"CommandRun",
+	 "{\"type\":\"object\",\"required\":[\"argv\"],\"properties\":{\"argv\":" STRINGS
+	 ",\"cwd\":" STRING ",\"envs\":{\"type\":\"object\",\"additionalProperties\":" STRING
+	 "},\"timeout_ms\":" INTEGER ",\"stdin\":" STRING "}}"                                                             },
+	{"CommandEvent",
+	 "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":"
+	 "[\"start\",\"stdout\",\"stderr\",\"exit\",\"error\"]},\"pid\":" INTEGER
+	 ",\"data\":{\"type\":\"string\",\"contentEncoding\":\"base64\"},"
+	 "\"code\":{},\"signal\":{\"type\":[\"integer\",\"null\"]},\"timed_out\":" BOOLEAN
+	 ",\"truncated\":" BOOLEAN "}}"										    },
+	{"Proof",          OBJECT											  },
+	{"Trace",          OBJECT											  },
+	{"Capabilities",   OBJECT											  },
+	{"Status",         "{\"type\":\"object\",\"properties\":{\"status\":" STRING "}}"                                  },
+	{"Error",          "{\"type\":\"object\",\"properties\":{\"detail\":{}}}"                                          },
+};
+
+static json_t *make_schemas(void)
+{
+	json_t *all = json_object();
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemas); i++) {
+		json_t *schema = NULL;
+		const char *reason;
+
+		if (doc_parse(schemas[i].json, strlen(schemas[i].json), &schema, &reason) < 0)
+			continue; /* the unit test looks for each */
+		(void)json_object_set_new(all, schemas[i].name, schema);
+	}
+	return all;
+}
+
+static json_t *schema_reference(const char *name)
+{
+	char text[96];
+
+	if (str_format(text, sizeof(text), "#/components/schemas/%s", name) < 0)
+		return json_null();
+	return json_pack("{s:s}", "$ref", text);
+}
+
+static void add_parameter(json_t *parameters, const char *name, size_t length, const char *in)
+{
+	char text[32];
+
+	if (str_copy_n(text, sizeof(text), name, length) < 0)
+		return;
+	(void)json_array_append_new(parameters,
+				    json_pack("{s:s, s:s, s:b, s:{s:s}}", "name", text, "in", in,
+					      "required", str_equal(in, "path"), "schema", "type",
+					      "string"));
+}
+
+static json_t *make_parameters(const struct route *route)
+{
+	json_t *parameters = json_array();
+	const char *at = route->parameter;
+
+	if (strstr(route->pattern, "{id}"))
+		add_parameter(parameters, "id", 2, "path");
+	while (at && *at) {
+		size_t length = strcspn(at, ",");
+
+		add_parameter(parameters, at, length, "query");
+		at += length;
+		if (*at == ',')
+			at++;
+	}
+	return parameters;
+}
+
+static const char *media_type(const struct route *route)
+{
+	if (!(route->flags & ROUTE_STREAM))
+		return "application/json";
+	return route->method == ROUTE_POST ? "application/x-ndjson" : "text/event-stream";
+}
+
+static json_t *make_scopes(const struct route *route)
+{
+	json_t *scopes = json_array();
+
+	for (uint32_t bit = 1; bit <= AUTH_ADMIN; bit <<= 1)
+		if (route->scopes & bit)
+			(void)json_array_append_new(
+				scopes, json_string(auth_scope_name((enum auth_scope)bit)));
+	return scopes;
+}
+
+static json_t *make_operation(const struct route *route)
+{
+	json_t *operation = json_pack("{s:s}", "summary", route->summary);
+	json_t *success = json_pack("{s:s}", "description", route->summary);
+	json_t *responses = json_object();
+	char status[8];
+
+	if (route->response)
+		(void)json_object_set_new(success, "content",
+					  json_pack("{s:{s:o}}", media_type(route), "schema",
+						    schema_reference(route->response)));
+	if (str_format(status, sizeof(status), "%d", route->success) >= 0)
+		(void)json_object_set_new(responses, status, success);
+	else
+		json_decref(success);
+	(void)json_object_set_new(responses, "default",
+				  json_pack("{s:s, s:{s:{s:o}}}", "description", "Error", "content",
+					    "application/json", "schema",
+					    schema_reference("Error")));
+	(void)json_object_set_new(operation, "responses", responses);
+	(void)json_object_set_new(operation, "parameters", make_parameters(route));
+	(void)json_object_set_new(operation, "x-scopes", make_scopes(route));
+	if (route->request)
+		(void)json_object_set_new(operation, "requestBody",
+					  json_pack("{s:{s:{s:o}}}", "content", "application/json",
+						    "schema", schema_reference(route->request)));
+	return operation;
+}
+
+static json_t *make_paths(void)
+{
+	json_t *paths = json_object();
+	const struct route *routes;
+	size_t n_routes;
+
+	routes = routes_table(&n_routes);
+	for (size_t i = 0; i < n_routes; i++) {
+		json_t *path = json_object_get(paths, routes[i].pattern);
+		const char *method = routes[i].method == ROUTE_GET    ? "get"
+				     : routes[i].method == ROUTE_POST ? "post"
+								      : "delete";
+
+		if (!path) {
+			path = json_object();
+			(void)json_object_set_new(paths, routes[i].pattern, path);
+		}
+		(void)json_object_set_new(path, method, make_operation(&routes[i]));
+	}
+	return paths;
+}
+
+json_t *openapi_document(const struct api_config *config)
+{
+	return json_pack("{s:s, s:{s:s, s:s}, s:o, s:{s:o}, s:{s:s, s:s, s:s, s:s}}", "openapi",
+			 "3.1.0", "info", "title", "sandboxd", "version", SANDBOXD_VERSION, "paths",
+			 make_paths(), "components", "schemas", make_schemas(),
+			 "x-identity-headers", "user", config->header_user, "workspace",
+			 config->header_workspace, "project", config->header_project, "scopes",
+			 config->header_scopes);
+}

@@ -1,0 +1,98 @@
+#include "supervisor/api/http/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/str.h"
+
+#include "sandboxd/api.h"
+
+static const char out_of_memory[] = "{\"detail\":\"out of memory\"}";
+
+static void answer_buffer(struct request *request, int status, const char *content_type, char *text,
+			  enum MHD_ResponseMemoryMode mode)
+{
+	struct MHD_Response *response;
+
+	response = MHD_create_response_from_buffer(strlen(text), text, mode);
+	if (!response) {
+		if (mode == MHD_RESPMEM_MUST_FREE)
+			free(text);
+		request_answer(request, status, NULL);
+		return;
+	}
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+	request_answer(request, status, response);
+}
+
+void reply_text(struct request *request, int status, const char *content_type, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy) {
+		request_answer(request, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL);
+		return;
+	}
+	answer_buffer(request, status, content_type, copy, MHD_RESPMEM_MUST_FREE);
+}
+
+void reply_json(struct request *request, int status, json_t *doc)
+{
+	char *text = doc ? doc_format(doc, 0) : NULL;
+
+	json_decref(doc);
+	if (!text) {
+		reply_text(request, MHD_HTTP_INTERNAL_SERVER_ERROR, "application/json",
+			   out_of_memory);
+		return;
+	}
+	answer_buffer(request, status, "application/json", text, MHD_RESPMEM_MUST_FREE);
+}
+
+void reply_detail(struct request *request, int status, const char *detail)
+{
+	reply_json(request, status, json_pack("{s:s}", "detail", detail));
+}
+
+void reply_spec_error(struct request *request, int error, json_t *items)
+{
+	if (error < 0) {
+		json_decref(items);
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return;
+	}
+	reply_json(request, MHD_HTTP_UNPROCESSABLE_CONTENT, json_pack("{s:o}", "detail", items));
+}
+
+void reply_invalid_body(struct request *request, const char *type, const char *field,
+			const char *message)
+{
+	json_t *errors = NULL;
+	int r = spec_error_add(&errors, type, "body", field, message);
+
+	reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+}
+
+void reply_quota(struct request *request, enum quota_reason reason)
+{
+	char seconds[16];
+
+	(void)str_format(seconds, sizeof(seconds), "%u", quota_retry_after_s(reason));
+	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, quota_text(reason));
+}
+
+void reply_not_found(struct request *request)
+{
+	bool is_v1 = request->route && (request->route->flags & ROUTE_V1);
+
+	reply_detail(request, MHD_HTTP_NOT_FOUND,
+		     is_v1 ? API_DETAIL_SANDBOX_NOT_FOUND : API_DETAIL_SESSION_NOT_FOUND);
+}
+
+void reply_unauthenticated(struct request *request)
+{
+	request_add_header(request, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+	reply_detail(request, MHD_HTTP_UNAUTHORIZED, API_DETAIL_AUTHENTICATION);
+}

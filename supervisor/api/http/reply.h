@@ -1,0 +1,27 @@
+/*
+ * Answers. Error bodies have FastAPI's shape, since the clients of the platform read that.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "supervisor/api/http/request.h"
+#include "supervisor/api/session/quota.h"
+
+/* Takes the reference; NULL (no memory): 500. */
+void reply_json(struct request *request, int status, json_t *doc);
+void reply_text(struct request *request, int status, const char *content_type, const char *text);
+/* {"detail":"…"} */
+void reply_detail(struct request *request, int status, const char *detail);
+/* What a parser of session/spec.h returned: 422 {"detail":[{type, loc, msg}, …]}, or 503 without
+ * memory. Takes the reference to the items. */
+void reply_spec_error(struct request *request, int error, json_t *items);
+/* The same with one item for a member of the body. */
+void reply_invalid_body(struct request *request, const char *type, const char *field,
+			const char *message);
+/* 429 with Retry-After. */
+void reply_quota(struct request *request, enum quota_reason reason);
+/* The one 404 for a session, under the words of the route's prefix: the same bytes whether the
+ * session is missing, closed, expired, foreign, or its id is no id. */
+void reply_not_found(struct request *request);
+void reply_unauthenticated(struct request *request);

@@ -1,0 +1,96 @@
+/*
+ * One HTTP request from its headers to its last byte.
+ *
+ * States: RECEIVING (headers were judged, the body is collected), HANDLING (the route's handler
+ * runs), WAITING (the handler kept the id; the connection is suspended), ANSWERED (a reply is set:
+ * queued, or a stream runs). A suspended connection does not notice that its client left, so its
+ * descriptor is watched here while it waits.
+ *
+ * Whoever answers later keeps the id, never the pointer: the client may have left in the meantime,
+ * and then request_get says NULL.
+ */
+#pragma once
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/id.h"
+
+#include "supervisor/api/http/auth.h"
+#include "supervisor/api/http/routes.h"
+
+struct app;
+struct http_server;
+
+enum request_state {
+	REQUEST_STATE_RECEIVING,
+	REQUEST_STATE_HANDLING,
+	REQUEST_STATE_WAITING,
+	REQUEST_STATE_ANSWERED,
+	REQUEST_STATE_MAX_,
+};
+
+#define REQUEST_ID_BYTES    65
+#define REQUEST_MAX_HEADERS 4
+
+/* A body that is made while it is sent. read: bytes put into data; 0: nothing yet (the request
+ * sleeps until request_wake); -ENODATA: the end; other: the connection is cut. closed: the request
+ * is over, however it ended; nothing follows. */
+struct request_stream {
+	ssize_t (*read)(void *userdata, char *data, size_t size);
+	void (*closed)(void *userdata);
+};
+
+struct request {
+	uint64_t id;
+	struct http_server *server;
+	struct MHD_Connection *connection;
+	const struct route *route; /* NULL: none */
+	enum request_state state;
+	bool suspended;
+	bool client_left;
+	bool too_large;
+	bool is_head;
+	bool has_body;
+
+	char path_id[ROUTE_ID_BYTES];
+	char request_id[REQUEST_ID_BYTES];
+	char accept[128];
+	char last_event_id[24];
+	struct identity identity;
+	struct buf body;
+
+	int status; /* of the reply; 0: none yet */
+	struct MHD_Response *response;
+	const char *extra_name[REQUEST_MAX_HEADERS]; /* constants */
+	char extra_value[REQUEST_MAX_HEADERS][64];
+	uint32_t n_extra;
+
+	const struct request_stream *stream; /* or NULL */
+	void *stream_userdata;
+	/* While WAITING: told when the client leaves; may be NULL. */
+	void (*on_left)(struct request *request);
+	void *userdata;
+
+	sd_event_source *left_source;
+	usec_t began; /* boottime */
+};
+
+struct app *request_app(const struct request *request);
+const struct api_config *request_config(const struct request *request);
+/* NULL where the client left. */
+struct request *request_get(struct http_server *server, uint64_t id);
+/* A query parameter's value as it was sent, or NULL. */
+const char *request_query(const struct request *request, const char *name);
+/* A further header of the answer; before reply_*. value is cut at 63 characters. */
+void request_add_header(struct request *request, const char *name, const char *value);
+/* Set by reply_*: takes the response, and wakes the connection where it waits. */
+void request_answer(struct request *request, int status, struct MHD_Response *response);
+/* Answer with a stream. `closed` is called in every case, also when this fails. */
+void request_start_stream(struct request *request, const char *content_type,
+			  const struct request_stream *stream, void *userdata);
+void request_wake(struct request *request); /* a stream has more to say, or an end */

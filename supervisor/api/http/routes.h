@@ -1,0 +1,68 @@
+/*
+ * The one route table. It dispatches, it says which scopes and bodies a route takes, and
+ * /openapi.json is generated from it, so that the three cannot differ.
+ *
+ * A pattern is a path in which one segment may be `{id}`: any non-empty segment without `/`. Path
+ * bytes are compared as they came: nothing is percent-decoded, so there is one spelling only.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+
+struct request;
+
+enum route_method {
+	ROUTE_GET,
+	ROUTE_POST,
+	ROUTE_DELETE,
+	ROUTE_METHOD_MAX_,
+};
+
+enum route_body {
+	ROUTE_BODY_NONE,   /* absent, `{}` and `null` are accepted */
+	ROUTE_BODY_OBJECT, /* JSON; what is in it the handler checks */
+};
+
+enum route_flags {
+	ROUTE_PEER_ONLY = 1, /* a trusted peer is enough: no user is asked for */
+	ROUTE_STREAM = 2,    /* the answer may be a stream; counted apart from connections */
+	ROUTE_V1 = 4,        /* 404 says `sandbox not found` */
+};
+
+/* Runs when the body is complete and well formed for the route. It answers with reply_*, starts a
+ * stream, or keeps the request's id and answers later. */
+typedef void (*route_handler)(struct request *request);
+
+struct route {
+	enum route_method method;
+	const char *pattern;
+	route_handler handler;
+	uint32_t scopes; /* enum auth_scope; all are needed */
+	enum route_body body;
+	uint32_t flags; /* enum route_flags */
+	size_t body_max_bytes;
+	int success;           /* status for the description */
+	const char *summary;   /* for /openapi.json */
+	const char *request;   /* component schema of the body, or NULL */
+	const char *response;  /* component schema of the answer, or NULL */
+	const char *parameter; /* comma-separated query parameters, or NULL */
+};
+
+#define ROUTE_ID_BYTES 64 /* longer segments cannot be an id: the handler's 404 */
+
+struct route_match {
+	const struct route *route; /* NULL: none */
+	bool path_known;           /* another method fits: 405 */
+	char allow[32];            /* "GET, POST" */
+	char id[ROUTE_ID_BYTES];   /* "" where longer than fits */
+};
+
+const struct route *routes_table(size_t *ret_n);
+const char *routes_method_name(enum route_method method);
+/* Pure. HEAD is matched as GET. */
+void routes_match(const struct route *routes, size_t n_routes, const char *method, const char *path,
+		  struct route_match *ret_match);

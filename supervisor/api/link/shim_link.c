@@ -1,0 +1,539 @@
+#include "supervisor/api/link/shim_link.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+
+#include "base/err.h"
+#include "base/frame.h"
+#include "base/list.h"
+#include "base/sockmsg.h"
+
+#define MAX_READS_A_TURN 32
+
+enum wire_job_state {
+	WIRE_JOB_FREE,
+	WIRE_JOB_SENT,    /* command: STARTED or FAILED may come */
+	WIRE_JOB_RUNNING, /* command: output, EXIT or FAILED may come */
+	WIRE_JOB_PUTTING, /* file: PUT_DONE or FAILED may come */
+	WIRE_JOB_MAX_,
+};
+
+struct wire_job {
+	uint32_t id;
+	enum wire_job_state state;
+};
+
+/* One frame that waits for the socket. */
+struct out {
+	struct list link;
+	size_t size;
+	uint8_t data[];
+};
+
+struct shim_link {
+	sd_event_source *io;
+	const struct shim_link_events *events;
+	void *userdata;
+	struct list out;
+	size_t out_bytes;
+	struct id session;
+	uint8_t *scratch;  /* not owned */
+	struct flow *flow; /* not owned: the session's */
+	uint32_t next_job;
+	uint32_t n_jobs;
+	struct wire_job job[SHIM_MAX_JOBS];
+	int fd;
+	bool greeted;
+	bool adopted;
+	bool first_seen; /* a durable frame came */
+	bool lost;
+	bool want_out;
+	bool paused;
+};
+
+static void lose(struct shim_link *link, int error)
+{
+	if (link->lost)
+		return;
+	link->lost = true;
+	link->io = sd_event_source_disable_unref(link->io);
+	link->events->lost(link->userdata, error);
+}
+
+static void update_events(struct shim_link *link)
+{
+	uint32_t events = 0;
+
+	if (link->lost)
+		return;
+	if (!link->paused)
+		events |= EPOLLIN;
+	if (link->want_out)
+		events |= EPOLLOUT;
+	(void)sd_event_source_set_io_events(link->io, events);
+}
+
+/* Send now if nothing waits, else queue. */
+static int send_frame(struct shim_link *link, const struct wire_header *header,
+		      const struct iovec *parts, size_t n_parts)
+{
+	struct iovec iov[4] = {
+		{(void *)(uintptr_t)header, sizeof(*header)}
+        };
+	struct out *out;
+	size_t at = 0;
+	int r;
+
+	ASSERT(n_parts < ARRAY_SIZE(iov));
+	if (link->lost)
+		return -EPIPE;
+	/* Jobs ask has_room first; this bounds what the shim itself can provoke. */
+	if (link->out_bytes > 2 * SHIM_LINK_OUT_MAX_BYTES)
+		return -ENOBUFS;
+	for (size_t i = 0; i < n_parts; i++)
+		iov[i + 1] = parts[i];
+	if (list_empty(&link->out)) {
+		r = sockmsg_sendv(link->fd, iov, n_parts + 1, NULL, 0);
+		if (r != -EAGAIN)
+			return r;
+	}
+	out = malloc(sizeof(*out) + header->length);
+	if (!out)
+		return -ENOMEM;
+	for (size_t i = 0; i <= n_parts; i++) {
+		if (iov[i].iov_len > 0)
+			memcpy(out->data + at, iov[i].iov_base, iov[i].iov_len);
+		at += iov[i].iov_len;
+	}
+	out->size = at;
+	list_append(&link->out, &out->link);
+	link->out_bytes += at;
+	link->want_out = true;
+	update_events(link);
+	return 0;
+}
+
+static int send_bytes(struct shim_link *link, uint16_t type, uint32_t job, const void *data,
+		      size_t size)
+{
+	struct wire_header header = frame_header(type, job, 0, size);
+	struct iovec part = {(void *)(uintptr_t)data, size};
+
+	return send_frame(link, &header, &part, size > 0 ? 1 : 0);
+}
+
+static int send_waiting(struct shim_link *link)
+{
+	while (!list_empty(&link->out)) {
+		struct out *out = LIST_ENTRY(link->out.next, struct out, link);
+		int r;
+
+		r = sockmsg_send(link->fd, out->data, out->size, NULL, 0);
+		if (r == -EAGAIN)
+			return 0;
+		if (r < 0)
+			return r;
+		list_remove(&out->link);
+		link->out_bytes -= out->size;
+		free(out);
+	}
+	link->want_out = false;
+	update_events(link);
+	return 0;
+}
+
+static struct wire_job *find_job(struct shim_link *link, uint32_t id)
+{
+	for (size_t i = 0; i < SHIM_MAX_JOBS; i++) {
+		if (link->job[i].state != WIRE_JOB_FREE && link->job[i].id == id)
+			return &link->job[i];
+	}
+	return NULL;
+}
+
+static int add_job(struct shim_link *link, enum wire_job_state state, struct wire_job **ret_job)
+{
+	if (link->lost)
+		return -EPIPE;
+	for (size_t i = 0; i < SHIM_MAX_JOBS; i++) {
+		struct wire_job *job = &link->job[i];
+
+		if (job->state != WIRE_JOB_FREE)
+			continue;
+		job->id = link->next_job;
+		job->state = state;
+		link->next_job = link->next_job == UINT32_MAX ? 1 : link->next_job + 1;
+		link->n_jobs++;
+		*ret_job = job;
+		return 0;
+	}
+	return -EBUSY;
+}
+
+static void drop_job(struct shim_link *link, struct wire_job *job)
+{
+	job->state = WIRE_JOB_FREE;
+	link->n_jobs--;
+}
+
+/* Numbers. */
+
+static uint64_t unsettled(const struct shim_link *link)
+{
+	return link->flow->received - link->flow->settled;
+}
+
+void shim_link_settle(struct shim_link *link, uint64_t number)
+{
+	(void)flow_settle(link->flow, number);
+	if (link->paused && unsettled(link) < SHIM_LINK_WINDOW / 2) {
+		link->paused = false;
+		update_events(link);
+	}
+}
+
+void shim_link_flush(struct shim_link *link)
+{
+	struct wire_credit credit;
+
+	/* A credit that cannot be queued now is made up for by the next one: they are cumulative.
+	 */
+	if (!link->lost && link->greeted && flow_credit(link->flow, &credit.acked))
+		(void)send_bytes(link, WIRE_CREDIT, 0, &credit, sizeof(credit));
+}
+
+uint32_t shim_link_jobs(const struct shim_link *link)
+{
+	return link->n_jobs;
+}
+
+/* Frames from the shim. */
+
+static int take_hello(struct shim_link *link, const struct wire_header *header,
+		      const uint8_t *payload)
+{
+	struct wire_hello hello;
+	int r;
+
+	if (header->type != WIRE_HELLO)
+		return -EPROTO;
+	memcpy(&hello, payload, sizeof(hello));
+	r = frame_hello_check(&hello, link->session.bytes);
+	if (r < 0)
+		return r;
+	/* What the shim says it has sent must not be below what was committed. */
+	if (hello.acked < link->flow->settled)
+		return -EPROTO;
+	link->greeted = true;
+	return 0;
+}
+
+/* A frame of a job that this link did not start. Only an adopted session has such jobs: nobody
+ * waits for them any more, so they end. */
+static int take_foreign(struct shim_link *link, const struct wire_header *header)
+{
+	if (!link->adopted)
+		return -EPROTO;
+	if (header->number > 0)
+		shim_link_settle(link, header->number);
+	if (header->type == WIRE_STARTED || header->type == WIRE_STDOUT ||
+	    header->type == WIRE_STDERR)
+		return send_bytes(link, WIRE_CANCEL, header->job, NULL, 0);
+	return 0;
+}
+
+static int take_started(struct shim_link *link, struct wire_job *job, const uint8_t *payload)
+{
+	struct wire_started started;
+
+	if (job->state != WIRE_JOB_SENT)
+		return -EPROTO;
+	memcpy(&started, payload, sizeof(started));
+	job->state = WIRE_JOB_RUNNING;
+	link->events->started(link->userdata, job->id, started.pid);
+	return 0;
+}
+
+static int take_end(struct shim_link *link, struct wire_job *job, const struct wire_header *header,
+		    const uint8_t *payload)
+{
+	uint32_t id = job->id;
+	struct wire_exit status;
+	struct wire_failed failed;
+
+	switch (header->type) {
+	case WIRE_EXIT:
+		if (job->state != WIRE_JOB_RUNNING)
+			return -EPROTO;
+		memcpy(&status, payload, sizeof(status));
+		drop_job(link, job);
+		link->events->exited(link->userdata, id, header->number, &status);
+		return 0;
+	case WIRE_FAILED:
+		memcpy(&failed, payload, sizeof(failed));
+		drop_job(link, job);
+		link->events->failed(link->userdata, id, header->number, &failed);
+		return 0;
+	case WIRE_PUT_DONE:
+		if (job->state != WIRE_JOB_PUTTING)
+			return -EPROTO;
+		drop_job(link, job);
+		link->events->put_done(link->userdata, id, header->number);
+		return 0;
+	default:
+		return -EPROTO;
+	}
+}
+
+/* 0: go on. FLOW_E_DUPLICATE: drop it. */
+static int take_number(struct shim_link *link, uint64_t number)
+{
+	int r;
+
+	/* The shim was told more than the store knows where output of commands was handed out
+	 * after the last commit: after an adoption the first number may lie ahead. */
+	if (link->adopted && !link->first_seen && number > link->flow->received) {
+		flow_done(link->flow);
+		flow_init(link->flow, number - 1);
+	}
+	link->first_seen = true;
+	r = flow_receive(link->flow, number);
+	if (r != 0)
+		return r;
+	if (unsettled(link) >= SHIM_LINK_WINDOW) {
+		link->paused = true;
+		update_events(link);
+	}
+	return 0;
+}
+
+static int take_frame(struct shim_link *link, const struct wire_header *header,
+		      const uint8_t *payload, size_t size)
+{
+	struct wire_job *job;
+	int r;
+
+	if (!link->greeted)
+		return take_hello(link, header, payload);
+	if (header->type == WIRE_STATS)
+		return 0;
+	if (frame_is_durable(header->type)) {
+		r = take_number(link, header->number);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
+	job = find_job(link, header->job);
+	if (!job)
+		return take_foreign(link, header);
+	switch (header->type) {
+	case WIRE_STARTED:
+		return take_started(link, job, payload);
+	case WIRE_STDOUT:
+	case WIRE_STDERR:
+		if (job->state != WIRE_JOB_RUNNING)
+			return -EPROTO;
+		link->events->output(link->userdata, job->id, header->number,
+				     header->type == WIRE_STDERR, payload, size);
+		return 0;
+	default:
+		return take_end(link, job, header, payload);
+	}
+}
+
+static int receive(struct shim_link *link)
+{
+	for (unsigned int i = 0; i < MAX_READS_A_TURN && !link->lost && !link->paused; i++) {
+		struct wire_header header;
+		const uint8_t *payload;
+		size_t payload_bytes;
+		ssize_t n;
+		int r;
+
+		n = sockmsg_recv(link->fd, link->scratch, WIRE_FRAME_MAX_BYTES, NULL, 0);
+		if (n == -EAGAIN)
+			return 0;
+		if (n <= 0)
+			return n == 0 ? -EPIPE : (int)n;
+		r = frame_check(link->scratch, (size_t)n, FRAME_FROM_SHIM, &header, &payload,
+				&payload_bytes);
+		if (r >= 0)
+			r = take_frame(link, &header, payload, payload_bytes);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct shim_link *link = userdata;
+	int r = 0;
+
+	(void)source;
+	(void)fd;
+	if (revents & EPOLLOUT)
+		r = send_waiting(link);
+	if (r >= 0 && !link->paused && (revents & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		r = receive(link);
+	else if (r >= 0 && link->paused && (revents & (EPOLLHUP | EPOLLERR)))
+		r = -EPIPE;
+	if (r < 0)
+		lose(link, r);
+	return 0;
+}
+
+/* Life. */
+
+int shim_link_new(sd_event *event, int fd, const struct shim_link_options *options,
+		  const struct shim_link_events *events, void *userdata,
+		  struct shim_link **ret_link)
+{
+	struct wire_hello hello = frame_hello(options->session->bytes, options->flow->settled);
+	struct shim_link *link;
+	int r;
+
+	link = calloc(1, sizeof(*link));
+	if (!link)
+		return -ENOMEM;
+	list_init(&link->out);
+	link->events = events;
+	link->userdata = userdata;
+	link->session = *options->session;
+	link->scratch = options->scratch;
+	link->flow = options->flow;
+	link->next_job = options->first_job > 0 ? options->first_job : 1;
+	link->adopted = options->adopted;
+	link->fd = fd;
+	r = fd_set_nonblock(fd, 1);
+	if (r >= 0)
+		r = sd_event_add_io(event, &link->io, fd, EPOLLIN, on_io, link);
+	if (r >= 0)
+		r = send_bytes(link, WIRE_HELLO, 0, &hello, sizeof(hello));
+	if (r < 0) {
+		link->fd = -1; /* stays the caller's */
+		(void)shim_link_free(link);
+		return r;
+	}
+	*ret_link = link;
+	return 0;
+}
+
+struct shim_link *shim_link_free(struct shim_link *link)
+{
+	if (!link)
+		return NULL;
+	link->io = sd_event_source_disable_unref(link->io);
+	while (!list_empty(&link->out)) {
+		struct out *out = LIST_ENTRY(link->out.next, struct out, link);
+
+		list_remove(&out->link);
+		free(out);
+	}
+	link->fd = fd_close(link->fd);
+	free(link);
+	return NULL;
+}
+
+/* Jobs. */
+
+static int send_pieces(struct shim_link *link, uint16_t type, uint32_t job, const char *data,
+		       size_t size)
+{
+	while (size > 0) {
+		size_t n = size < WIRE_PAYLOAD_MAX_BYTES ? size : WIRE_PAYLOAD_MAX_BYTES;
+		int r;
+
+		r = send_bytes(link, type, job, data, n);
+		if (r < 0)
+			return r;
+		data += n;
+		size -= n;
+	}
+	return 0;
+}
+
+static bool has_room(const struct shim_link *link, size_t size)
+{
+	return size < SHIM_LINK_OUT_MAX_BYTES && link->out_bytes < SHIM_LINK_OUT_MAX_BYTES - size;
+}
+
+int shim_link_exec(struct shim_link *link, const struct shim_link_command *command,
+		   uint32_t *ret_job)
+{
+	struct wire_exec head = command->head;
+	AUTO_FREE uint8_t *payload = NULL;
+	size_t payload_bytes;
+	struct wire_job *job;
+	int r;
+
+	if (!has_room(link, command->stdin_bytes + WIRE_FRAME_MAX_BYTES))
+		return -ENOBUFS;
+	payload = malloc(WIRE_PAYLOAD_MAX_BYTES);
+	if (!payload)
+		return -ENOMEM;
+	if (command->stdin_data)
+		head.flags |= WIRE_EXEC_STDIN;
+	r = frame_exec_build(payload, WIRE_PAYLOAD_MAX_BYTES, &head, command->cwd, command->argv,
+			     command->env, &payload_bytes);
+	if (r < 0)
+		return r;
+	r = add_job(link, WIRE_JOB_SENT, &job);
+	if (r < 0)
+		return r;
+	r = send_bytes(link, WIRE_EXEC, job->id, payload, payload_bytes);
+	if (r >= 0 && command->stdin_data) {
+		r = send_pieces(link, WIRE_STDIN, job->id, command->stdin_data,
+				command->stdin_bytes);
+		if (r >= 0)
+			r = send_bytes(link, WIRE_STDIN_EOF, job->id, NULL, 0);
+	}
+	if (r < 0) {
+		drop_job(link, job);
+		return r;
+	}
+	*ret_job = job->id;
+	return 0;
+}
+
+int shim_link_put(struct shim_link *link, const char *path, uint32_t mode, const void *data,
+		  size_t size, uint32_t *ret_job)
+{
+	struct wire_put put = {.mode = mode, .size_bytes = size};
+	size_t path_bytes = strlen(path) + 1;
+	struct iovec parts[2] = {
+		{&put,                    sizeof(put)},
+                {(void *)(uintptr_t)path, path_bytes }
+        };
+	struct wire_header header;
+	struct wire_job *job;
+	int r;
+
+	if (path_bytes > EXEC_CWD_BYTES)
+		return -E2BIG;
+	if (!has_room(link, size + WIRE_FRAME_MAX_BYTES))
+		return -ENOBUFS;
+	put.path_bytes = (uint32_t)path_bytes;
+	r = add_job(link, WIRE_JOB_PUTTING, &job);
+	if (r < 0)
+		return r;
+	header = frame_header(WIRE_PUT, job->id, 0, sizeof(put) + path_bytes);
+	r = send_frame(link, &header, parts, ARRAY_SIZE(parts));
+	if (r >= 0)
+		r = send_pieces(link, WIRE_PUT_DATA, job->id, data, size);
+	if (r >= 0)
+		r = send_bytes(link, WIRE_PUT_END, job->id, NULL, 0);
+	if (r < 0) {
+		drop_job(link, job);
+		return r;
+	}
+	*ret_job = job->id;
+	return 0;
+}
+
+void shim_link_cancel(struct shim_link *link, uint32_t job)
+{
+	if (!link->lost && find_job(link, job))
+		(void)send_bytes(link, WIRE_CANCEL, job, NULL, 0);
+}

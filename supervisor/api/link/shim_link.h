@@ -1,0 +1,81 @@
+/*
+ * One session's connection to its shim (include/sandboxd/wire.h): jobs out, frames in, durable
+ * acknowledgements back. Never blocks. Everything that arrives is hostile: each message passes
+ * frame_check, its job must be one that this link started and in a state that allows the frame, and
+ * numbers must follow each other (docs/THREATS.md C4). Any surprise ends the link.
+ *
+ * Numbers. Each durable frame is handed up with its number; whoever took it says shim_link_settle
+ * when it is committed (tasks) or out of our hands (commands). Numbers settle in any order; what is
+ * acknowledged is the longest settled run from the start (jobs/flow.h), once per turn by
+ * shim_link_flush.
+ * Where the unsettled run grows beyond SHIM_LINK_WINDOW the link stops reading, and the kernel
+ * stops the shim: no queue here grows without bound.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+
+#include "sandboxd/wire.h"
+#include "supervisor/api/jobs/flow.h"
+
+#define SHIM_LINK_WINDOW        16384                /* unsettled frames */
+#define SHIM_LINK_OUT_MAX_BYTES (8u * 1024u * 1024u) /* waiting for the socket */
+
+struct shim_link;
+
+/* None of these may free the link: that is done at the end of a turn. */
+struct shim_link_events {
+	void (*started)(void *userdata, uint32_t job, int32_t pid);
+	void (*output)(void *userdata, uint32_t job, uint64_t number, bool is_stderr,
+		       const uint8_t *data, size_t size);
+	void (*exited)(void *userdata, uint32_t job, uint64_t number,
+		       const struct wire_exit *status);
+	void (*failed)(void *userdata, uint32_t job, uint64_t number,
+		       const struct wire_failed *failed);
+	void (*put_done)(void *userdata, uint32_t job, uint64_t number);
+	/* End-of-file or a protocol error; once. No further callback follows. */
+	void (*lost)(void *userdata, int error);
+};
+
+struct shim_link_options {
+	const struct id *session;
+	struct flow *flow; /* the session's numbers; not owned, outlives the link */
+	bool adopted;      /* frames of jobs that an earlier worker started are dropped, the jobs
+			      cancelled; else they are a protocol error */
+	uint32_t first_job;
+	uint8_t *scratch; /* WIRE_FRAME_MAX_BYTES, shared by the links of one loop; not owned */
+};
+
+/* Sends HELLO. fd becomes the link's on success. */
+MUST_USE int shim_link_new(sd_event *event, int fd, const struct shim_link_options *options,
+			   const struct shim_link_events *events, void *userdata,
+			   struct shim_link **ret_link);
+/* Accepts NULL, returns NULL; no callback. */
+struct shim_link *shim_link_free(struct shim_link *link);
+
+/* What starts a command. Strings are copied into the frame. */
+struct shim_link_command {
+	struct wire_exec head; /* program, limits; counts are filled in */
+	const char *cwd;
+	const char *const *argv; /* NULL-terminated, as env */
+	const char *const *env;
+	const char *stdin_data; /* NULL: /dev/null */
+	size_t stdin_bytes;
+};
+
+/* Both: 0 and the job's number; -ENOBUFS: too much waits for this session (retry later); -E2BIG:
+ * does not fit a frame; -EPIPE: lost; -EBUSY: SHIM_MAX_JOBS are running. */
+MUST_USE int shim_link_exec(struct shim_link *link, const struct shim_link_command *command,
+			    uint32_t *ret_job);
+MUST_USE int shim_link_put(struct shim_link *link, const char *path, uint32_t mode,
+			   const void *data, size_t size, uint32_t *ret_job);
+void shim_link_cancel(struct shim_link *link, uint32_t job); /* its last frame still follows */
+
+void shim_link_settle(struct shim_link *link, uint64_t number);
+void shim_link_flush(struct shim_link *link); /* end of turn: one CREDIT where due */
+uint32_t shim_link_jobs(const struct shim_link *link);

@@ -1,0 +1,43 @@
+/*
+ * The api worker's end of the supervisor's socket (include/sandboxd/launch.h): one table of
+ * outstanding requests, each with a deadline. Never blocks; what the socket does not take at once
+ * waits in order.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/id.h"
+
+#include "sandboxd/launch.h"
+
+/*
+ * answer: NULL when the deadline passed or the connection ended. fd: a descriptor that came with
+ * the answer, or -1; the callee owns it. For LAUNCH_ADOPT it is called once per live session and
+ * once more with more = 0. The last call for a request is final: the request is then forgotten.
+ */
+typedef void (*supervisor_answer)(void *userdata, const struct launch_msg *answer, int fd);
+
+struct supervisor_client_events {
+	void (*gone)(void *userdata, const struct id *session, const struct launch_gone *gone);
+	void (*closed)(void *userdata, int error); /* the supervisor left, or said nonsense */
+};
+
+struct supervisor_client;
+
+/* fd becomes the client's. */
+MUST_USE int supervisor_client_new(sd_event *event, int fd,
+				   const struct supervisor_client_events *events, void *userdata,
+				   struct supervisor_client **ret_client);
+/* Outstanding requests are answered with NULL first. Accepts NULL; returns NULL. */
+struct supervisor_client *supervisor_client_free(struct supervisor_client *client);
+
+/* session may be NULL (HELLO, ADOPT); plan only for LAUNCH_START. 0; -ENOBUFS: too many are
+ * outstanding; -EPIPE: closed; -ENOMEM. */
+MUST_USE int supervisor_client_request(struct supervisor_client *client, enum launch_type type,
+				       const struct id *session, const struct plan *plan,
+				       usec_t timeout, supervisor_answer callback, void *userdata);

@@ -1,0 +1,175 @@
+#include "supervisor/api/live.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+
+static struct activity *find_activity(struct live *live, uint32_t wire_job)
+{
+	LIST_FOR_EACH (entry, &live->activities) {
+		struct activity *activity = LIST_ENTRY(entry, struct activity, link);
+
+		if (activity->wire_job == wire_job)
+			return activity;
+	}
+	return NULL;
+}
+
+static void on_started(void *userdata, uint32_t wire_job, int32_t pid)
+{
+	struct activity *activity = find_activity(userdata, wire_job);
+
+	if (activity && activity->ops->started)
+		activity->ops->started(activity, pid);
+}
+
+static void on_output(void *userdata, uint32_t wire_job, uint64_t number, bool is_stderr,
+		      const uint8_t *data, size_t size)
+{
+	struct live *live = userdata;
+	struct activity *activity = find_activity(live, wire_job);
+
+	if (activity)
+		activity->ops->output(activity, number, is_stderr, data, size);
+	else
+		live_settle(live, number); /* given up; its last frame is still to come */
+}
+
+static void end_activity(struct live *live, uint32_t wire_job, const struct activity_result *result)
+{
+	struct activity *activity = find_activity(live, wire_job);
+
+	if (!activity) {
+		live_settle(live, result->number);
+		return;
+	}
+	list_remove(&activity->link);
+	activity->ops->ended(activity, result);
+}
+
+static void on_exited(void *userdata, uint32_t wire_job, uint64_t number,
+		      const struct wire_exit *exit_info)
+{
+	end_activity(userdata, wire_job,
+		     &(struct activity_result){
+			     .end = ACTIVITY_EXITED, .exit_info = exit_info, .number = number});
+}
+
+static void on_failed(void *userdata, uint32_t wire_job, uint64_t number,
+		      const struct wire_failed *failed)
+{
+	end_activity(userdata, wire_job,
+		     &(struct activity_result){
+			     .end = ACTIVITY_FAILED, .failed = failed, .number = number});
+}
+
+static void on_put_done(void *userdata, uint32_t wire_job, uint64_t number)
+{
+	end_activity(userdata, wire_job,
+		     &(struct activity_result){.end = ACTIVITY_PUT_DONE, .number = number});
+}
+
+static void on_lost(void *userdata, int error)
+{
+	struct live *live = userdata;
+	struct log_context context = {.session = &live->session->id};
+
+	/* While it is being ended, the end of its socket is what we asked for. */
+	if (live->session->state != SESSION_STATE_CLOSING)
+		log_line(LOG_LEVEL_WARNING, &context, "session's shim is lost", "errno=%d", -error);
+	sessions_event(live->app, live->session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
+}
+
+static const struct shim_link_events link_events = {
+	.started = on_started,
+	.output = on_output,
+	.exited = on_exited,
+	.failed = on_failed,
+	.put_done = on_put_done,
+	.lost = on_lost,
+};
+
+int live_new(struct app *app, struct session *session, struct live **ret_live)
+{
+	struct live *live = calloc(1, sizeof(*live));
+
+	if (!live)
+		return -ENOMEM;
+	live->app = app;
+	live->session = session;
+	list_init(&live->activities);
+	list_init(&live->waiters);
+	list_append(&app->lives, &live->link);
+	session->link = live;
+	*ret_live = live;
+	return 0;
+}
+
+struct live *live_free(struct live *live)
+{
+	if (!live)
+		return NULL;
+	ASSERT(list_empty(&live->activities));
+	ASSERT(list_empty(&live->waiters));
+	ASSERT(!live->creation);
+	list_remove(&live->link);
+	live->shim = shim_link_free(live->shim);
+	live->session->link = NULL;
+	free(live);
+	return NULL;
+}
+
+/* Job numbers of a new connection start at a random place, so that those of an earlier worker,
+ * whose last frames may still come, are not taken for ours. */
+static uint32_t first_job(void)
+{
+	uint32_t first = 1;
+
+	if (getrandom(&first, sizeof(first), 0) != (ssize_t)sizeof(first))
+		first = 1;
+	return (first & 0x7fffffffu) | 1u;
+}
+
+int live_connect(struct live *live, int fd)
+{
+	struct shim_link_options options = {
+		.session = &live->session->id,
+		.flow = &live->session->flow,
+		.adopted = live->adopted,
+		.first_job = live->adopted ? first_job() : 1,
+		.scratch = live->app->scratch,
+	};
+
+	ASSERT(!live->shim);
+	return shim_link_new(live->app->event, fd, &options, &link_events, live, &live->shim);
+}
+
+void live_add(struct live *live, struct activity *activity, const struct activity_ops *ops,
+	      uint32_t wire_job)
+{
+	activity->ops = ops;
+	activity->live = live;
+	activity->wire_job = wire_job;
+	list_append(&live->activities, &activity->link);
+}
+
+void live_settle(struct live *live, uint64_t number)
+{
+	if (live->shim && number > 0)
+		shim_link_settle(live->shim, number);
+}
+
+void live_end_all(struct live *live)
+{
+	static const struct activity_result lost = {.end = ACTIVITY_LOST};
+
+	while (!list_empty(&live->activities)) {
+		struct activity *activity =
+			LIST_ENTRY(live->activities.next, struct activity, link);
+
+		list_remove(&activity->link);
+		activity->ops->ended(activity, &lost);
+	}
+}

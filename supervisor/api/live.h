@@ -1,0 +1,74 @@
+/*
+ * A session that has, or had, a shim: its connection and what runs on it. The session object is the
+ * domain's; this is the adapters' half of it (session->link).
+ */
+#pragma once
+
+#include "base/list.h"
+
+#include "supervisor/api/app.h"
+#include "supervisor/api/link/shim_link.h"
+
+struct live;
+struct activity;
+
+enum activity_end {
+	ACTIVITY_EXITED,   /* exit_info */
+	ACTIVITY_FAILED,   /* failed */
+	ACTIVITY_PUT_DONE, /* a file is in place */
+	ACTIVITY_LOST,     /* the session ended first; no number */
+	ACTIVITY_END_MAX_,
+};
+
+struct activity_result {
+	enum activity_end end;
+	const struct wire_exit *exit_info; /* ACTIVITY_EXITED */
+	const struct wire_failed *failed;  /* ACTIVITY_FAILED */
+	uint64_t number;                   /* to be settled; 0 for ACTIVITY_LOST */
+};
+
+/* What one kind of work does with what comes from the shim. `ended` is the last call: the activity
+ * is out of the list and the kind frees it. Output must be settled (live_settle), now or later. */
+struct activity_ops {
+	void (*started)(struct activity *activity, int32_t pid); /* may be NULL */
+	void (*output)(struct activity *activity, uint64_t number, bool is_stderr,
+		       const uint8_t *data, size_t size);
+	void (*ended)(struct activity *activity, const struct activity_result *result);
+};
+
+/* First member of each kind. */
+struct activity {
+	struct list link; /* live->activities */
+	const struct activity_ops *ops;
+	struct live *live;
+	uint32_t wire_job;
+};
+
+struct live {
+	struct list link; /* app->lives or app->forgotten */
+	struct app *app;
+	struct session *session;
+	struct shim_link *shim; /* NULL: not yet, or not any more */
+	struct list activities;
+	struct list waiters; /* struct end_waiter: told when nothing of the session is left */
+	struct creation *creation;
+	unsigned int n_kills;
+	bool kill_asked;
+	bool adopted;
+};
+
+MUST_USE int live_new(struct app *app, struct session *session, struct live **ret_live);
+struct live *live_free(struct live *live); /* nothing may be active; returns NULL */
+static inline struct live *live_of(const struct session *session)
+{
+	return session->link;
+}
+
+/* fd becomes the link's. 0 or -errno. */
+MUST_USE int live_connect(struct live *live, int fd);
+/* The activity is in the list from now on; its number was given by shim_link_exec or _put. */
+void live_add(struct live *live, struct activity *activity, const struct activity_ops *ops,
+	      uint32_t wire_job);
+void live_settle(struct live *live, uint64_t number);
+/* End everything that runs with ACTIVITY_LOST. */
+void live_end_all(struct live *live);

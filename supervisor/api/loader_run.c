@@ -1,0 +1,64 @@
+#include "supervisor/api/loader_run.h"
+
+#include <errno.h>
+
+#define LOADER_OUTPUT_MAX_BYTES (16u * 1024u * 1024u)
+#define GRACE_MS                2000u
+
+static const char *const loader_argv[] = {"sandbox-loader", "/session", NULL};
+
+const struct policy_limits *session_limits(const struct live *live)
+{
+	const struct policy_profile *profile =
+		image_profile(&live->app->policy, live->session->plan.profile);
+
+	ASSERT(profile); /* found by name before the launch, or checked at adoption */
+	return &profile->limits;
+}
+
+int session_environment(const struct live *live, char *const *extra,
+			struct environment *ret_environment)
+{
+	const struct session *session = live->session;
+	struct environment_input input = {
+		.session = &session->id,
+		.prefix = live->app->config->env_prefix,
+		.dagster = session->dagster,
+		.session_env = (const char *const *)session->spec.env,
+		.command_env = (const char *const *)extra,
+	};
+
+	for (size_t i = 0; i < ENDPOINTS_N; i++) {
+		input.caller[i] = session->spec.endpoint[i];
+		input.operator_default[i] = live->app->summary.operator_default[i];
+	}
+	return environment_build(&input, ret_environment);
+}
+
+int loader_run(struct live *live, enum loader_run_kind kind, uint32_t *ret_wire_job)
+{
+	const struct policy_limits *limits = session_limits(live);
+	uint32_t timeout_s =
+		kind == LOADER_RUN_LOAD ? limits->load_timeout_s : limits->execute_timeout_s;
+	struct environment environment = ENVIRONMENT_NULL;
+	struct shim_link_command command = {
+		.head = {.program = WIRE_PROGRAM_LOADER,
+			 .timeout_ms = timeout_s * 1000,
+			 .grace_ms = GRACE_MS,
+			 .output_rate_bytes = limits->output_rate_bytes,
+			 .output_max_bytes = LOADER_OUTPUT_MAX_BYTES},
+		.cwd = "/session",
+		.argv = loader_argv,
+	};
+	int r;
+
+	if (!live->shim)
+		return -EPIPE;
+	r = session_environment(live, NULL, &environment);
+	if (r < 0)
+		return r;
+	command.env = (const char *const *)environment.entry;
+	r = shim_link_exec(live->shim, &command, ret_wire_job);
+	environment_done(&environment);
+	return r;
+}

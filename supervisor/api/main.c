@@ -1,0 +1,42 @@
+/*
+ * sandboxd-api: the unprivileged worker that speaks HTTP. It is exec'd by the supervisor in a root
+ * of its own, with ids of its own and descriptors by fixed number (include/sandboxd/worker.h).
+ *
+ * Runs as the worker's id, no groups, no capabilities. First thing, before a byte from outside:
+ * no_new_privs, not dumpable, seccomp filter.
+ */
+#include <stdlib.h>
+
+#include "base/log.h"
+
+#include "policy/confine_worker.h"
+#include "policy/image.h"
+#include "supervisor/api/app.h"
+#include "supervisor/api/config.h"
+
+#define PROFILE "worker-api"
+
+int main(void)
+{
+	AUTO_FREE struct api_config *config = NULL;
+	struct image policy = IMAGE_NULL;
+	struct err err = ERR_NULL;
+	bool applied = false;
+	int code;
+
+	log_init("sandboxd-api", LOG_LEVEL_INFO);
+	if (confine_worker(WORKER_FD_POLICY, PROFILE, &applied, &err) < 0) {
+		log_err(LOG_LEVEL_ERROR, NULL, "not confined", &err);
+		return EXIT_FAILURE;
+	}
+	if (!applied)
+		log_line(LOG_LEVEL_WARNING, NULL, "no seccomp filter", "reason=sanitizer");
+	if (config_read(WORKER_FD_CONFIG, &config, &err) < 0 ||
+	    image_open(WORKER_FD_POLICY, &policy, &err) < 0) {
+		log_err(LOG_LEVEL_ERROR, NULL, "cannot start", &err);
+		return EXIT_FAILURE;
+	}
+	code = app_run(config, &policy);
+	image_close(&policy);
+	return code;
+}

@@ -1,0 +1,453 @@
+/*
+ * Sessions from create to end: the only caller of session_apply. The domain says what follows from
+ * an event; here it is done, by the supervisor, the store and the answers that wait.
+ *
+ * The launch and the insert of the row run at once; the 201 goes out when both are done. A refusal
+ * of the store does not refuse the session: the answer then says persisted false.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/launch.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include "supervisor/api/creation.h"
+#include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/reply.h"
+#include "supervisor/api/live.h"
+
+/* Writes. */
+
+struct write_op {
+	struct app *app;
+	struct id session;
+	bool is_degraded;
+	bool is_insert;
+};
+
+static void on_write(void *userdata, enum store_result result)
+{
+	struct write_op *op = userdata;
+	struct session *session = registry_find(&op->app->registry, &op->session);
+	bool was_degraded = op->is_degraded;
+
+	op->is_degraded = result == STORE_DEGRADED;
+	if (session) {
+		if (op->is_degraded && !was_degraded)
+			session->n_degraded++;
+		else if (was_degraded && !op->is_degraded)
+			session->n_degraded--;
+		if (op->is_insert && result == STORE_OK)
+			session->row_exists = true;
+		if (op->is_insert)
+			creation_row_done(session);
+	}
+	if (!op->is_degraded)
+		free(op);
+}
+
+void *sessions_write(struct app *app, const struct id *session)
+{
+	struct write_op *op = calloc(1, sizeof(*op));
+
+	if (op) {
+		op->app = app;
+		op->session = *session;
+	}
+	return op;
+}
+
+store_done sessions_write_done(void)
+{
+	return on_write;
+}
+
+static void write_status(struct app *app, const struct session *session)
+{
+	void *op = sessions_write(app, &session->id);
+
+	if (op && store_session_status(app->store, session, clock_realtime(), on_write, op) < 0)
+		free(op);
+}
+
+void sessions_insert(struct app *app, struct session *session)
+{
+	struct write_op *op = sessions_write(app, &session->id);
+
+	if (op)
+		op->is_insert = true;
+	if (op && store_session_insert(app->store, session, on_write, op) >= 0)
+		return;
+	free(op);
+	creation_row_done(session);
+}
+
+/* The end. */
+
+struct row_close {
+	struct app *app;
+	struct id session;
+	struct list waiters;
+};
+
+static void tell_waiters(struct list *waiters, bool degraded)
+{
+	while (!list_empty(waiters)) {
+		struct end_waiter *waiter = LIST_ENTRY(waiters->next, struct end_waiter, link);
+
+		list_remove(&waiter->link);
+		waiter->ended(waiter, degraded);
+	}
+}
+
+static void on_row_closed(void *userdata, enum store_result result)
+{
+	struct row_close *close = userdata;
+
+	tell_waiters(&close->waiters, result != STORE_OK);
+	if (result != STORE_DEGRADED)
+		free(close);
+}
+
+static void move_waiters(struct list *from, struct list *to)
+{
+	list_init(to);
+	while (!list_empty(from)) {
+		struct list *entry = from->next;
+
+		list_remove(entry);
+		list_append(to, entry);
+	}
+}
+
+static void close_row(struct app *app, struct session *session)
+{
+	struct live *live = live_of(session);
+	struct row_close *close = calloc(1, sizeof(*close));
+
+	if (close) {
+		close->app = app;
+		close->session = session->id;
+		move_waiters(&live->waiters, &close->waiters);
+		if (store_session_close(app->store, &session->id,
+					session_reason_text(session->reason), clock_realtime(),
+					on_row_closed, close) >= 0)
+			return;
+		move_waiters(&close->waiters, &live->waiters);
+		free(close);
+	}
+	tell_waiters(&live->waiters, true);
+}
+
+struct kill_op {
+	struct app *app;
+	struct id session;
+};
+
+static void ask_kill(struct app *app, const struct id *session);
+
+static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct kill_op *op = userdata;
+	struct app *app = op->app;
+	struct id id = op->session;
+	struct session *session = registry_find(&app->registry, &id);
+	struct log_context context = {.session = &id};
+	enum session_reason reason = SESSION_REASON_DELETED;
+
+	(void)fd_close(fd);
+	free(op);
+	if (!session || session->state == SESSION_STATE_CLOSED)
+		return;
+	/* Not found and stopping: there is nothing left of it, or there will not be. */
+	if (answer && (answer->error == LAUNCH_E_NONE || answer->error == LAUNCH_E_NOT_FOUND ||
+		       answer->error == LAUNCH_E_STOPPING)) {
+		sessions_event(app, session, SESSION_EVENT_GONE, reason);
+		return;
+	}
+	log_line(LOG_LEVEL_ERROR, &context, "session did not end", "error=%s",
+		 answer ? launch_error_text(answer->error) : "timeout");
+	if (app->phase == APP_PHASE_SERVING && live_of(session)->n_kills++ < 5)
+		ask_kill(app, &id);
+}
+
+static void ask_kill(struct app *app, const struct id *session)
+{
+	struct kill_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return; /* the expiry or the next restart of this worker comes back to it */
+	op->app = app;
+	op->session = *session;
+	if (supervisor_client_request(app->supervisor, LAUNCH_KILL, session, NULL, APP_KILL_TIMEOUT,
+				      on_killed, op) < 0)
+		free(op);
+}
+
+void sessions_kill_unknown(struct app *app, const struct id *session)
+{
+	ask_kill(app, session);
+}
+
+void sessions_forget(struct app *app, struct session *session)
+{
+	struct live *live = live_of(session);
+
+	registry_remove(&app->registry, session);
+	list_remove(&live->link);
+	list_append(&app->forgotten, &live->link);
+	app->counters.n_ended++;
+}
+
+void sessions_event(struct app *app, struct session *session, enum session_event event,
+		    enum session_reason reason)
+{
+	struct log_context context = {.session = &session->id};
+	enum session_state before = session->state;
+	uint32_t actions;
+
+	if (session_apply(session, event, reason, &actions) < 0) {
+		log_line(LOG_LEVEL_WARNING, &context, "event is not possible", "state=%s event=%d",
+			 session_state_text(before), (int)event);
+		return;
+	}
+	if (actions & SESSION_ACTION_STATUS_ROW)
+		write_status(app, session);
+	if (actions & SESSION_ACTION_FAIL_JOBS) {
+		tasks_fail(app, session, session_reason_code(session->reason), "session ended");
+		live_end_all(live_of(session));
+	}
+	if (actions & SESSION_ACTION_ANSWER)
+		creation_launched(session);
+	if (actions & SESSION_ACTION_ANSWER_FAILED)
+		creation_failed(session);
+	if (actions & SESSION_ACTION_KILL)
+		ask_kill(app, &session->id);
+	if (actions & SESSION_ACTION_CLOSE_ROW)
+		close_row(app, session);
+	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
+		log_line(LOG_LEVEL_INFO, &context, "session ends", "state=%s reason=%s",
+			 session_state_text(session->state), session_reason_text(session->reason));
+	if (actions & SESSION_ACTION_FORGET)
+		sessions_forget(app, session);
+}
+
+void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone)
+{
+	struct session *session = registry_find(&app->registry, id);
+	enum session_reason reason = SESSION_REASON_LOST;
+
+	if (!session || session->state == SESSION_STATE_CLOSED)
+		return;
+	if (gone->reason == LAUNCH_GONE_OOM)
+		reason = SESSION_REASON_MEMORY;
+	sessions_event(app, session, SESSION_EVENT_GONE, reason);
+}
+
+/* Expiry. */
+
+static int on_deadline(sd_event_source *source, uint64_t at, void *userdata)
+{
+	(void)source;
+	(void)at;
+	sessions_expire(userdata);
+	return 0;
+}
+
+void sessions_expire(struct app *app)
+{
+	struct janitor_victim victims[64];
+	usec_t now = clock_realtime();
+	usec_t next;
+	size_t n;
+
+	n = janitor_plan_expired(&app->registry, now, victims, ARRAY_SIZE(victims));
+	for (size_t i = 0; i < n; i++) {
+		struct session *session = registry_find(&app->registry, &victims[i].session);
+
+		if (session)
+			sessions_event(app, session, SESSION_EVENT_CLOSE, victims[i].reason);
+	}
+	next = janitor_plan_next(&app->registry);
+	if (!app->deadline_timer &&
+	    sd_event_add_time(app->event, &app->deadline_timer, CLOCK_REALTIME, next,
+			      100 * USEC_PER_MS, on_deadline, app) < 0)
+		return; /* the tick calls again */
+	(void)sd_event_source_set_time(app->deadline_timer, next);
+	(void)sd_event_source_set_enabled(app->deadline_timer,
+					  next == USEC_NEVER ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+}
+
+void sessions_close_all(struct app *app, enum session_reason reason)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+
+		if (live->session->state < SESSION_STATE_CLOSING)
+			sessions_event(app, live->session, SESSION_EVENT_CLOSE, reason);
+	}
+}
+
+/* Requests. */
+
+static struct viewer viewer_of(const struct request *request, bool all)
+{
+	return (struct viewer){
+		.owner = request->identity.user,
+		.workspace = request->identity.workspace,
+		.sees_all = request->identity.is_operator ||
+			    (all && (request->identity.scopes & AUTH_ADMIN)),
+	};
+}
+
+struct session *action_find(struct request *request, bool all)
+{
+	struct app *app = request_app(request);
+	struct viewer viewer = viewer_of(request, all);
+	struct session *session;
+
+	session =
+		registry_find_visible(&app->registry, request->path_id, &viewer, clock_realtime());
+	if (!session)
+		reply_not_found(request);
+	return session;
+}
+
+int action_list(struct request *request, const struct registry_filter *filter, struct session **ret)
+{
+	struct viewer viewer = viewer_of(request, false);
+
+	return registry_list(&request_app(request)->registry, &viewer, filter, clock_realtime(),
+			     ret);
+}
+
+json_t *action_summary(struct request *request, const struct session *session)
+{
+	return summary_session(session, &request_app(request)->summary);
+}
+
+json_t *action_sandbox(struct request *request, const struct session *session)
+{
+	return summary_sandbox(session, &request_app(request)->summary);
+}
+
+struct delete_op {
+	struct end_waiter waiter;
+	struct answer_to to;
+	struct id session;
+};
+
+static void on_deleted(struct end_waiter *waiter, bool degraded)
+{
+	struct delete_op *op = LIST_ENTRY(waiter, struct delete_op, waiter);
+	struct request *request = answer_get(&op->to);
+	char text[ID_TEXT_BYTES];
+
+	if (request) {
+		id_format(&op->session, text);
+		if (degraded)
+			request_add_header(request, "Sandbox-Degraded", "store");
+		reply_json(request, MHD_HTTP_OK,
+			   json_pack("{s:s, s:i, s:b}", "session_id", text, "redis_keys_dropped", 0,
+				     "folder_removed", 1));
+	}
+	free(op);
+}
+
+void action_delete(struct request *request, struct session *session)
+{
+	struct delete_op *op = calloc(1, sizeof(*op));
+
+	if (!op) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return;
+	}
+	op->waiter.ended = on_deleted;
+	op->to = answer_to(request);
+	op->session = session->id;
+	list_append(&live_of(session)->waiters, &op->waiter.link);
+	sessions_event(request_app(request), session, SESSION_EVENT_CLOSE, SESSION_REASON_DELETED);
+}
+
+/* The janitor's answer waits until nothing is left of any victim. */
+struct janitor_run {
+	struct answer_to to;
+	json_t *dropped;
+	size_t n_left;
+};
+
+struct janitor_waiter {
+	struct end_waiter waiter;
+	struct janitor_run *run;
+};
+
+static void janitor_step(struct janitor_run *run)
+{
+	struct request *request;
+
+	if (--run->n_left > 0)
+		return;
+	request = answer_get(&run->to);
+	if (request)
+		reply_json(request, MHD_HTTP_OK,
+			   json_pack("{s:O, s:I}", "dropped", run->dropped, "count",
+				     (json_int_t)json_array_size(run->dropped)));
+	json_decref(run->dropped);
+	free(run);
+}
+
+static void on_victim_ended(struct end_waiter *waiter, bool degraded)
+{
+	struct janitor_waiter *victim = LIST_ENTRY(waiter, struct janitor_waiter, waiter);
+	struct janitor_run *run = victim->run;
+
+	(void)degraded;
+	free(victim);
+	janitor_step(run);
+}
+
+static void janitor_add(struct app *app, struct janitor_run *run,
+			const struct janitor_victim *victim)
+{
+	struct session *session = registry_find(&app->registry, &victim->session);
+	struct janitor_waiter *waiter;
+	char text[ID_TEXT_BYTES];
+
+	if (!session)
+		return;
+	waiter = calloc(1, sizeof(*waiter));
+	if (waiter) {
+		id_format(&victim->session, text);
+		(void)json_array_append_new(run->dropped, json_string(text));
+		waiter->waiter.ended = on_victim_ended;
+		waiter->run = run;
+		run->n_left++;
+		list_append(&live_of(session)->waiters, &waiter->waiter.link);
+	}
+	sessions_event(app, session, SESSION_EVENT_CLOSE, victim->reason);
+}
+
+void action_janitor(struct request *request)
+{
+	struct app *app = request_app(request);
+	struct janitor_victim victims[256];
+	struct janitor_run *run = calloc(1, sizeof(*run));
+	size_t n;
+
+	if (run)
+		run->dropped = json_array();
+	if (!run || !run->dropped) {
+		free(run);
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return;
+	}
+	run->to = answer_to(request);
+	run->n_left = 1; /* ours, until all victims are in */
+	n = janitor_plan_expired(&app->registry, clock_realtime(), victims, ARRAY_SIZE(victims));
+	for (size_t i = 0; i < n; i++)
+		janitor_add(app, run, &victims[i]);
+	janitor_step(run);
+	sessions_expire(app);
+}

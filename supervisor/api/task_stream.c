@@ -1,0 +1,314 @@
+/*
+ * Readers of a task's frames: Server-Sent Events or one JSON object a line, from the frames that
+ * are kept. A reader holds a position, not a queue: what it has not taken stays where it is anyway,
+ * so a slow one costs the text that is being sent and nothing more. Frames that have left memory
+ * are read from the store.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/str.h"
+
+#include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/reply.h"
+#include "supervisor/api/live.h"
+#include "supervisor/api/tasks.h"
+
+#define READ_BYTES    (256u * 1024u)
+#define PENDING_BYTES (TASK_FRAMES_MAX_BYTES + READ_BYTES)
+
+struct task_stream {
+	struct list link; /* app->streams */
+	struct app *app;
+	struct answer_to to;
+	struct id task;
+	uint32_t after;
+	struct buf pending; /* formatted, from `sent` on not yet taken */
+	size_t sent;
+	usec_t last_sent; /* boottime */
+	bool as_lines;
+	bool reading; /* the store was asked */
+	bool ended;   /* the terminal frame, or all that there is, was formatted */
+	bool heartbeat;
+	bool closed; /* the request is over; freed when the store has answered */
+};
+
+static void stream_free(struct task_stream *stream)
+{
+	list_remove(&stream->link);
+	buf_done(&stream->pending);
+	free(stream);
+}
+
+static int format_frame(struct task_stream *stream, uint32_t seq, const char *text, size_t size)
+{
+	int r = 0;
+
+	if (!stream->as_lines)
+		r = buf_printf(&stream->pending, "id: %u\ndata: ", seq);
+	if (r >= 0)
+		r = buf_append(&stream->pending, text, size);
+	if (r >= 0)
+		r = buf_append_str(&stream->pending, stream->as_lines ? "\n" : "\n\n");
+	stream->after = seq;
+	return r;
+}
+
+static void wake(struct task_stream *stream)
+{
+	struct request *request = answer_get(&stream->to);
+
+	if (request)
+		request_wake(request);
+}
+
+static void on_stored(void *userdata, enum store_result result, const struct store_frame *frames,
+		      size_t n, bool more)
+{
+	struct task_stream *stream = userdata;
+	const struct job *job;
+
+	stream->reading = false;
+	if (stream->closed) {
+		stream_free(stream);
+		return;
+	}
+	for (size_t i = 0; result == STORE_OK && i < n; i++) {
+		if (frames[i].seq <= stream->after)
+			continue;
+		if (format_frame(stream, frames[i].seq, frames[i].text, frames[i].size) < 0)
+			result = STORE_DEGRADED;
+		if (frames_stage_terminal(frames[i].stage))
+			stream->ended = true;
+	}
+	if (result != STORE_OK)
+		stream->ended = true;
+	job = job_table_find(&stream->app->tasks, &stream->task);
+	/* The store has no more, and no task in memory makes more. */
+	if (!more && !job)
+		stream->ended = true;
+	/* What retention has deleted does not come again. */
+	if (!more && job && stream->after < job->frames.trimmed_seq)
+		stream->after = job->frames.trimmed_seq;
+	wake(stream);
+}
+
+/* Format what may be shown next. 0, or -errno: cut. */
+static int fill(struct task_stream *stream)
+{
+	const struct job *job = job_table_find(&stream->app->tasks, &stream->task);
+	const struct frames_line *line;
+	int r;
+
+	if (stream->reading || stream->ended)
+		return 0;
+	if (!job || frames_need_store(&job->frames, stream->after)) {
+		r = store_frames_get(stream->app->store, &stream->task, stream->after, READ_BYTES,
+				     on_stored, stream);
+		stream->reading = r >= 0;
+		return r;
+	}
+	while (stream->pending.size < READ_BYTES &&
+	       (line = frames_next_visible(&job->frames, stream->after))) {
+		r = format_frame(stream, line->seq, line->text, line->size);
+		if (r < 0)
+			return r;
+		if (frames_stage_terminal(line->stage))
+			stream->ended = true;
+	}
+	if (frames_finished(&job->frames, stream->after))
+		stream->ended = true;
+	return 0;
+}
+
+static ssize_t stream_read(void *userdata, char *data, size_t size)
+{
+	struct task_stream *stream = userdata;
+	size_t n;
+	int r;
+
+	if (stream->sent == stream->pending.size) {
+		buf_reset(&stream->pending);
+		stream->sent = 0;
+		r = fill(stream);
+		if (r < 0)
+			return r;
+	}
+	if (stream->pending.size == 0 && stream->heartbeat && !stream->ended) {
+		stream->heartbeat = false;
+		r = buf_append_str(&stream->pending, ": heartbeat\n\n");
+		if (r < 0)
+			return r;
+	}
+	n = stream->pending.size - stream->sent;
+	if (n == 0)
+		return stream->ended ? -ENODATA : 0;
+	if (n > size)
+		n = size;
+	memcpy(data, stream->pending.data + stream->sent, n);
+	stream->sent += n;
+	stream->last_sent = clock_boottime();
+	return (ssize_t)n;
+}
+
+static void stream_closed(void *userdata)
+{
+	struct task_stream *stream = userdata;
+
+	if (stream->reading) {
+		stream->closed = true;
+		stream->to = ANSWER_TO_NULL;
+		return;
+	}
+	stream_free(stream);
+}
+
+static const struct request_stream stream_ops = {
+	.read = stream_read,
+	.closed = stream_closed,
+};
+
+void task_streams_wake(struct app *app, const struct id *task)
+{
+	LIST_FOR_EACH (entry, &app->streams) {
+		struct task_stream *stream = LIST_ENTRY(entry, struct task_stream, link);
+
+		if (id_equal(&stream->task, task))
+			wake(stream);
+	}
+}
+
+void tasks_wake_all(struct app *app)
+{
+	LIST_FOR_EACH (entry, &app->streams)
+		wake(LIST_ENTRY(entry, struct task_stream, link));
+}
+
+void tasks_heartbeat(struct app *app, usec_t now)
+{
+	LIST_FOR_EACH (entry, &app->streams) {
+		struct task_stream *stream = LIST_ENTRY(entry, struct task_stream, link);
+
+		if (stream->as_lines || now - stream->last_sent < APP_HEARTBEAT)
+			continue;
+		stream->heartbeat = true;
+		wake(stream);
+	}
+}
+
+/* Requests: a task is looked up in memory, then in the store; who may not see it gets the 404. */
+
+enum lookup_kind {
+	LOOKUP_STATE,
+	LOOKUP_EVENTS,
+	LOOKUP_LINES,
+};
+
+struct lookup {
+	struct app *app;
+	struct answer_to to;
+	struct id task;
+	enum lookup_kind kind;
+	uint32_t after;
+};
+
+static void start_stream(struct request *request, const struct lookup *lookup)
+{
+	struct task_stream *stream = calloc(1, sizeof(*stream));
+	bool as_lines = lookup->kind == LOOKUP_LINES;
+
+	if (!stream) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return;
+	}
+	stream->app = lookup->app;
+	stream->to = answer_to(request);
+	stream->task = lookup->task;
+	stream->after = lookup->after;
+	stream->as_lines = as_lines;
+	stream->pending = BUF_NULL(PENDING_BYTES);
+	stream->last_sent = clock_boottime();
+	list_append(&lookup->app->streams, &stream->link);
+	request_start_stream(request, as_lines ? "application/x-ndjson" : "text/event-stream",
+			     &stream_ops, stream);
+}
+
+static void answer_lookup(struct request *request, const struct lookup *lookup,
+			  const struct job *job)
+{
+	struct viewer viewer = {
+		.owner = request->identity.user,
+		.workspace = request->identity.workspace,
+		.sees_all = request->identity.is_operator,
+	};
+
+	if (!registry_may_see(job->owner, job->workspace, &viewer))
+		reply_not_found(request);
+	else if (lookup->kind == LOOKUP_STATE)
+		reply_json(request, MHD_HTTP_OK,
+			   job_describe(job, lookup->app->config->stream_url));
+	else
+		start_stream(request, lookup);
+}
+
+static void on_task_read(void *userdata, enum store_result result, const struct store_task *task)
+{
+	struct lookup *lookup = userdata;
+	struct request *request = answer_get(&lookup->to);
+	struct job *job = NULL;
+
+	if (request && result == STORE_OK) {
+		job = job_restore(&task->id, &task->session, task->owner, task->workspace,
+				  task->state, task->last_seq);
+		if (job) {
+			job->created_at = task->created_at;
+			job->started_at = task->started_at;
+			job->ended_at = task->ended_at;
+			answer_lookup(request, lookup, job);
+		} else {
+			reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		}
+	} else if (request && result == STORE_NOT_FOUND) {
+		reply_not_found(request);
+	} else if (request) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "store unavailable");
+	}
+	(void)job_free(job);
+	free(lookup);
+}
+
+static void look_up(struct request *request, enum lookup_kind kind, uint32_t after)
+{
+	struct app *app = request_app(request);
+	struct lookup here = {.app = app, .to = answer_to(request), .kind = kind, .after = after};
+	const struct job *job;
+	struct lookup *later;
+
+	if (id_parse(request->path_id, &here.task) < 0) {
+		reply_not_found(request);
+		return;
+	}
+	job = job_table_find(&app->tasks, &here.task);
+	if (job) {
+		answer_lookup(request, &here, job);
+		return;
+	}
+	later = malloc(sizeof(*later));
+	if (later) {
+		*later = here;
+		if (store_task_get(app->store, &here.task, on_task_read, later) >= 0)
+			return;
+	}
+	free(later);
+	reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+}
+
+void action_task(struct request *request)
+{
+	look_up(request, LOOKUP_STATE, 0);
+}
+
+void action_task_stream(struct request *request, bool as_lines, uint32_t after)
+{
+	look_up(request, as_lines ? LOOKUP_LINES : LOOKUP_EVENTS, after);
+}
