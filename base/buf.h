@@ -16,8 +16,11 @@ struct buf {
 };
 #define BUF_NULL(max) ((struct buf){.max_bytes = (max)})
 
-void buf_done(struct buf *buf); /* frees; the buffer is empty and usable again */
-void buf_reset(struct buf *buf);
+void buf_done(struct buf *buf);  /* frees; the buffer is empty and usable again */
+void buf_reset(struct buf *buf); /* empty; keeps its memory */
+
+/* All that grow the buffer: 0; -EMSGSIZE beyond max_bytes; -ENOMEM. On failure nothing has changed.
+ * `data` may move, so pointers into it end with the next call. Numbers are in host order. */
 MUST_USE int buf_reserve(struct buf *buf, size_t more);
 MUST_USE int buf_append(struct buf *buf, const void *data, size_t size);
 MUST_USE int buf_append_str(struct buf *buf, const char *text);
@@ -26,7 +29,9 @@ MUST_USE int buf_append_u64(struct buf *buf, uint64_t value);
 MUST_USE int buf_printf(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Text with its NUL, not counted in size; valid until the next change. NULL only without memory. */
 const char *buf_text(struct buf *buf);
-void buf_consume(struct buf *buf, size_t size); /* drop bytes at the front */
+/* Drop bytes at the front (size <= buf->size). Moves the rest: not for a stream, which takes a
+ * ring. */
+void buf_consume(struct buf *buf, size_t size);
 
 /* A reader over bytes that somebody else owns. Each getter returns 0 or -EBADMSG and then moves
  * nothing. */

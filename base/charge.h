@@ -20,6 +20,6 @@ struct charge {
 
 /* Take amount; 0, or -EDQUOT and nothing is taken. charge must hold nothing. */
 MUST_USE int charge_take(struct charge *charge, struct charge_account *account, uint64_t amount);
-/* Change the amount of a held charge. 0 or -EDQUOT. */
+/* Change the amount of a held charge. 0, or -EDQUOT and nothing has changed; less never fails. */
 MUST_USE int charge_resize(struct charge *charge, uint64_t amount);
-void charge_done(struct charge *charge);
+void charge_done(struct charge *charge); /* gives back; one that holds nothing is fine */

@@ -17,9 +17,11 @@ usec_t clock_boottime(void);              /* runs while suspended; deadlines */
 usec_t clock_realtime(void);              /* since the epoch; rows and frames */
 usec_t clock_add(usec_t at, usec_t span); /* saturates at USEC_NEVER */
 
-/* ISO 8601 of naive UTC with microseconds and no zone: 2026-11-29T13:28:06.116877 (26 characters).
+/* Later than the year 9999 is shown as its last microsecond.
+ * ISO 8601 of naive UTC with microseconds and no zone: 2026-11-29T13:28:06.116877 (26 characters).
  */
 #define CLOCK_ISO_BYTES 27
 void clock_format_iso(usec_t realtime, char text[CLOCK_ISO_BYTES]);
-/* The same form, fraction of 0 to 6 digits accepted, 'T' or a space. 0 or -EINVAL. */
+/* The same form, fraction of 0 to 6 digits accepted, 'T' or a space, years 1970 to 9999. 0 or
+ * -EINVAL. */
 int clock_parse_iso(const char *text, usec_t *ret_realtime);

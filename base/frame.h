@@ -16,7 +16,7 @@ enum frame_direction {
 	FRAME_FROM_SHIM = 2
 };
 
-/* Name of a type for logs; "?" for an unknown one. */
+/* Names for logs and answers; "?" for an unknown one. */
 const char *frame_type_name(uint16_t type);
 const char *frame_step_name(uint32_t step);
 bool frame_is_durable(uint16_t type);
@@ -30,19 +30,25 @@ MUST_USE int frame_check(const void *message, size_t size, enum frame_direction 
 			 struct wire_header *ret_header, const uint8_t **ret_payload,
 			 size_t *ret_payload_bytes);
 
+/* flags and zero are 0; payload_bytes <= WIRE_PAYLOAD_MAX_BYTES. job and number as the type asks.
+ */
 struct wire_header frame_header(uint16_t type, uint32_t job, uint64_t number, size_t payload_bytes);
 struct wire_hello frame_hello(const uint8_t session[ID_BYTES], uint64_t acked);
 /* Magic, version, header size and session agree: 0, -EPROTO (not ours), -EPROTONOSUPPORT (version).
  */
 MUST_USE int frame_hello_check(const struct wire_hello *hello, const uint8_t session[ID_BYTES]);
 
-/* A WIRE_EXEC payload in `dest`. Strings are copied with their NUL; env entries are NAME=VALUE.
+/* A WIRE_EXEC payload in `dest`. head gives flags, program and limits; its counts are computed.
+ * Strings are copied with their NUL; argv and env end with NULL (env may be NULL); env entries are
+ * NAME=VALUE.
  * -E2BIG: does not fit in WIRE_PAYLOAD_MAX_BYTES or the counts are over EXEC_MAX_*. */
 MUST_USE int frame_exec_build(void *dest, size_t dest_bytes, const struct wire_exec *head,
 			      const char *cwd, const char *const *argv, const char *const *env,
 			      size_t *ret_size);
-/* Split a WIRE_EXEC payload in place: pointers into it, NULL-terminated arrays of EXEC_MAX_* + 1.
- */
+/* Split a WIRE_EXEC payload in place: pointers into it, NULL-terminated arrays of EXEC_MAX_* + 1
+ * (10 KiB: not for a small stack). -EBADMSG: counts or strings_bytes do not fit the bytes, an
+ * unknown flag or program, no argv[0], an empty cwd, an env entry without a name or `=`; *ret_exec
+ * then holds nothing of use. That a path exists or a program may run is not looked at. */
 struct frame_exec {
 	struct wire_exec head;
 	const char *cwd;

@@ -30,6 +30,6 @@ MUST_USE int io_read_file(int fd, size_t max_bytes, char **ret_data, size_t *ret
  */
 MUST_USE int io_write_at(int dir_fd, const char *name, const char *text);
 
-/* Read a small file below dir_fd into text (NUL terminated, trailing newline removed). Length or
- * -errno. */
+/* Read a small file below dir_fd into text (NUL terminated, trailing newline removed). Length,
+ * -EFBIG when it does not fit, or -errno. Neither follows a symlink in the last component. */
 MUST_USE ssize_t io_read_at(int dir_fd, const char *name, char *text, size_t text_bytes);

@@ -25,11 +25,14 @@ struct log_context {
 	const char *request;      /* request id, or NULL */
 };
 
+/* program: a constant, kept by pointer. */
 void log_init(const char *program, enum log_level level);
 void log_set_level(enum log_level level);
 /* message: constant lower-case text; the format gives further key=value pairs ("step=%s errno=%d")
- * or "". */
+ * or "". The pairs are escaped as a whole; a value that may hold spaces or quotes is the caller's
+ * to quote, and one from outside is not logged at all. Keeps errno. */
 void log_line(enum log_level level, const struct log_context *context, const char *message,
 	      const char *format, ...) PRINTF_LIKE(4, 5);
+/* As log_line with step, errno and text of err, which may come from outside. */
 void log_err(enum log_level level, const struct log_context *context, const char *message,
 	     const struct err *err);

@@ -19,19 +19,23 @@ typedef int (*loop_callback)(void *userdata, uint32_t events);
 
 MUST_USE int loop_new(struct loop **ret_loop);
 void loop_free(struct loop *loop); /* asserts that no source is left */
-/* The descriptor stays the caller's and is removed from epoll by loop_remove before it is closed.
- */
+/* The descriptor stays the caller's; loop_remove comes before its close (a later one aborts).
+ * events 0: not watched at all, not even for a hang-up. 0, -ENOMEM, or epoll's -errno (-EPERM: a
+ * regular file). */
 MUST_USE int loop_add(struct loop *loop, int fd, uint32_t events, loop_callback callback,
 		      void *userdata, struct loop_source **ret_source);
 MUST_USE int loop_set_events(struct loop_source *source, uint32_t events);
-/* One-shot timer by CLOCK_BOOTTIME; USEC_NEVER disarms. Set again with loop_timer_set. */
+/* One-shot timer by CLOCK_BOOTTIME, up to 1 ms late, never early; USEC_NEVER disarms. Set again
+ * with loop_timer_set. */
 MUST_USE int loop_add_timer(struct loop *loop, usec_t at, loop_callback callback, void *userdata,
 			    struct loop_source **ret_source);
-void loop_timer_set(struct loop_source *source, usec_t at);
-/* Called once per turn, after all descriptors, while enabled. */
+void loop_timer_set(struct loop_source *source, usec_t at); /* never fails */
+/* A new source is enabled. An enabled one makes the loop turn without waiting: disable it when
+ * there is nothing to do. Called once per turn, after descriptors and timers. */
 MUST_USE int loop_add_deferred(struct loop *loop, loop_callback callback, void *userdata,
 			       struct loop_source **ret_source);
 void loop_deferred_set(struct loop_source *source, int enabled);
 struct loop_source *loop_remove(struct loop_source *source); /* accepts NULL, returns NULL */
-MUST_USE int loop_run(struct loop *loop); /* until loop_quit; its value, or -errno */
-void loop_quit(struct loop *loop, int value);
+/* Until loop_quit (its value, >= 0) or a callback's or epoll's negative errno. Can be run again. */
+MUST_USE int loop_run(struct loop *loop);
+void loop_quit(struct loop *loop, int value); /* before loop_run too: it then returns at once */

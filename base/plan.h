@@ -1,5 +1,5 @@
 /*
- * Check a session plan (include/sandboxd/plan.h). One table drives check and dump.
+ * Check a session plan (include/sandboxd/plan.h). One table of fields and ranges.
  */
 #pragma once
 

@@ -22,12 +22,13 @@ struct slots {
 	uint32_t first_free;
 };
 
-MUST_USE int slots_init(struct slots *slots, uint32_t max);
-void slots_done(struct slots *slots); /* asserts that it is empty */
+MUST_USE int slots_init(struct slots *slots, uint32_t max); /* 0; memory comes with the first add */
+void slots_done(struct slots *slots);                       /* asserts that it is empty */
 /* *ret_id: slot in the low half, generation (never 0) in the high half. 0, -ENOSPC or -ENOMEM. */
 MUST_USE int slots_add(struct slots *slots, void *object, uint64_t *ret_id);
-void *slots_get(const struct slots *slots,
-		uint64_t id); /* NULL: not there, or another generation */
+/* NULL: not there, or another generation. Any number may be asked for. */
+void *slots_get(const struct slots *slots, uint64_t id);
+/* The id must be there. The object is the caller's. */
 void slots_remove(struct slots *slots, uint64_t id);
 /* Iterate: start with *at = 0; NULL at the end. Removal of the returned object is allowed. */
 void *slots_next(const struct slots *slots, uint32_t *at);

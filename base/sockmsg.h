@@ -12,7 +12,7 @@
 #define SOCKMSG_MAX_FDS 4
 
 /* Send one message (MSG_NOSIGNAL). fds stay the caller's. 0, -EAGAIN, or -errno. A short send is
- * -EIO. */
+ * -EIO; an empty message, which could not be told from the end, -EINVAL. */
 MUST_USE int sockmsg_send(int fd, const void *data, size_t size, const int *fds, size_t n_fds);
 MUST_USE int sockmsg_sendv(int fd, const struct iovec *iov, size_t n_iov, const int *fds,
 			   size_t n_fds);

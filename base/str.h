@@ -26,7 +26,8 @@ bool str_only(const char *text, size_t length, const char *extra);
 void str_printable(char *text);
 /* Escape for a log line or a terminal: printable ASCII and valid UTF-8 letters stay; control
  * characters, backslash, C1 controls, bidi controls and invalid bytes become \n, \t, \xNN. Cut at
- * dest_bytes. */
+ * dest_bytes, between two characters or escapes. keep_newlines keeps line feeds and tabs. Returns
+ * the length without the NUL. */
 size_t str_escape(char *dest, size_t dest_bytes, const char *src, size_t length,
 		  bool keep_newlines);
 /* Hexadecimal; dest holds 2 * size + 1 bytes. */
@@ -37,6 +38,7 @@ static inline size_t str_base64_bytes(size_t size)
 {
 	return (size + 2) / 3 * 4 + 1;
 }
-/* Decode; strict (no white space, canonical padding). 0 or -EINVAL, -ENOSPC. */
+/* Decode; strict (no white space, canonical padding). 0, or -EINVAL or -ENOSPC and dest is
+ * untouched. */
 MUST_USE int str_base64_decode(void *dest, size_t dest_bytes, const char *src, size_t length,
 			       size_t *ret_size);
