@@ -12,6 +12,14 @@
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
 #define ARRAY_SIZE(a)     (sizeof(a) / sizeof((a)[0]))
 
+/* A result that is knowingly not looked at (a cast to void does not silence gcc). The line above
+ * says why. */
+#define IGNORE_RESULT(expression)                                                                  \
+	do {                                                                                       \
+		__typeof__(expression) ignored_ = (expression);                                    \
+		(void)ignored_;                                                                    \
+	} while (0)
+
 static inline void auto_free_ptr(void *p)
 {
 	free(*(void **)p);

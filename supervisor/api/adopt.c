@@ -78,8 +78,8 @@ static void fill_spec(struct spec_create *spec, const struct store_session *row)
 	json_t *envs = parse_column(row->envs_json);
 	size_t n = json_array_size(envs);
 
-	(void)str_copy_n(spec->profile, sizeof(spec->profile), row->profile,
-			 strnlen(row->profile, sizeof(spec->profile) - 1));
+	IGNORE_RESULT(str_copy_n(spec->profile, sizeof(spec->profile), row->profile,
+				 strnlen(row->profile, sizeof(spec->profile) - 1)));
 	spec->ttl_minutes = row->ttl_minutes;
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		spec->endpoint[i] = take_text(json_object_get(overrides, endpoint_name(i)));
@@ -119,16 +119,21 @@ static void fill_log(struct session *session, const struct store_session *row)
 	json_t *entry;
 	size_t i;
 
-	json_array_foreach(log, i, entry)(void) session_log_append(session, entry);
+	json_array_foreach(log, i, entry)
+	{
+		if (session_log_append(session, entry) < 0)
+			break; /* a summary for readers: nothing depends on it */
+	}
 	json_decref(log);
 }
 
 static void fill_names(struct session *session, const struct store_session *row)
 {
-	(void)str_copy(session->owner, sizeof(session->owner), row->owner);
-	(void)str_copy(session->workspace, sizeof(session->workspace), row->workspace);
-	(void)str_copy(session->project, sizeof(session->project), row->project);
-	(void)str_copy(session->last_run_id, sizeof(session->last_run_id), row->last_run_id);
+	IGNORE_RESULT(str_copy(session->owner, sizeof(session->owner), row->owner));
+	IGNORE_RESULT(str_copy(session->workspace, sizeof(session->workspace), row->workspace));
+	IGNORE_RESULT(str_copy(session->project, sizeof(session->project), row->project));
+	IGNORE_RESULT(
+		str_copy(session->last_run_id, sizeof(session->last_run_id), row->last_run_id));
 	session->operator_owned = row->operator_owned;
 	session->dagster = row->dagster;
 }
@@ -244,9 +249,9 @@ static void close_rows(struct start_up *start)
 		struct id id;
 
 		memcpy(&id, start->close.data + at, sizeof(id));
-		(void)store_session_close(start->app->store, &id,
-					  session_reason_text(SESSION_REASON_RESTART),
-					  clock_realtime(), NULL, NULL);
+		IGNORE_RESULT(store_session_close(start->app->store, &id,
+						  session_reason_text(SESSION_REASON_RESTART),
+						  clock_realtime(), NULL, NULL));
 	}
 }
 

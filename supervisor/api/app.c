@@ -103,7 +103,7 @@ static void retain(struct app *app, usec_t now)
 	app->last_retention = now;
 	retention = janitor_plan_retention(clock_realtime(), app->config->frames_keep_s,
 					   app->config->rows_keep_s, app->config->bodies_keep_s);
-	(void)store_retain(app->store, &retention, NULL, NULL);
+	IGNORE_RESULT(store_retain(app->store, &retention, NULL, NULL));
 }
 
 static int on_tick(sd_event_source *source, uint64_t at, void *userdata)

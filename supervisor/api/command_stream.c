@@ -74,7 +74,7 @@ static void on_started(struct activity *activity, int32_t pid)
 
 	if (command->client_gone)
 		return;
-	(void)buf_printf(&command->out, "{\"type\":\"start\",\"pid\":%d}\n", pid);
+	IGNORE_RESULT(buf_printf(&command->out, "{\"type\":\"start\",\"pid\":%d}\n", pid));
 	wake(command);
 }
 

@@ -244,7 +244,8 @@ static void answer_load(struct request *request, struct load *load, struct sessi
 		reply_json(request, MHD_HTTP_OK, action_summary(request, session));
 		return;
 	}
-	(void)str_format(detail, sizeof(detail), "load failed: %s", r < 0 ? "memory" : code);
+	IGNORE_RESULT(
+		str_format(detail, sizeof(detail), "load failed: %s", r < 0 ? "memory" : code));
 	reply_detail(request, MHD_HTTP_UNPROCESSABLE_CONTENT, detail);
 }
 

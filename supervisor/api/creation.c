@@ -116,8 +116,8 @@ static void note_refusal(struct live *live, const struct launch_msg *answer)
 			       "launch failed at step %s: %s", err.step, name ? name : "?") >= 0)
 			return;
 	}
-	(void)str_format(creation->detail, sizeof(creation->detail), "launch refused: %s",
-			 launch_error_text(answer->error));
+	IGNORE_RESULT(str_format(creation->detail, sizeof(creation->detail), "launch refused: %s",
+				 launch_error_text(answer->error)));
 }
 
 static void on_proof(void *userdata, const struct launch_msg *answer, int fd)
@@ -138,8 +138,8 @@ static void learn_limits(struct app *app, struct session *session)
 {
 	session->limits_missing = app->limits_missing;
 	if (!app->limits_known)
-		(void)supervisor_client_request(app->supervisor, LAUNCH_PROOF, &session->id, NULL,
-						APP_REQUEST_TIMEOUT, on_proof, app);
+		IGNORE_RESULT(supervisor_client_request(app->supervisor, LAUNCH_PROOF, &session->id,
+							NULL, APP_REQUEST_TIMEOUT, on_proof, app));
 }
 
 static void on_launch(void *userdata, const struct launch_msg *answer, int fd)

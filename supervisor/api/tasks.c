@@ -210,18 +210,18 @@ static void finish_run(struct task_run *run, struct job *job, const struct activ
 			end_task(live->app, job, live->session, state);
 			return;
 		}
-		(void)str_format(message, sizeof(message), "out of memory");
+		IGNORE_RESULT(str_format(message, sizeof(message), "out of memory"));
 		break;
 	case ACTIVITY_FAILED:
-		(void)str_format(message, sizeof(message), "the loader failed at step %s",
-				 frame_step_name(result->failed->step));
+		IGNORE_RESULT(str_format(message, sizeof(message), "the loader failed at step %s",
+					 frame_step_name(result->failed->step)));
 		break;
 	case ACTIVITY_LOST:
-		(void)str_format(message, sizeof(message), "session ended");
+		IGNORE_RESULT(str_format(message, sizeof(message), "session ended"));
 		break;
 	case ACTIVITY_PUT_DONE:
 	case ACTIVITY_END_MAX_:
-		(void)str_format(message, sizeof(message), "unexpected end");
+		IGNORE_RESULT(str_format(message, sizeof(message), "unexpected end"));
 		break;
 	}
 	fail_task(live->app, job, live->session,
@@ -389,8 +389,8 @@ static struct job *new_job(struct app *app, const struct request *request,
 	job = job_new(&id, session, clock_realtime());
 	if (!job)
 		return NULL;
-	(void)str_copy_n(job->request, sizeof(job->request), request->request_id,
-			 strnlen(request->request_id, sizeof(job->request) - 1));
+	IGNORE_RESULT(str_copy_n(job->request, sizeof(job->request), request->request_id,
+				 strnlen(request->request_id, sizeof(job->request) - 1)));
 	if (job_table_add(&app->tasks, job) < 0)
 		return job_free(job);
 	return job;

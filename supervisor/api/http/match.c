@@ -57,7 +57,8 @@ static void add_allow(struct route_match *match, const char *name)
 
 	if (used + strlen(separator) + strlen(name) >= sizeof(match->allow))
 		return;
-	(void)str_format(match->allow + used, sizeof(match->allow) - used, "%s%s", separator, name);
+	IGNORE_RESULT(str_format(match->allow + used, sizeof(match->allow) - used, "%s%s",
+				 separator, name));
 }
 
 void routes_match(const struct route *routes, size_t n_routes, const char *method, const char *path,

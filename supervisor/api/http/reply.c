@@ -78,7 +78,7 @@ void reply_quota(struct request *request, enum quota_reason reason)
 {
 	char seconds[16];
 
-	(void)str_format(seconds, sizeof(seconds), "%u", quota_retry_after_s(reason));
+	IGNORE_RESULT(str_format(seconds, sizeof(seconds), "%u", quota_retry_after_s(reason)));
 	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
 	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, quota_text(reason));
 }

@@ -72,8 +72,8 @@ void request_add_header(struct request *request, const char *name, const char *v
 	if (at >= REQUEST_MAX_HEADERS)
 		return;
 	request->extra_name[at] = name;
-	(void)str_copy_n(request->extra_value[at], sizeof(request->extra_value[at]), value,
-			 strnlen(value, sizeof(request->extra_value[at]) - 1));
+	IGNORE_RESULT(str_copy_n(request->extra_value[at], sizeof(request->extra_value[at]), value,
+				 strnlen(value, sizeof(request->extra_value[at]) - 1)));
 	request->n_extra++;
 }
 
@@ -220,7 +220,8 @@ static void take_length(struct header_walk *walk, const char *value)
 static void take_request_id(struct request *request, const char *value, size_t length)
 {
 	if (length > 0 && length < REQUEST_ID_BYTES && str_only(value, length, "._-"))
-		(void)str_copy_n(request->request_id, sizeof(request->request_id), value, length);
+		IGNORE_RESULT(str_copy_n(request->request_id, sizeof(request->request_id), value,
+					 length));
 }
 
 static enum MHD_Result take_header(void *userdata, enum MHD_ValueKind kind, const char *name,
@@ -244,10 +245,11 @@ static enum MHD_Result take_header(void *userdata, enum MHD_ValueKind kind, cons
 	} else if (strcasecmp(name, "Sandbox-Request-Id") == 0) {
 		take_request_id(request, value, value_bytes);
 	} else if (strcasecmp(name, MHD_HTTP_HEADER_ACCEPT) == 0) {
-		(void)str_copy_n(request->accept, sizeof(request->accept), value, value_bytes);
+		IGNORE_RESULT(
+			str_copy_n(request->accept, sizeof(request->accept), value, value_bytes));
 	} else if (strcasecmp(name, "Last-Event-ID") == 0) {
-		(void)str_copy_n(request->last_event_id, sizeof(request->last_event_id), value,
-				 value_bytes);
+		IGNORE_RESULT(str_copy_n(request->last_event_id, sizeof(request->last_event_id),
+					 value, value_bytes));
 	}
 	return MHD_YES;
 }

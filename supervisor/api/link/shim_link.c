@@ -187,7 +187,7 @@ static uint64_t unsettled(const struct shim_link *link)
 
 void shim_link_settle(struct shim_link *link, uint64_t number)
 {
-	(void)flow_settle(link->flow, number);
+	IGNORE_RESULT(flow_settle(link->flow, number));
 	if (link->paused && unsettled(link) < SHIM_LINK_WINDOW / 2) {
 		link->paused = false;
 		update_events(link);
@@ -201,7 +201,7 @@ void shim_link_flush(struct shim_link *link)
 	/* A credit that cannot be queued now is made up for by the next one: they are cumulative.
 	 */
 	if (!link->lost && link->greeted && flow_credit(link->flow, &credit.acked))
-		(void)send_bytes(link, WIRE_CREDIT, 0, &credit, sizeof(credit));
+		IGNORE_RESULT(send_bytes(link, WIRE_CREDIT, 0, &credit, sizeof(credit)));
 }
 
 uint32_t shim_link_jobs(const struct shim_link *link)
@@ -535,5 +535,5 @@ int shim_link_put(struct shim_link *link, const char *path, uint32_t mode, const
 void shim_link_cancel(struct shim_link *link, uint32_t job)
 {
 	if (!link->lost && find_job(link, job))
-		(void)send_bytes(link, WIRE_CANCEL, job, NULL, 0);
+		IGNORE_RESULT(send_bytes(link, WIRE_CANCEL, job, NULL, 0));
 }
