@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""What our object files ask of libc, and which system calls their sources name.
+
+usage: symbols.py BUILD; names of the sources come NUL separated on standard input.
+Objects are looked at instead of programs: a static program holds all of libc's own calls.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+NOWHERE = {
+    "strcpy", "strcat", "sprintf", "vsprintf", "strtok", "gets", "system", "popen", "vfork",
+    "getpwnam", "getpwuid", "getpwnam_r", "getpwuid_r", "getgrnam", "getgrgid", "getgrnam_r",
+    "getgrgid_r", "initgroups", "getaddrinfo", "gethostbyname", "pthread_create", "thrd_create",
+    "atoi", "atol", "atoll", "strtol", "strtoul", "strtoll", "strtoull", "sscanf", "realpath",
+    "mktemp", "tmpnam", "tempnam", "alloca", "rand", "srand", "setlocale", "dlopen",
+}
+SUPERVISOR = "supervisor"
+SHIM = "shim"
+BASE = "base"
+# symbol or system call → folders that may use it (see docs/ARCHITECTURE.md)
+ONLY = {
+    "clone3": {SUPERVISOR}, "clone": {SUPERVISOR, SHIM}, "fork": {SUPERVISOR, SHIM},
+    "mount": {SUPERVISOR}, "umount2": {SUPERVISOR}, "umount": {SUPERVISOR},
+    "pivot_root": {SUPERVISOR}, "setns": {SUPERVISOR}, "unshare": {SUPERVISOR},
+    "fsopen": {SUPERVISOR}, "fsmount": {SUPERVISOR}, "fsconfig": {SUPERVISOR},
+    "move_mount": {SUPERVISOR}, "open_tree": {SUPERVISOR}, "mount_setattr": {SUPERVISOR},
+    "chroot": set(),
+    "capset": {SUPERVISOR, SHIM},
+    "setresuid": {SUPERVISOR, SHIM}, "setresgid": {SUPERVISOR, SHIM},
+    "setgroups": {SUPERVISOR, SHIM},
+    "setuid": set(), "setgid": set(), "seteuid": set(), "setegid": set(), "setreuid": set(),
+    "setfsuid": set(),
+    "execve": {SUPERVISOR, SHIM}, "execveat": {SUPERVISOR, SHIM}, "execv": {SUPERVISOR},
+    "execvp": set(), "execl": set(), "execlp": set(), "fexecve": {SUPERVISOR},
+    "posix_spawn": set(), "ptrace": set(),
+}
+WRAPPERS = {"kernel_clone3": "clone3", "kernel_execveat": "execveat"}
+CALL = re.compile(r"\b(?:SYS|__NR)_(\w+)\b|\b(kernel_\w+)\s*\(")
+
+
+def folder_of(path):
+    """The privilege class of a path: workers are no part of the supervisor."""
+    for worker in ("supervisor/api", "supervisor/egress", "supervisor/config"):
+        if path.startswith(worker + "/"):
+            return worker
+    return path.split("/", 1)[0]
+
+
+def object_symbols(path):
+    output = subprocess.run(["nm", "-u", path], capture_output=True, text=True, check=True).stdout
+    for line in output.split():
+        name = line.split("@")[0]
+        name = re.sub(r"^__isoc\d+_", "", name)
+        match = re.match(r"^__(\w+)_chk$", name)
+        yield match.group(1) if match else name
+
+
+def check_objects(build):
+    found = 0
+    for path in sorted(Path(build).rglob("*.o")):
+        relative = str(path.relative_to(build))
+        source = re.sub(r"CMakeFiles/[^/]+\.dir/", "", relative)[:-2]
+        if source.startswith(("tests/", "CMakeFiles/")) or not Path(source).exists():
+            continue
+        found += 1
+        folder = folder_of(source)
+        for name in sorted(set(object_symbols(path))):
+            if name in NOWHERE:
+                yield f"{source}: {name} is not used in this project"
+            elif name in ONLY and folder not in ONLY[name]:
+                yield f"{source}: {name} is not for {folder}"
+    if found == 0:
+        yield f"{build}: no object files; build first"
+
+
+def check_sources(files):
+    for file in files:
+        if file.startswith(("tests/", "include/")):
+            continue
+        folder = folder_of(file)
+        if folder == "policy":
+            continue  # names of calls are its data
+        text = Path(file).read_text(encoding="utf-8")
+        for call, wrapper in CALL.findall(text):
+            name = call or WRAPPERS.get(wrapper)
+            if name in ONLY and folder not in ONLY[name]:
+                yield f"{file}: the system call {name} is not for {folder}"
+
+
+def main():
+    files = [name for name in sys.stdin.read().split("\0") if name]
+    bad = [*check_objects(sys.argv[1]), *check_sources(files)]
+    print("\n".join(sorted(set(bad))))
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()
