@@ -87,4 +87,7 @@ list(FILTER _links EXCLUDE REGEX "sanitize|coverage")
 target_compile_options(sandboxd_static INTERFACE ${_opts})
 target_compile_definitions(sandboxd_static INTERFACE ${_defs})
 target_include_directories(sandboxd_static INTERFACE ${_incs})
-target_link_options(sandboxd_static INTERFACE ${_links} -static-pie)
+target_link_options(sandboxd_static INTERFACE ${_links}
+	$<$<C_COMPILER_ID:Clang>:-Wno-unused-command-line-argument>) # for the -pie that loses
+# As a library item: CMake puts its own -pie behind link options, and the last of the two wins.
+target_link_libraries(sandboxd_static INTERFACE -static-pie)
