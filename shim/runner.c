@@ -9,13 +9,18 @@
  *     forked at the first command of a session and used again, so it costs one fork once. Only a
  *     runner without children is used again. Descendants that outlive their command's leader
  *     belong to the session: the runner reports, leaves, and pid 1 inherits them.
- *   - TERM: to the process group of the leader and to each direct child.
- *   - KILL: rounds of { group, every direct child; reap } until no child is left. A killed process
- *     hands its children up to the runner, so each round reaches one level deeper. A kill costs a
- *     fiftieth of a fork, so a fork bomb shrinks in every round; seen with the usual bombs, and
- *     with ones that call setsid at each fork. Should a tree survive for RUNNER_LAST_RESORT_US, one
- *     kill(-1) under the id of `user` ends all commands of the session at once (one step of the
- *     kernel: nobody forks between). Other commands then end too, and their runners say so.
+ *   - TERM: to the leader's process group and to every descendant that /proc shows.
+ *   - KILL, first: rounds of { the group, every direct child; reap } until no child is left. A
+ *     killed process hands its children up to the runner, so each round reaches one level deeper.
+ *     That ends every ordinary tree, and a fork bomb that stays in its group, in one step of the
+ *     kernel.
+ *   - KILL, then: a bomb that leaves its group at each fork refills in each round what the round
+ *     killed (each death frees a pid). So the tree is first *stopped*: what is stopped keeps its
+ *     pid, so the session's pids limit ends the growth, and one pass later all of it stands still;
+ *     then it is killed as a whole. tree.c.
+ *   - Last: a tree that somebody keeps continuing from outside survives even that. After
+ *     RUNNER_LAST_RESORT_US one kill(-1) under the id of `user` ends all commands of the session at
+ *     once (nobody forks between). Other commands then end too, and their runners say so.
  *
  * Direct children are read from /proc/thread-self/children, which hidepid does not cover. A process
  * group is signalled only while its leader is unreaped, so its number cannot be another's (B19).
@@ -43,10 +48,14 @@
 
 #include "shim/exec.h"
 #include "shim/message.h"
+#include "shim/tree.h"
 #include "shim/usage.h"
 
 #define RUNNER_ROUND_MS       2
-#define RUNNER_LAST_RESORT_US (3 * USEC_PER_SEC)
+/* Rounds of the first kind; passes of the second in one round. */
+#define RUNNER_FIRST_ROUNDS   3
+#define RUNNER_STOP_PASSES    50
+#define RUNNER_LAST_RESORT_US (6 * USEC_PER_SEC)
 
 struct runner {
 	const struct shim_params *params;
@@ -57,6 +66,7 @@ struct runner {
 	bool stopping;
 	bool childless;
 	usec_t killing_since; /* 0: not killing */
+	uint32_t n_rounds;    /* of killing */
 	struct message exit;
 	uint8_t buffer[MESSAGE_MAX_BYTES]; /* untouched pages cost nothing */
 };
@@ -94,7 +104,7 @@ static int runner_signal_children(int number)
 	}
 }
 
-static void runner_signal_tree(const struct runner *runner, int number)
+static void runner_signal_near(const struct runner *runner, int number)
 {
 	if (runner->leader > 0)
 		(void)kill(-runner->leader, number); /* ESRCH: before its setsid */
@@ -102,6 +112,26 @@ static void runner_signal_tree(const struct runner *runner, int number)
 		(void)kill(runner->leader, number);
 	/* Without /proc only the group is reached, and the last resort remains. */
 	(void)runner_signal_children(number);
+}
+
+static void runner_terminate(const struct runner *runner)
+{
+	if (runner->leader > 0)
+		(void)kill(-runner->leader, SIGTERM);
+	/* Twice for those in the group; without /proc only the group and the direct children. */
+	if (tree_signal(getpid(), SIGTERM) <= 0)
+		runner_signal_near(runner, SIGTERM);
+}
+
+/* Stop all of it, then kill all of it. */
+static void runner_kill_far(void)
+{
+	for (int i = 0; i < RUNNER_STOP_PASSES; i++) {
+		if (tree_signal(getpid(), SIGSTOP) <= 0)
+			break;
+	}
+	if (tree_signal(getpid(), SIGKILL) < 0)
+		return; /* no /proc: the last resort follows */
 }
 
 static void runner_reap(struct runner *runner)
@@ -211,12 +241,14 @@ static void runner_receive(struct runner *runner)
 	case MESSAGE_TERM:
 		runner->stopping = true;
 		if (runner->busy)
-			runner_signal_tree(runner, SIGTERM);
+			runner_terminate(runner);
 		break;
 	case MESSAGE_KILL:
 		runner->stopping = true;
-		if (runner->busy && runner->killing_since == 0)
+		if (runner->busy && runner->killing_since == 0) {
 			runner->killing_since = clock_boottime();
+			runner->n_rounds = 0;
+		}
 		break;
 	default:
 		_exit(1);
@@ -232,7 +264,10 @@ static void runner_round(struct runner *runner)
 {
 	if (runner->killing_since == 0 || runner->childless)
 		return;
-	runner_signal_tree(runner, SIGKILL);
+	if (runner->n_rounds++ < RUNNER_FIRST_ROUNDS)
+		runner_signal_near(runner, SIGKILL);
+	else
+		runner_kill_far();
 	if (clock_boottime() < clock_add(runner->killing_since, RUNNER_LAST_RESORT_US))
 		return;
 	exec_kill_all(runner->params);

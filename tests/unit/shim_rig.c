@@ -152,8 +152,9 @@ static void rig_root(void)
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
 		RIG_DO(symlink(links[i][0], links[i][1]));
 	RIG_DO(mount("/usr", "usr", NULL, MS_BIND | MS_REC, NULL));
-	RIG_DO(mount("proc", "proc", "proc", MS_NOSUID | MS_NOEXEC | MS_NODEV,
-		     "hidepid=invisible"));
+	RIG_DO(snprintf(data, sizeof(data), "hidepid=invisible,gid=%u",
+			RIG_ID_BASE + SESSION_SHIM_OFFSET));
+	RIG_DO(mount("proc", "proc", "proc", MS_NOSUID | MS_NOEXEC | MS_NODEV, data));
 	RIG_DO(mknod("dev/null", S_IFCHR | 0666, makedev(1, 3)));
 	RIG_DO(chmod("dev/null", 0666));
 	RIG_DO(snprintf(data, sizeof(data), "mode=700,size=8m,nr_inodes=4096"));
