@@ -46,7 +46,7 @@ struct serve_session {
 	struct plan plan;
 	struct serve_client *asker; /* START not answered yet; else NULL */
 	uint32_t start_serial;
-	bool announced; /* a worker has its socket: its end is told */
+	bool announced; /* the worker that runs now has its socket: its end is told */
 	bool adopt_pending;
 	uint32_t n_waiters;
 	struct {
@@ -605,6 +605,8 @@ static void forget_client(struct serve_session *entry, const struct serve_client
 			entry->waiter[kept++] = entry->waiter[i];
 	}
 	entry->n_waiters = kept;
+	/* The next worker hears only of what it adopts. */
+	entry->announced = false;
 	if (entry->asker == client) {
 		entry->asker = NULL;
 		session_kill(entry->session);

@@ -74,14 +74,44 @@ static int make_missing(const char *path, mode_t mode)
 	}
 }
 
+/* path_open_trusted wants no empty component; people write them. */
+static int without_empty_components(const char *path, char *dest, size_t dest_bytes)
+{
+	size_t used = 0;
+
+	for (;;) {
+		size_t length;
+
+		path += strspn(path, "/");
+		length = strcspn(path, "/");
+		if (used + 1 + length + 1 > dest_bytes)
+			return -ENAMETOOLONG;
+		if (length == 0)
+			break;
+		dest[used] = '/';
+		memcpy(dest + used + 1, path, length);
+		used += 1 + length;
+		path += length;
+	}
+	if (used == 0)
+		dest[used++] = '/';
+	dest[used] = '\0';
+	return 0;
+}
+
 int trusted_dir_open(const char *path, mode_t mode, const char *step, struct err *err)
 {
-	int r = make_missing(path, mode);
+	char clean[PATH_MAX];
+	int r;
 
+	r = without_empty_components(path, clean, sizeof(clean));
 	if (r < 0)
-		return err_fail(err, r, step, "%s: make the directory", path);
-	r = path_open_trusted(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		return err_fail(err, r, step, "the path is too long");
+	r = make_missing(clean, mode);
 	if (r < 0)
-		return err_fail(err, r, step, "%s: open, or not owned by root alone", path);
+		return err_fail(err, r, step, "%s: make the directory", clean);
+	r = path_open_trusted(clean, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r < 0)
+		return err_fail(err, r, step, "%s: open, or not owned by root alone", clean);
 	return r;
 }

@@ -1,0 +1,217 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "supervisor/config/config_parse.h"
+#include "supervisor/config/option_table.h"
+#include "supervisor/config/option_value.h"
+#include "supervisor/config_check.h"
+#include "tests/lib/test.h"
+
+struct fixture {
+	struct config_answer *answer;
+	struct buf complaints;
+};
+
+static int parse(struct fixture *fixture, const char *text)
+{
+	return config_parse(text, strlen(text), fixture->answer, &fixture->complaints);
+}
+
+static int set_up(void **state)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+
+	assert_non_null(fixture);
+	fixture->answer = calloc(1, sizeof(*fixture->answer));
+	assert_non_null(fixture->answer);
+	fixture->complaints = BUF_NULL(3840);
+	*state = fixture;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	buf_done(&fixture->complaints);
+	free(fixture->answer);
+	free(fixture);
+	return 0;
+}
+
+static void expect_complaint(struct fixture *fixture, const char *text, const char *said)
+{
+	buf_reset(&fixture->complaints);
+	assert_int_equal(parse(fixture, text), -EINVAL);
+	if (!strstr(buf_text(&fixture->complaints), said))
+		fail_msg("`%s` is not in: %s", said, buf_text(&fixture->complaints));
+}
+
+static void test_config_parse_empty_file_gives_an_answer_that_passes(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err = ERR_NULL;
+
+	assert_int_equal(parse(fixture, ""), 0);
+	assert_int_equal(config_check(fixture->answer, sizeof(*fixture->answer), &err), 0);
+	assert_int_equal(fixture->answer->supervisor.control_gid, UINT32_MAX);
+	assert_int_equal(fixture->answer->api.n_trusted_peers, 1);
+	assert_int_equal(fixture->answer->api.trusted_peer[0], 0);
+	assert_string_equal(fixture->answer->api.env_prefix, "ALPHASWARM_");
+	assert_int_equal(fixture->answer->api.endpoint_default_set, 0);
+	assert_int_equal(fixture->answer->api.max_sessions,
+			 fixture->answer->supervisor.max_sessions);
+}
+
+static void test_config_parse_values_land_in_their_fields(void **state)
+{
+	struct fixture *fixture = *state;
+	const struct config_answer *answer = fixture->answer;
+
+	assert_int_equal(parse(fixture, "# comment\n"
+					"[supervisor]\n"
+					"strict = yes\n"
+					"control_gid = 1234\n"
+					"[identity]\n"
+					"trusted_peers = 0 1000  1001 ; proxy\n"
+					"header_user = X-User\n"
+					"[endpoints]\r\n"
+					"kafka_bootstrap = broker:9092\r\n"
+					"iceberg_warehouse =\n"
+					"[limits]\n"
+					"memory = 64GiB\n"
+					"sessions = 7\n"
+					"[api]\n"
+					"rows_keep = 1d\n"
+					"unknown_fields = ignore"),
+			 0);
+	assert_int_equal(answer->supervisor.strict, 1);
+	assert_int_equal(answer->supervisor.control_gid, 1234);
+	assert_int_equal(answer->api.n_trusted_peers, 3);
+	assert_int_equal(answer->api.trusted_peer[2], 1001);
+	assert_string_equal(answer->api.header_user, "X-User");
+	assert_string_equal(answer->api.endpoint_default[5], "broker:9092");
+	assert_string_equal(answer->api.endpoint_default[1], "");
+	assert_int_equal(answer->api.endpoint_default_set, 1u << 5 | 1u << 1);
+	assert_int_equal(answer->supervisor.max_memory_bytes, 64ull << 30);
+	assert_int_equal(answer->api.max_sessions, 7);
+	assert_int_equal(answer->api.rows_keep_s, 86400);
+	assert_int_equal(answer->api.unknown_fields_ignore, 1);
+	assert_int_equal(config_check(answer, sizeof(*answer), NULL), 0);
+}
+
+static void test_config_parse_unknown_names_are_explained(void **state)
+{
+	struct fixture *fixture = *state;
+
+	expect_complaint(fixture, "[supervisor]\nstrikt = yes\n",
+			 "line 2: [supervisor] has no option strikt; did you mean strict?");
+	expect_complaint(fixture, "[endpoints]\nfoo = bar\n",
+			 "line 2: [endpoints] has no option foo; there are: iceberg_rest_uri");
+	expect_complaint(fixture, "[endpoint]\nfoo = bar\n",
+			 "unknown section [endpoint]; there are: supervisor api");
+	expect_complaint(fixture, "strict = yes\n", "before the first [section]");
+	expect_complaint(fixture, "[supervisor]\nstrict\n",
+			 "line 2: neither [section] nor option = value");
+}
+
+static void test_config_parse_wrong_values_are_never_echoed(void **state)
+{
+	struct fixture *fixture = *state;
+	static const char *const lines[] = {
+		"[supervisor]\nstrict = s3cret\n",
+		"[supervisor]\ncontrol_gid = s3cret\n",
+		"[endpoints]\nkafka_bootstrap = s3cret two\n",
+		"[limits]\nmemory = s3cret\n",
+		"[limits]\nsessions = 0\n",
+		"[limits]\nsession_memory = 1KiB\n",
+		"[api]\nrows_keep = 1s\n",
+		"[api]\nstream_url = s3cret\n",
+		"[api]\nenv_prefix = s3cret\n",
+		"[identity]\nheader_user = s3cret_x\n",
+		"[identity]\ntrusted_peers = 1 s3cret\n",
+		"[identity]\ntrusted_peers = 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		expect_complaint(fixture, lines[i], "line 2: [");
+		assert_null(strstr(buf_text(&fixture->complaints), "s3cret"));
+		assert_non_null(strstr(buf_text(&fixture->complaints), " wants "));
+	}
+}
+
+static void test_config_parse_repeated_option_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	expect_complaint(fixture, "[limits]\nsessions = 1\n[limits]\nsessions = 2\n",
+			 "line 4: [limits] sessions is set twice");
+	expect_complaint(fixture, "[limits]\nsessions = 1\n  2\n", "set twice");
+}
+
+static void test_config_parse_every_mistake_is_named_in_one_run(void **state)
+{
+	struct fixture *fixture = *state;
+
+	expect_complaint(fixture, "[limits]\nsessions = x\nbad = 1\n[nope]\na = 1\n", "line 2:");
+	assert_non_null(strstr(buf_text(&fixture->complaints), "line 3:"));
+	assert_non_null(strstr(buf_text(&fixture->complaints), "line 5:"));
+}
+
+static void test_config_parse_hostile_text_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	static const char nul[] = "[limits]\0sessions = 1\n";
+	char text[1024];
+
+	assert_int_equal(config_parse(nul, sizeof(nul) - 1, fixture->answer, &fixture->complaints),
+			 -EINVAL);
+	expect_complaint(fixture, "[limits]\n\xff\xfe = 1\n", "no UTF-8");
+	(void)snprintf(text, sizeof(text), "[endpoints]\nkafka_bootstrap = %0300d\n", 0);
+	expect_complaint(fixture, text, "line 2: a line holds at most");
+	for (int i = 0; i < 40; i++)
+		(void)snprintf(text + (size_t)i * 6, 7, "a = 1\n");
+	expect_complaint(fixture, text, "line 16:");
+	assert_null(strstr(buf_text(&fixture->complaints), "line 17:"));
+}
+
+static void test_option_table_every_default_is_valid_and_names_are_unique(void **state)
+{
+	struct fixture *fixture = *state;
+	size_t n;
+	const struct option_row *rows = option_table_rows(&n);
+	const char *wanted;
+
+	for (size_t i = 0; i < n; i++) {
+		assert_ptr_equal(option_table_find(rows[i].section, rows[i].key), &rows[i]);
+		assert_string_equal(option_table_nearest(rows[i].section, rows[i].key),
+				    rows[i].key);
+		if (rows[i].by_default)
+			assert_int_equal(option_value_set(&rows[i], rows[i].by_default,
+							  fixture->answer, &wanted),
+					 0);
+	}
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test_setup_teardown(test_config_parse_empty_file_gives_an_answer_that_passes,
+					set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_values_land_in_their_fields, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_unknown_names_are_explained, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_wrong_values_are_never_echoed, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_repeated_option_is_refused, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_every_mistake_is_named_in_one_run, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_hostile_text_is_refused, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(
+		test_option_table_every_default_is_valid_and_names_are_unique, set_up, tear_down),
+};
+
+TEST_MAIN(tests)
