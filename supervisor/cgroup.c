@@ -1,0 +1,536 @@
+#include "supervisor/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/num.h"
+#include "base/str.h"
+
+#include "supervisor/cgroup_find.h"
+
+#define CPU_PERIOD_US 100000u
+
+/* Wide enough for "<id>/<file>" and for every number we write. */
+#define PATH_BYTES 96
+#define TEXT_BYTES 64
+
+static const char *const controller_name[CGROUP_CONTROLLER_MAX_] = {
+	[CGROUP_MEMORY] = "memory",
+	[CGROUP_PIDS] = "pids",
+	[CGROUP_CPU] = "cpu",
+};
+static const uint64_t controller_proof[CGROUP_CONTROLLER_MAX_] = {
+	[CGROUP_MEMORY] = PROOF_MEMORY,
+	[CGROUP_PIDS] = PROOF_PIDS,
+	[CGROUP_CPU] = PROOF_CPU,
+};
+
+static int write_file(int dir_fd, const char *name, const char *file, const char *text)
+{
+	char path[PATH_BYTES];
+
+	int r = str_format(path, sizeof(path), "%s/%s", name, file);
+	if (r < 0)
+		return r;
+	return io_write_at(dir_fd, path, text);
+}
+
+static int write_u64(int dir_fd, const char *name, const char *file, uint64_t value)
+{
+	char text[TEXT_BYTES];
+
+	int r = str_format(text, sizeof(text), "%llu", (unsigned long long)value);
+	if (r < 0)
+		return r;
+	return write_file(dir_fd, name, file, text);
+}
+
+static int read_file(int dir_fd, const char *name, const char *file, char *text, size_t text_bytes)
+{
+	char path[PATH_BYTES];
+
+	int r = str_format(path, sizeof(path), "%s/%s", name, file);
+	if (r < 0)
+		return r;
+	ssize_t n = io_read_at(dir_fd, path, text, text_bytes);
+	return n < 0 ? (int)n : 0;
+}
+
+static uint64_t read_u64(int dir_fd, const char *name, const char *file)
+{
+	char text[TEXT_BYTES];
+	uint64_t value = 0;
+
+	if (dir_fd < 0 || read_file(dir_fd, name, file, text, sizeof(text)) < 0)
+		return 0;
+	/* "max" and anything else that is no number reads as 0: not limited. */
+	if (num_parse_u64(text, 0, UINT64_MAX, &value) < 0)
+		return 0;
+	return value;
+}
+
+/* The number behind `key` in a file of "key value" lines; 0 when it is not there. */
+static uint64_t read_key(int dir_fd, const char *name, const char *file, const char *key)
+{
+	char text[1024];
+	uint64_t value = 0;
+
+	if (dir_fd < 0 || read_file(dir_fd, name, file, text, sizeof(text)) < 0)
+		return 0;
+	size_t length = strlen(key);
+	for (char *line = text; line;) {
+		char *next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		if (strncmp(line, key, length) == 0 && line[length] == ' ') {
+			if (num_parse_u64(line + length + 1, 0, UINT64_MAX, &value) < 0)
+				return 0;
+			return value;
+		}
+		line = next;
+	}
+	return 0;
+}
+
+static int make_below(int parent_fd, const char *name, int *ret_fd)
+{
+	if (mkdirat(parent_fd, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+/*
+ * v2 lets a group hand controllers down only while no process is in it. Where it refuses, the
+ * processes of our own group (the supervisor, the keeper) move to a leaf beside the sessions.
+ */
+static int delegate(const struct cgroup *cgroup, const char *controller)
+{
+	char text[TEXT_BYTES];
+
+	int r = str_format(text, sizeof(text), "+%s", controller);
+	if (r < 0)
+		return r;
+	r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
+	if (r == -EBUSY) {
+		AUTO_CLOSE int leaf_fd = -1;
+		r = make_below(cgroup->v2_parent_fd, "sandboxd-supervisor", &leaf_fd);
+		if (r < 0)
+			return r;
+		char pids[4096];
+		ssize_t n = io_read_at(cgroup->v2_parent_fd, "cgroup.procs", pids, sizeof(pids));
+		if (n < 0)
+			return (int)n;
+		for (char *line = pids; line && *line;) {
+			char *next = strchr(line, '\n');
+			if (next)
+				*next++ = '\0';
+			r = io_write_at(leaf_fd, "cgroup.procs", line);
+			if (r < 0 && r != -ESRCH)
+				return r;
+			line = next;
+		}
+		r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
+	}
+	if (r < 0)
+		return r;
+	return io_write_at(cgroup->v2_fd, "cgroup.subtree_control", text);
+}
+
+static bool v2_offers(const struct cgroup *cgroup, const char *controller)
+{
+	char text[256];
+
+	if (io_read_at(cgroup->v2_parent_fd, "cgroup.controllers", text, sizeof(text)) < 0)
+		return false;
+	for (char *word = text; word;) {
+		char *next = strchr(word, ' ');
+		if (next)
+			*next++ = '\0';
+		if (str_equal(word, controller))
+			return true;
+		word = next;
+	}
+	return false;
+}
+
+static int open_controller(struct cgroup *cgroup, enum cgroup_controller which, struct err *err)
+{
+	const char *name = controller_name[which];
+
+	if (v2_offers(cgroup, name)) {
+		int r = delegate(cgroup, name);
+		if (r < 0)
+			return err_fail(err, r, "cgroup", "hand down v2 controller %s", name);
+		cgroup->in_v2[which] = true;
+		return 0;
+	}
+	int r = cgroup_find_own(name, err);
+	if (r == -ENOENT)
+		return 0; /* neither here nor there: cgroup_missing() says so */
+	if (r < 0)
+		return err_fail(err, r, "cgroup", "find v1 controller %s", name);
+	cgroup->v1_parent_fd[which] = r;
+	r = make_below(cgroup->v1_parent_fd[which], cgroup->name, &cgroup->v1_fd[which]);
+	if (r < 0)
+		return err_fail(err, r, "cgroup", "make v1 %s/%s", name, cgroup->name);
+	return 0;
+}
+
+/* The sum of all sessions stays below these, whatever the single limits say (B21). */
+static int set_totals(const struct cgroup *cgroup, uint64_t memory, uint64_t pids)
+{
+	int r = 0;
+
+	if (memory > 0 && cgroup->in_v2[CGROUP_MEMORY])
+		r = write_u64(cgroup->v2_fd, ".", "memory.max", memory);
+	else if (memory > 0 && cgroup->v1_fd[CGROUP_MEMORY] >= 0)
+		r = write_u64(cgroup->v1_fd[CGROUP_MEMORY], ".", "memory.limit_in_bytes", memory);
+	if (r < 0)
+		return r;
+	if (pids > 0 && cgroup->in_v2[CGROUP_PIDS])
+		r = write_u64(cgroup->v2_fd, ".", "pids.max", pids);
+	else if (pids > 0 && cgroup->v1_fd[CGROUP_PIDS] >= 0)
+		r = write_u64(cgroup->v1_fd[CGROUP_PIDS], ".", "pids.max", pids);
+	return r;
+}
+
+int cgroup_open(struct cgroup *cgroup, const char *instance, uint64_t max_memory_bytes,
+		uint64_t max_pids, struct err *err)
+{
+	struct stat st;
+
+	*cgroup = CGROUP_NULL;
+	int r = str_format(cgroup->name, sizeof(cgroup->name), "sandboxd-%s", instance);
+	if (r < 0)
+		return err_fail(err, r, "cgroup", "instance name");
+	r = cgroup_find_own(NULL, err);
+	if (r < 0)
+		return err_fail(err, r, "cgroup", "no cgroup2 tree is mounted");
+	cgroup->v2_parent_fd = r;
+	r = make_below(cgroup->v2_parent_fd, cgroup->name, &cgroup->v2_fd);
+	if (r < 0)
+		return err_fail(err, r, "cgroup", "make v2 %s", cgroup->name);
+	if (fstat(cgroup->v2_fd, &st) < 0)
+		return err_fail(err, -errno, "cgroup", "stat v2 %s", cgroup->name);
+	cgroup->id = st.st_ino;
+	if (faccessat(cgroup->v2_fd, "cgroup.kill", W_OK, 0) < 0)
+		return err_fail(err, -errno, "cgroup", "cgroup.kill is not there");
+	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+		r = open_controller(cgroup, (enum cgroup_controller)i, err);
+		if (r < 0)
+			return r;
+	}
+	cgroup->has_memsw = cgroup->v1_fd[CGROUP_MEMORY] >= 0 &&
+			    faccessat(cgroup->v1_fd[CGROUP_MEMORY], "memory.memsw.limit_in_bytes",
+				      W_OK, 0) == 0;
+	r = set_totals(cgroup, max_memory_bytes, max_pids);
+	if (r < 0)
+		return err_fail(err, r, "cgroup", "set the instance's totals");
+	return 0;
+}
+
+void cgroup_done(struct cgroup *cgroup)
+{
+	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+		/* EBUSY: somebody else's child is in it; the next start cleans up. */
+		if (cgroup->v1_fd[i] >= 0)
+			(void)unlinkat(cgroup->v1_parent_fd[i], cgroup->name, AT_REMOVEDIR);
+		cgroup->v1_fd[i] = fd_close(cgroup->v1_fd[i]);
+		cgroup->v1_parent_fd[i] = fd_close(cgroup->v1_parent_fd[i]);
+	}
+	if (cgroup->v2_fd >= 0)
+		(void)unlinkat(cgroup->v2_parent_fd, cgroup->name, AT_REMOVEDIR);
+	cgroup->v2_fd = fd_close(cgroup->v2_fd);
+	cgroup->v2_parent_fd = fd_close(cgroup->v2_parent_fd);
+}
+
+uint64_t cgroup_missing(const struct cgroup *cgroup)
+{
+	uint64_t missing = 0;
+
+	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+		if (!cgroup->in_v2[i] && cgroup->v1_fd[i] < 0)
+			missing |= controller_proof[i];
+	}
+	return missing;
+}
+
+int cgroup_make(const struct cgroup *cgroup, const char *name, int *ret_fd)
+{
+	/* EEXIST is an error here: a group of that name may hold somebody's processes. */
+	if (mkdirat(cgroup->v2_fd, name, 0755) < 0)
+		return -errno;
+	int fd = openat(cgroup->v2_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+/* One row per limit: which controller, which file in v2, which in v1. */
+enum cgroup_value {
+	VALUE_MEMORY,
+	VALUE_SWAP,
+	VALUE_PIDS,
+	VALUE_CPU_MAX,
+	VALUE_CPU_WEIGHT,
+};
+static const struct limit_row {
+	enum cgroup_controller controller;
+	enum cgroup_value value;
+	const char *v2_file;
+	const char *v1_file;
+} limit_rows[] = {
+	{CGROUP_MEMORY, VALUE_MEMORY,     "memory.max",      "memory.limit_in_bytes"      },
+	{CGROUP_MEMORY, VALUE_SWAP,       "memory.swap.max", "memory.memsw.limit_in_bytes"},
+	{CGROUP_PIDS,   VALUE_PIDS,       "pids.max",        "pids.max"                   },
+	{CGROUP_CPU,    VALUE_CPU_MAX,    "cpu.max",         "cpu.cfs_quota_us"           },
+	{CGROUP_CPU,    VALUE_CPU_WEIGHT, "cpu.weight",      "cpu.shares"                 },
+};
+
+static int limit_text(const struct plan *plan, enum cgroup_value value, bool is_v2, char *text)
+{
+	uint64_t quota_us = (uint64_t)plan->cpu_pct * (CPU_PERIOD_US / 100);
+	uint64_t number = 0;
+
+	switch (value) {
+	case VALUE_MEMORY:
+		number = plan->memory_bytes;
+		break;
+	case VALUE_SWAP:
+		/* v1 counts memory and swap together, v2 swap alone: no swap in both. */
+		number = is_v2 ? 0 : plan->memory_bytes;
+		break;
+	case VALUE_PIDS:
+		number = plan->max_pids;
+		break;
+	case VALUE_CPU_MAX:
+		if (is_v2)
+			return str_format(text, TEXT_BYTES, "%llu %u", (unsigned long long)quota_us,
+					  CPU_PERIOD_US);
+		number = quota_us;
+		break;
+	case VALUE_CPU_WEIGHT:
+		/* weight 100 is the default of v2, shares 1024 that of v1; v1 takes 2 at least. */
+		number = is_v2 ? plan->cpu_weight : (uint64_t)plan->cpu_weight * 1024 / 100;
+		if (!is_v2 && number < 2)
+			number = 2;
+		break;
+	}
+	return str_format(text, TEXT_BYTES, "%llu", (unsigned long long)number);
+}
+
+static int set_limit(const struct cgroup *cgroup, const char *name, const struct plan *plan,
+		     const struct limit_row *row)
+{
+	char text[TEXT_BYTES];
+	bool is_v2 = cgroup->in_v2[row->controller];
+	int dir_fd = is_v2 ? cgroup->v2_fd : cgroup->v1_fd[row->controller];
+
+	if (dir_fd < 0 || (row->value == VALUE_SWAP && !is_v2 && !cgroup->has_memsw))
+		return 0;
+	int r = limit_text(plan, row->value, is_v2, text);
+	if (r < 0)
+		return r;
+	r = write_file(dir_fd, name, is_v2 ? row->v2_file : row->v1_file, text);
+	/* A kernel without swap accounting has no such file, and no swap to limit either. */
+	if (r == -ENOENT && row->value == VALUE_SWAP)
+		return 0;
+	return r;
+}
+
+int cgroup_limit(const struct cgroup *cgroup, const char *name, const struct plan *plan,
+		 struct err *err)
+{
+	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+		if (cgroup->v1_fd[i] >= 0 && mkdirat(cgroup->v1_fd[i], name, 0755) < 0)
+			return err_fail(err, -errno, "limits", "make v1 %s group",
+					controller_name[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(limit_rows); i++) {
+		int r = set_limit(cgroup, name, plan, &limit_rows[i]);
+		if (r < 0)
+			return err_fail(err, r, "limits", "set %s", limit_rows[i].v2_file);
+	}
+	return 0;
+}
+
+int cgroup_join(const struct cgroup *cgroup, const char *name, pid_t pid, struct err *err)
+{
+	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+		if (cgroup->v1_fd[i] < 0)
+			continue;
+		int r = write_u64(cgroup->v1_fd[i], name, "cgroup.procs", (uint64_t)pid);
+		if (r < 0)
+			return err_fail(err, r, "join", "join v1 %s group", controller_name[i]);
+	}
+	return 0;
+}
+
+int cgroup_kill(const struct cgroup *cgroup, const char *name)
+{
+	return write_file(cgroup->v2_fd, name, "cgroup.kill", "1");
+}
+
+int cgroup_freeze(const struct cgroup *cgroup, const char *name, bool frozen)
+{
+	return write_file(cgroup->v2_fd, name, "cgroup.freeze", frozen ? "1" : "0");
+}
+
+int cgroup_open_events(const struct cgroup *cgroup, const char *name)
+{
+	char path[PATH_BYTES];
+
+	int r = str_format(path, sizeof(path), "%s/cgroup.events", name);
+	if (r < 0)
+		return r;
+	int fd = openat(cgroup->v2_fd, path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int cgroup_populated(int events_fd)
+{
+	char text[128];
+
+	ssize_t n = pread(events_fd, text, sizeof(text) - 1, 0);
+	if (n < 0)
+		return errno == ENODEV ? 0 : -errno; /* ENODEV: the group was removed */
+	text[n] = '\0';
+	return strstr(text, "populated 0") ? 0 : 1;
+}
+
+int cgroup_remove(const struct cgroup *cgroup, const char *name)
+{
+	int result = 0;
+
+	/* v2 last: as long as it stands, a later start finds the session's name there. */
+	for (unsigned int i = 0; i <= CGROUP_CONTROLLER_MAX_; i++) {
+		int dir_fd = i < CGROUP_CONTROLLER_MAX_ ? cgroup->v1_fd[i] : cgroup->v2_fd;
+		if (dir_fd < 0 || (i == CGROUP_CONTROLLER_MAX_ && result < 0))
+			continue;
+		if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+			result = -errno;
+	}
+	return result;
+}
+
+/* Start-up only: waits at most five seconds for one group to drain. */
+static int clean_group(const struct cgroup *cgroup, const char *name)
+{
+	const struct timespec pause = {.tv_nsec = 2000000};
+	int r = -EBUSY;
+
+	/* ENOENT: the group exists in a v1 hierarchy only, so nothing can be in it. */
+	(void)!cgroup_kill(cgroup, name);
+	for (unsigned int i = 0; i < 2500; i++) {
+		r = cgroup_remove(cgroup, name);
+		if (r != -EBUSY)
+			return r;
+		(void)nanosleep(&pause, NULL);
+	}
+	return r;
+}
+
+static int clean_tree(const struct cgroup *cgroup, int dir_fd)
+{
+	int result = 0;
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	DIR *dir = fdopendir(fd);
+	if (!dir) {
+		fd_close(fd);
+		return -ENOMEM;
+	}
+	const struct dirent *entry = NULL;
+	while ((entry = readdir(dir))) { /* NOLINT(concurrency-mt-unsafe): own stream */
+		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+			continue;
+		int r = clean_group(cgroup, entry->d_name);
+		if (r < 0)
+			result = r;
+	}
+	(void)closedir(dir);
+	return result;
+}
+
+int cgroup_clean(const struct cgroup *cgroup, struct err *err)
+{
+	int result = clean_tree(cgroup, cgroup->v2_fd);
+
+	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+		if (cgroup->v1_fd[i] < 0)
+			continue;
+		int r = clean_tree(cgroup, cgroup->v1_fd[i]);
+		if (r < 0)
+			result = r;
+	}
+	if (result < 0)
+		return err_fail(err, result, "cgroup", "a group of a former run does not drain");
+	return 0;
+}
+
+int cgroup_stat(const struct cgroup *cgroup, const char *name, struct launch_stat *ret_stat)
+{
+	struct launch_stat stat = {0};
+	int memory = cgroup->v1_fd[CGROUP_MEMORY];
+	int pids = cgroup->in_v2[CGROUP_PIDS] ? cgroup->v2_fd : cgroup->v1_fd[CGROUP_PIDS];
+
+	if (cgroup->in_v2[CGROUP_MEMORY]) {
+		stat.memory_bytes = read_u64(cgroup->v2_fd, name, "memory.current");
+		stat.memory_peak_bytes = read_u64(cgroup->v2_fd, name, "memory.peak");
+	} else {
+		stat.memory_bytes = read_u64(memory, name, "memory.usage_in_bytes");
+		stat.memory_peak_bytes = read_u64(memory, name, "memory.max_usage_in_bytes");
+	}
+	stat.n_pids = (uint32_t)read_u64(pids, name, "pids.current");
+	/* cpu.stat of v2 counts time in every group, with or without the controller. */
+	stat.cpu_us = read_key(cgroup->v2_fd, name, "cpu.stat", "usage_usec");
+	stat.frozen = (uint32_t)read_key(cgroup->v2_fd, name, "cgroup.events", "frozen");
+	stat.oom_kills = cgroup_oom_kills(cgroup, name);
+	*ret_stat = stat;
+	return 0;
+}
+
+void cgroup_read_limits(const struct cgroup *cgroup, const char *name, uint64_t *ret_memory_bytes,
+			uint32_t *ret_max_pids, uint32_t *ret_cpu_pct)
+{
+	char text[TEXT_BYTES];
+	uint64_t quota_us = 0;
+
+	*ret_memory_bytes =
+		cgroup->in_v2[CGROUP_MEMORY]
+			? read_u64(cgroup->v2_fd, name, "memory.max")
+			: read_u64(cgroup->v1_fd[CGROUP_MEMORY], name, "memory.limit_in_bytes");
+	*ret_max_pids = (uint32_t)read_u64(cgroup->in_v2[CGROUP_PIDS] ? cgroup->v2_fd
+								      : cgroup->v1_fd[CGROUP_PIDS],
+					   name, "pids.max");
+	if (!cgroup->in_v2[CGROUP_CPU]) {
+		quota_us = read_u64(cgroup->v1_fd[CGROUP_CPU], name, "cpu.cfs_quota_us");
+	} else if (read_file(cgroup->v2_fd, name, "cpu.max", text, sizeof(text)) == 0) {
+		text[strcspn(text, " ")] = '\0';
+		if (num_parse_u64(text, 0, UINT64_MAX, &quota_us) < 0)
+			quota_us = 0;
+	}
+	*ret_cpu_pct = (uint32_t)(quota_us / (CPU_PERIOD_US / 100));
+}
+
+uint32_t cgroup_oom_kills(const struct cgroup *cgroup, const char *name)
+{
+	if (cgroup->in_v2[CGROUP_MEMORY])
+		return (uint32_t)read_key(cgroup->v2_fd, name, "memory.events", "oom_kill");
+	return (uint32_t)read_key(cgroup->v1_fd[CGROUP_MEMORY], name, "memory.oom_control",
+				  "oom_kill");
+}

@@ -1,0 +1,79 @@
+/*
+ * Control groups of the instance and of its sessions, on cgroup v2, on v1 and on hybrid hosts.
+ *
+ * Theory. The v2 tree is always there and always used to start processes in (CLONE_INTO_CGROUP), to
+ * freeze and to kill: all three are race-free there and none waits for a thaw (E2). Limits are set
+ * where the controller lives: in v2 if the host delegates it there, else in its v1 hierarchy. What
+ * is in neither is `missing`, and said so. All groups are children of `sandboxd-<instance>`, made
+ * below the group that the supervisor itself was started in; they are reached through directory
+ * descriptors opened once, and their names are session ids that we drew ourselves (A15).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+#include "sandboxd/launch.h"
+#include "sandboxd/plan.h"
+
+enum cgroup_controller {
+	CGROUP_MEMORY,
+	CGROUP_PIDS,
+	CGROUP_CPU,
+	CGROUP_CONTROLLER_MAX_,
+};
+
+struct cgroup {
+	char name[32];                            /* sandboxd-<instance> */
+	int v2_parent_fd;                         /* the supervisor's own group in the v2 tree */
+	int v2_fd;                                /* <name> below it */
+	int v1_parent_fd[CGROUP_CONTROLLER_MAX_]; /* -1: not a v1 hierarchy here */
+	int v1_fd[CGROUP_CONTROLLER_MAX_];
+	bool in_v2[CGROUP_CONTROLLER_MAX_];
+	bool has_memsw;
+	uint64_t id; /* inode of v2_fd: names this instance for the id-block file */
+};
+#define CGROUP_NULL                                                                                \
+	((struct cgroup){                                                                          \
+		.v2_parent_fd = -1,                                                                \
+		.v2_fd = -1,                                                                       \
+		.v1_parent_fd = {-1, -1, -1},                                                      \
+		.v1_fd = {-1, -1, -1}
+        })
+
+/* Find the hierarchies by /proc/self/mountinfo and /proc/self/cgroup, make the instance's groups.
+ * max_*: totals of the instance, 0 for none. Errors name what the host lacks. */
+MUST_USE int cgroup_open(struct cgroup *cgroup, const char *instance, uint64_t max_memory_bytes,
+			 uint64_t max_pids, struct err *err);
+/* Remove the instance's groups and close. A group that is still populated stays. */
+void cgroup_done(struct cgroup *cgroup);
+/* Controllers that this host cannot limit by: bits PROOF_MEMORY, PROOF_PIDS, PROOF_CPU. */
+uint64_t cgroup_missing(const struct cgroup *cgroup);
+
+/* Make the v2 group `name` and open it for CLONE_INTO_CGROUP. The descriptor is the caller's. */
+MUST_USE int cgroup_make(const struct cgroup *cgroup, const char *name, int *ret_fd);
+/* Set v2 limits in the group (before the clone) and make and limit the v1 groups. */
+MUST_USE int cgroup_limit(const struct cgroup *cgroup, const char *name, const struct plan *plan,
+			  struct err *err);
+/* Put one process that has not forked yet into the v1 groups. */
+MUST_USE int cgroup_join(const struct cgroup *cgroup, const char *name, pid_t pid, struct err *err);
+MUST_USE int cgroup_kill(const struct cgroup *cgroup, const char *name);
+MUST_USE int cgroup_freeze(const struct cgroup *cgroup, const char *name, bool frozen);
+/* 1: it has processes; 0: none (or no such group); -errno. `events_fd`: its cgroup.events. */
+MUST_USE int cgroup_populated(int events_fd);
+MUST_USE int cgroup_open_events(const struct cgroup *cgroup, const char *name);
+/* Remove every group of that name. 0, or -EBUSY: try again later. */
+MUST_USE int cgroup_remove(const struct cgroup *cgroup, const char *name);
+/* Kill and remove every group that a former process of this instance left. Waits: start-up only. */
+MUST_USE int cgroup_clean(const struct cgroup *cgroup, struct err *err);
+
+MUST_USE int cgroup_stat(const struct cgroup *cgroup, const char *name,
+			 struct launch_stat *ret_stat);
+/* Limits as the kernel reports them, for the proof. What is missing reads as 0. */
+void cgroup_read_limits(const struct cgroup *cgroup, const char *name, uint64_t *ret_memory_bytes,
+			uint32_t *ret_max_pids, uint32_t *ret_cpu_pct);
+/* How many processes of the group the kernel killed for lack of memory. */
+uint32_t cgroup_oom_kills(const struct cgroup *cgroup, const char *name);

@@ -1,0 +1,13 @@
+/*
+ * Where this process stands in each control group hierarchy: read once at start.
+ */
+#pragma once
+
+#include "base/err.h"
+
+/*
+ * Open the directory of the calling process's own group. controller NULL: the v2 tree. The paths
+ * come from /proc/self/mountinfo and /proc/self/cgroup, and the result is checked to be on the
+ * right file system. The descriptor; -ENOENT: no such hierarchy is mounted; -errno.
+ */
+MUST_USE int cgroup_find_own(const char *controller, struct err *err);
