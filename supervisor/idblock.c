@@ -1,0 +1,409 @@
+#include "supervisor/idblock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/num.h"
+#include "base/str.h"
+
+#include "sandboxd/limits.h"
+
+#define IDBLOCK_MAGIC      0x42444953u
+#define IDBLOCK_VERSION    1
+#define IDBLOCK_BOOT_BYTES 36
+#define ETC_FILE_MAX_BYTES (16u * 1024 * 1024)
+#define FILEID_KERNFS_TYPE 0xfe /* file handles of cgroup2: the 64-bit id alone */
+
+enum idblock_state {
+	IDBLOCK_STATE_FREE,
+	IDBLOCK_STATE_USED,
+	IDBLOCK_STATE_RESTING,
+};
+
+struct idblock_header {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t next; /* block where the next search begins */
+	uint32_t zero;
+	char boot[IDBLOCK_BOOT_BYTES]; /* records of an earlier boot mean nothing */
+	char pad[12];
+};
+_Static_assert(sizeof(struct idblock_header) == 64, "file format");
+
+struct idblock_record {
+	uint32_t state; /* enum idblock_state */
+	uint32_t zero;
+	char instance[IDBLOCK_INSTANCE_BYTES];
+	uint64_t group_id;
+	uint64_t released_at_us; /* CLOCK_BOOTTIME */
+};
+_Static_assert(sizeof(struct idblock_record) == 32, "file format");
+
+static off_t record_offset(uint32_t index)
+{
+	return (off_t)(sizeof(struct idblock_header) +
+		       (size_t)(index - IDBLOCK_FIRST) * sizeof(struct idblock_record));
+}
+
+static int read_record(const struct idblock *idblock, uint32_t index, struct idblock_record *record)
+{
+	ssize_t n = pread(idblock->fd, record, sizeof(*record), record_offset(index));
+
+	if (n < 0)
+		return -errno;
+	if ((size_t)n < sizeof(*record)) /* behind the end of the file: never used */
+		*record = (struct idblock_record){0};
+	return 0;
+}
+
+static int write_record(const struct idblock *idblock, uint32_t index,
+			const struct idblock_record *record)
+{
+	ssize_t n = pwrite(idblock->fd, record, sizeof(*record), record_offset(index));
+
+	if (n < 0)
+		return -errno;
+	return (size_t)n == sizeof(*record) ? 0 : -EIO;
+}
+
+static int file_lock(const struct idblock *idblock, short type)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+
+	while (fcntl(idblock->fd, type == F_UNLCK ? F_OFD_SETLK : F_OFD_SETLKW, &lock) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+static void exclude_ids(struct idblock *idblock, uint64_t first, uint64_t count)
+{
+	if (count == 0)
+		return;
+	uint64_t from = first / IDBLOCK_SIZE;
+	uint64_t to = (first + count - 1) / IDBLOCK_SIZE;
+
+	for (uint64_t i = from; i <= to && i <= IDBLOCK_LAST; i++)
+		idblock->excluded[i / 64] |= 1ull << (i % 64);
+}
+
+/* name:id:count of subuid and subgid; name:password:id of passwd and group. */
+static void exclude_line(struct idblock *idblock, char *line, bool is_range)
+{
+	char *first = strchr(line, ':');
+	char *second = first ? strchr(first + 1, ':') : NULL;
+	uint32_t id = 0;
+	uint32_t count = 1;
+
+	if (!second)
+		return;
+	*second++ = '\0';
+	if (is_range) {
+		if (num_parse_u32(first + 1, 0, UINT32_MAX, &id) < 0 ||
+		    num_parse_u32(second, 0, UINT32_MAX, &count) < 0)
+			return;
+	} else {
+		char *end = strchr(second, ':');
+		if (end)
+			*end = '\0';
+		if (num_parse_u32(second, 0, UINT32_MAX, &id) < 0)
+			return;
+	}
+	exclude_ids(idblock, id, count);
+}
+
+static int exclude_file(struct idblock *idblock, int etc_fd, const char *name, bool is_range)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size = 0;
+	AUTO_CLOSE int fd = openat(etc_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	int r = io_read_file(fd, ETC_FILE_MAX_BYTES, &text, &size);
+	if (r < 0)
+		return r;
+	for (char *line = text; line;) {
+		char *next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		exclude_line(idblock, line, is_range);
+		line = next;
+	}
+	return 0;
+}
+
+static int read_exclusions(struct idblock *idblock, const char *etc, struct err *err)
+{
+	static const struct {
+		const char *name;
+		bool is_range;
+	} files[] = {
+		{"passwd", false},
+                {"group",  false},
+                {"subuid", true },
+                {"subgid", true }
+        };
+	AUTO_CLOSE int etc_fd = open(etc, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (etc_fd < 0)
+		return err_fail(err, -errno, "id-blocks", "open %s", etc);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		int r = exclude_file(idblock, etc_fd, files[i].name, files[i].is_range);
+		if (r < 0)
+			return err_fail(err, r, "id-blocks", "read %s", files[i].name);
+	}
+	return 0;
+}
+
+/* Locked. A new file, one of another boot or of another format begins empty. */
+static int check_header(const struct idblock *idblock, struct err *err)
+{
+	struct idblock_header header = {0};
+	char boot[IDBLOCK_BOOT_BYTES + 8] = "";
+	AUTO_CLOSE int proc_fd = open("/proc/sys/kernel/random", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (proc_fd < 0)
+		return err_fail(err, -errno, "id-blocks", "open /proc/sys/kernel/random");
+	ssize_t n = io_read_at(proc_fd, "boot_id", boot, sizeof(boot));
+	if (n != IDBLOCK_BOOT_BYTES)
+		return err_fail(err, n < 0 ? (int)n : -EIO, "id-blocks", "read boot_id");
+	n = pread(idblock->fd, &header, sizeof(header), 0);
+	if (n < 0)
+		return err_fail(err, -errno, "id-blocks", "read header");
+	if ((size_t)n == sizeof(header) && header.magic == IDBLOCK_MAGIC &&
+	    header.version == IDBLOCK_VERSION && memcmp(header.boot, boot, IDBLOCK_BOOT_BYTES) == 0)
+		return 0;
+	if (ftruncate(idblock->fd, 0) < 0)
+		return err_fail(err, -errno, "id-blocks", "empty the file");
+	header = (struct idblock_header){
+		.magic = IDBLOCK_MAGIC,
+		.version = IDBLOCK_VERSION,
+		.next = IDBLOCK_FIRST,
+	};
+	memcpy(header.boot, boot, IDBLOCK_BOOT_BYTES);
+	if (pwrite(idblock->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
+		return err_fail(err, -EIO, "id-blocks", "write header");
+	return 0;
+}
+
+int idblock_open(struct idblock *idblock, const struct idblock_options *options, struct err *err)
+{
+	struct stat st;
+
+	*idblock = IDBLOCK_NULL;
+	idblock->group_fd = options->group_fd;
+	idblock->group_id = options->group_id;
+	if (strlen(options->instance) != IDBLOCK_INSTANCE_BYTES)
+		return err_fail(err, -EINVAL, "id-blocks", "instance is not 8 characters");
+	memcpy(idblock->instance, options->instance, IDBLOCK_INSTANCE_BYTES);
+	int r = read_exclusions(idblock, options->etc, err);
+	if (r < 0)
+		return r;
+	idblock->fd = open(options->file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (idblock->fd < 0)
+		return err_fail(err, -errno, "id-blocks", "open %s", options->file);
+	if (fstat(idblock->fd, &st) < 0)
+		return err_fail(err, -errno, "id-blocks", "stat %s", options->file);
+	/* Whoever can write this file chooses the ids of the next session (A14). */
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+		return err_fail(err, -EPERM, "id-blocks", "%s is not ours alone", options->file);
+	r = file_lock(idblock, F_WRLCK);
+	if (r < 0)
+		return err_fail(err, r, "id-blocks", "lock %s", options->file);
+	r = check_header(idblock, err);
+	(void)file_lock(idblock, F_UNLCK);
+	return r;
+}
+
+void idblock_done(struct idblock *idblock)
+{
+	idblock->fd = fd_close(idblock->fd);
+}
+
+bool idblock_usable(const struct idblock *idblock, uint32_t index)
+{
+	if (index < IDBLOCK_FIRST || index > IDBLOCK_LAST)
+		return false;
+	return (idblock->excluded[index / 64] & (1ull << (index % 64))) == 0;
+}
+
+/* Does the v2 group with this id still exist? Asked by id, so that no name can deceive (A13). */
+static bool group_exists(const struct idblock *idblock, uint64_t group_id)
+{
+	union {
+		struct file_handle handle;
+		uint8_t bytes[sizeof(struct file_handle) + sizeof(uint64_t)];
+	} name = {.bytes = {0}};
+
+	if (idblock->group_fd < 0)
+		return true;
+	name.handle.handle_bytes = sizeof(uint64_t);
+	name.handle.handle_type = FILEID_KERNFS_TYPE;
+	memcpy(name.bytes + offsetof(struct file_handle, f_handle), &group_id, sizeof(group_id));
+	int fd = open_by_handle_at(idblock->group_fd, &name.handle, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return errno !=
+		       ESTALE; /* any other failure proves nothing: leave the block alone */
+	fd_close(fd);
+	return true;
+}
+
+/* Locked. May this record be handed out now? */
+static bool record_free(const struct idblock_record *record, usec_t now)
+{
+	switch (record->state) {
+	case IDBLOCK_STATE_FREE:
+		return true;
+	case IDBLOCK_STATE_RESTING:
+		return now >= clock_add(record->released_at_us, IDBLOCK_QUARANTINE);
+	default:
+		return false;
+	}
+}
+
+/* Behind the last record that was ever written; what follows is free. */
+static uint32_t records_end(const struct idblock *idblock)
+{
+	struct stat st;
+
+	if (fstat(idblock->fd, &st) < 0 || st.st_size < (off_t)sizeof(struct idblock_header))
+		return IDBLOCK_LAST + 1;
+	uint64_t n = ((uint64_t)st.st_size - sizeof(struct idblock_header)) /
+		     sizeof(struct idblock_record);
+	return n > IDBLOCK_LAST - IDBLOCK_FIRST ? IDBLOCK_LAST + 1 : IDBLOCK_FIRST + (uint32_t)n;
+}
+
+/* Locked. Blocks of instances that are gone begin their rest. */
+static int reclaim(const struct idblock *idblock, usec_t now)
+{
+	struct idblock_record record;
+	uint64_t dead_id = 0;
+	uint64_t live_id = idblock->group_id;
+	uint32_t end = records_end(idblock);
+
+	for (uint32_t index = IDBLOCK_FIRST; index < end; index++) {
+		int r = read_record(idblock, index, &record);
+		if (r < 0)
+			return r;
+		if (record.state != IDBLOCK_STATE_USED || record.group_id == live_id)
+			continue;
+		if (record.group_id != dead_id) {
+			if (group_exists(idblock, record.group_id)) {
+				live_id = record.group_id;
+				continue;
+			}
+			dead_id = record.group_id;
+		}
+		record.state = IDBLOCK_STATE_RESTING;
+		record.released_at_us = now;
+		r = write_record(idblock, index, &record);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Locked. */
+static int take_locked(struct idblock *idblock, usec_t now, uint32_t *ret_index)
+{
+	struct idblock_header header;
+	struct idblock_record record;
+
+	if (pread(idblock->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
+		return -EIO;
+	uint32_t index = header.next;
+	if (index < IDBLOCK_FIRST || index > IDBLOCK_LAST)
+		index = IDBLOCK_FIRST;
+	for (uint32_t n = IDBLOCK_FIRST; n <= IDBLOCK_LAST; n++) {
+		uint32_t following = index == IDBLOCK_LAST ? IDBLOCK_FIRST : index + 1;
+		if (idblock_usable(idblock, index)) {
+			int r = read_record(idblock, index, &record);
+			if (r < 0)
+				return r;
+			if (record_free(&record, now)) {
+				record = (struct idblock_record){
+					.state = IDBLOCK_STATE_USED,
+					.group_id = idblock->group_id,
+				};
+				memcpy(record.instance, idblock->instance, IDBLOCK_INSTANCE_BYTES);
+				r = write_record(idblock, index, &record);
+				if (r < 0)
+					return r;
+				header.next = following;
+				if (pwrite(idblock->fd, &header, sizeof(header), 0) !=
+				    (ssize_t)sizeof(header))
+					return -EIO;
+				*ret_index = index;
+				return 0;
+			}
+		}
+		index = following;
+	}
+	return -EBUSY;
+}
+
+int idblock_take(struct idblock *idblock, usec_t now, uint32_t *ret_base)
+{
+	uint32_t index = 0;
+
+	int r = file_lock(idblock, F_WRLCK);
+	if (r < 0)
+		return r;
+	r = take_locked(idblock, now, &index);
+	if (r == -EBUSY && reclaim(idblock, now) == 0)
+		r = take_locked(idblock, now, &index);
+	(void)file_lock(idblock, F_UNLCK);
+	if (r < 0)
+		return r;
+	*ret_base = index * IDBLOCK_SIZE;
+	return 0;
+}
+
+void idblock_release(struct idblock *idblock, uint32_t base, usec_t now)
+{
+	struct idblock_record record;
+	uint32_t index = base / IDBLOCK_SIZE;
+
+	ASSERT(index >= IDBLOCK_FIRST && index <= IDBLOCK_LAST);
+	if (file_lock(idblock, F_WRLCK) < 0)
+		return; /* stays ours until the instance's group is gone: wasteful, never unsafe */
+	if (read_record(idblock, index, &record) == 0 && record.state == IDBLOCK_STATE_USED &&
+	    record.group_id == idblock->group_id) {
+		record.state = IDBLOCK_STATE_RESTING;
+		record.released_at_us = now;
+		/* A failed write leaves the block in use: see above. */
+		(void)write_record(idblock, index, &record);
+	}
+	(void)file_lock(idblock, F_UNLCK);
+}
+
+int idblock_release_all(struct idblock *idblock, uint32_t keep_base, usec_t now)
+{
+	struct idblock_record record;
+
+	int r = file_lock(idblock, F_WRLCK);
+	if (r < 0)
+		return r;
+	r = reclaim(idblock, now);
+	uint32_t end = records_end(idblock);
+	for (uint32_t index = IDBLOCK_FIRST; r == 0 && index < end; index++) {
+		r = read_record(idblock, index, &record);
+		if (r < 0 || record.state != IDBLOCK_STATE_USED ||
+		    index == keep_base / IDBLOCK_SIZE ||
+		    memcmp(record.instance, idblock->instance, IDBLOCK_INSTANCE_BYTES) != 0)
+			continue;
+		record.state = IDBLOCK_STATE_RESTING;
+		record.released_at_us = now;
+		r = write_record(idblock, index, &record);
+	}
+	(void)file_lock(idblock, F_UNLCK);
+	return r;
+}
