@@ -1,0 +1,105 @@
+#include "supervisor/probe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/num.h"
+
+#include "sandboxd/kernel.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#define LANDLOCK_VERSION_FLAG 1u
+#define LANDLOCK_ABI_SCOPE    6
+
+/* struct pidfd_info of Linux 6.13, first published size, and its request number. */
+struct probe_pidfd_info {
+	uint64_t mask;
+	uint64_t cgroup_id;
+	uint32_t ids[12];
+};
+_Static_assert(sizeof(struct probe_pidfd_info) == 64, "PIDFD_INFO_SIZE_VER0");
+#define PROBE_PIDFD_GET_INFO _IOWR(0xFF, 11, struct probe_pidfd_info)
+
+/* "6.18.44-anything": the first two numbers. */
+static bool release_at_least(char *release, uint32_t major, uint32_t minor)
+{
+	uint32_t has_major = 0;
+	uint32_t has_minor = 0;
+	char *dot = strchr(release, '.');
+
+	if (!dot)
+		return false;
+	*dot = '\0';
+	char *end = dot + 1 + strspn(dot + 1, "0123456789");
+	*end = '\0';
+	if (num_parse_u32(release, 0, 1000, &has_major) < 0 ||
+	    num_parse_u32(dot + 1, 0, 1000, &has_minor) < 0)
+		return false;
+	return has_major > major || (has_major == major && has_minor >= minor);
+}
+
+int probe_minimum(struct err *err)
+{
+	struct utsname name;
+
+	if (uname(&name) < 0)
+		return err_fail(err, -errno, "probe", "uname");
+	if (strcmp(name.machine, "x86_64") != 0)
+		return err_fail(err, -ENOSYS, "probe", "x86-64 is needed, this is %s",
+				name.machine);
+	if (!release_at_least(name.release, 6, 1))
+		return err_fail(err, -ENOSYS, "probe", "Linux 6.1 or newer is needed");
+	/* Can be compiled out, but no filter means no session. */
+	if (syscall(SYS_seccomp, 2 /* SECCOMP_GET_ACTION_AVAIL */, 0, &(uint32_t){0x7fff0000u}) < 0)
+		return err_fail(err, -ENOSYS, "probe", "seccomp filters are needed");
+	return 0;
+}
+
+static bool has_memfd_exec(void)
+{
+	AUTO_CLOSE int fd = (int)syscall(SYS_memfd_create, "probe", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+	return fd >= 0;
+}
+
+static bool has_pidfd_info(void)
+{
+	struct probe_pidfd_info info = {.mask = 4 /* PIDFD_INFO_CGROUPID */};
+	AUTO_CLOSE int fd = kernel_pidfd_open(getpid(), 0);
+
+	return fd >= 0 && ioctl(fd, PROBE_PIDFD_GET_INFO, &info) == 0 && (info.mask & 4) != 0;
+}
+
+static bool has_landlock_scope(void)
+{
+	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION_FLAG) >=
+	       LANDLOCK_ABI_SCOPE;
+}
+
+/*
+ * Knowingly left out: KERNEL_OVERLAY_LAYER_FD (layers are named by one letter in the supervisor's
+ * own root on every kernel, so mountinfo shows no host path and there is one code path) and
+ * KERNEL_TMPFS_IDMAP (no idmapped mounts yet).
+ */
+uint32_t probe_features(bool force_minimum)
+{
+	uint32_t features = 0;
+
+	if (force_minimum)
+		return 0;
+	if (has_memfd_exec())
+		features |= KERNEL_MEMFD_EXEC;
+	if (has_pidfd_info())
+		features |= KERNEL_PIDFD_INFO;
+	if (has_landlock_scope())
+		features |= KERNEL_LANDLOCK_SCOPE;
+	return features;
+}

@@ -1,0 +1,14 @@
+/*
+ * Kernel features: what must be there, and which newer ones are in use.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* 0, or -ENOSYS with the missing feature's name: Linux 6.1 and x86-64 are the minimum. */
+MUST_USE int probe_minimum(struct err *err);
+/* Bits of enum kernel_probe that this kernel has; none with force_minimum (SANDBOX_KERNEL=6.1). */
+uint32_t probe_features(bool force_minimum);
