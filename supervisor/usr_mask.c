@@ -1,0 +1,106 @@
+/*
+ * Runs as root, at start, on a clone of the /usr mount that shows no mount below it. A whiteout is
+ * a character device 0:0 in the upper of two overlay layers: the kernel then shows neither the name
+ * nor what is behind it. Files that appear in /usr later are not covered; they come under nosuid,
+ * nodev mounts, and a new socket there is a defect of the host that `doctor` reports at the next
+ * start (C2, B12).
+ */
+#include "supervisor/usr_mask.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/str.h"
+
+#include "supervisor/dirwalk.h"
+
+/* Local software, sources, modules and debug symbols tell about the host and help nobody inside. */
+static const char *const hidden[] = {"local", "src", "lib/modules", "lib/debug"};
+
+struct scan {
+	int mask_fd;
+	struct usr_mask found;
+};
+
+/* mkdir -p of the directory part, then the whiteout. */
+static int cover(int mask_fd, const char *path)
+{
+	char partial[DIRWALK_PATH_BYTES];
+
+	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+		int r = str_copy_n(partial, sizeof(partial), path, (size_t)(slash - path));
+		if (r < 0)
+			return r;
+		if (mkdirat(mask_fd, partial, 0755) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	if (mknodat(mask_fd, path, S_IFCHR, makedev(0, 0)) < 0 && errno != EEXIST)
+		return -errno;
+	return 0;
+}
+
+static bool is_hidden(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(hidden); i++) {
+		if (str_equal(path, hidden[i]))
+			return true;
+	}
+	return false;
+}
+
+/* The counter of the kind of entry that must be covered; NULL: it may be seen. */
+static uint32_t *classify(struct usr_mask *found, mode_t mode)
+{
+	if (S_ISSOCK(mode) || S_ISFIFO(mode))
+		return &found->n_sockets;
+	if (S_ISCHR(mode) || S_ISBLK(mode))
+		return &found->n_devices;
+	if (S_ISREG(mode) && (mode & (S_ISUID | S_ISGID)))
+		return &found->n_setuid;
+	if (S_ISREG(mode) && !(mode & S_IROTH))
+		return &found->n_private;
+	if (S_ISDIR(mode) && (mode & (S_IROTH | S_IXOTH)) != (S_IROTH | S_IXOTH))
+		return &found->n_private;
+	return NULL;
+}
+
+static int visit(void *userdata, const struct dirwalk_entry *entry)
+{
+	struct scan *scan = userdata;
+	struct statx st;
+	char path[DIRWALK_PATH_BYTES];
+
+	scan->found.n_entries++;
+	if (entry->type == DT_LNK)
+		return 0;
+	if (statx(entry->dir_fd, entry->name, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC,
+		  STATX_TYPE | STATX_MODE, &st) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	uint32_t *counter = classify(&scan->found, st.stx_mode);
+	if (!counter && !S_ISDIR(st.stx_mode))
+		return 0;
+	int r = dirwalk_join(path, entry->path, entry->name);
+	if (r < 0)
+		return r;
+	if (counter || is_hidden(path)) {
+		if (counter)
+			(*counter)++;
+		return cover(scan->mask_fd, path);
+	}
+	return 1;
+}
+
+int usr_mask_build(int usr_fd, int mask_fd, struct usr_mask *ret_mask, struct err *err)
+{
+	struct scan scan = {.mask_fd = mask_fd};
+
+	int r = dirwalk(usr_fd, visit, &scan);
+	if (r < 0)
+		return err_fail(err, r, "usr-mask", "look through /usr");
+	*ret_mask = scan.found;
+	return 0;
+}
