@@ -22,7 +22,10 @@ struct host_options {
 	const char *libexec_dir; /* our programs and policy.img */
 	uint32_t userns_reserve; /* user namespaces prepared ahead, refilled between loop turns */
 	bool strict;
-	bool kernel_6_1; /* SANDBOX_KERNEL=6.1: every newer feature off */
+	bool kernel_6_1;  /* SANDBOX_KERNEL=6.1: every newer feature off */
+	int state_dir_fd; /* state directory, whose `api` becomes a worker's /state; 0 or -1: none */
+	uint64_t max_memory_bytes; /* totals of the instance's groups; 0: none */
+	uint64_t max_pids;
 };
 
 /*

@@ -1,0 +1,437 @@
+/*
+ * Order of the opening: everything that has a name on the host first, then the supervisor's own
+ * root, after which no name of the host leads anywhere. One table, each row with the reason for its
+ * place.
+ */
+#include "supervisor/host.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+
+#include "sandboxd/kernel.h"
+#include "supervisor/host_state.h"
+#include "supervisor/mountns.h"
+#include "supervisor/probe.h"
+
+#define PROGRAM_MAX_BYTES (64u * 1024 * 1024)
+#define WORKERS_GROUP     "workers"
+
+static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api", "sandboxd-egress",
+							 "sandboxd-config"};
+static const char *const namespace_names[HOST_NS_MAX_] = {"mnt", "net",    "pid", "ipc",
+							  "uts", "cgroup", "user"};
+
+const char *host_namespace_name(enum host_namespace which)
+{
+	return namespace_names[which];
+}
+
+static int stage_minimum(struct host *host, const struct host_options *options, struct err *err)
+{
+	int r = probe_minimum(err);
+
+	if (r < 0)
+		return r;
+	host->probes = probe_features(options->kernel_6_1);
+	return 0;
+}
+
+static int stage_groups(struct host *host, const struct host_options *options, struct err *err)
+{
+	int r = cgroup_open(&host->cgroup, options->instance, options->max_memory_bytes,
+			    options->max_pids, err);
+
+	if (r < 0)
+		return r;
+	if (mkdirat(host->cgroup.v2_fd, WORKERS_GROUP, 0755) < 0 && errno != EEXIST)
+		return err_fail(err, -errno, "host", "make the workers' group");
+	host->workers_group_fd = openat(host->cgroup.v2_fd, WORKERS_GROUP,
+					O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (host->workers_group_fd < 0)
+		return err_fail(err, -errno, "host", "open the workers' group");
+	return 0;
+}
+
+static int stage_ids(struct host *host, const struct host_options *options, struct err *err)
+{
+	const struct idblock_options ids = {
+		.file = IDBLOCK_FILE,
+		.etc = "/etc",
+		.instance = options->instance,
+		.group_id = host->cgroup.id,
+		.group_fd = host->cgroup.v2_fd,
+	};
+
+	int r = idblock_open(&host->idblock, &ids, err);
+	if (r < 0)
+		return r;
+	r = idblock_take(&host->idblock, clock_boottime(), &host->worker_ids);
+	if (r < 0)
+		return err_fail(err, r, "host", "take the workers' id block");
+	return 0;
+}
+
+/* <runtime>/private/sessions: root's alone, so nobody outside reaches a shim's socket (A13, A14).
+ */
+static int open_private(int dir_fd, const char *name, struct err *err)
+{
+	struct stat st;
+
+	if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+		return err_fail(err, -errno, "host", "make %s in the runtime directory", name);
+	AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_fail(err, -errno, "host", "open %s in the runtime directory", name);
+	if (st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+		return err_fail(err, -EPERM, "host",
+				"%s in the runtime directory is not ours alone", name);
+	return TAKE_FD(fd);
+}
+
+static int stage_runtime(struct host *host, const struct host_options *options, struct err *err)
+{
+	AUTO_CLOSE int runtime_fd = open(options->runtime_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (runtime_fd < 0)
+		return err_fail(err, -errno, "host", "open the runtime directory");
+	AUTO_CLOSE int private_fd = open_private(runtime_fd, "private", err);
+	if (private_fd < 0)
+		return private_fd;
+	host->sockets_fd = open_private(private_fd, "sessions", err);
+	return host->sockets_fd < 0 ? host->sockets_fd : 0;
+}
+
+static int seal_program(int dir_fd, const char *name, int *ret_fd, struct err *err)
+{
+	AUTO_FREE char *data = NULL;
+	size_t size = 0;
+	AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_fail(err, -errno, "host", "open %s", name);
+	int r = io_read_file(fd, PROGRAM_MAX_BYTES, &data, &size);
+	if (r < 0)
+		return err_fail(err, r, "host", "read %s", name);
+	r = fd_memfd_sealed(name, data, size, 1);
+	if (r < 0)
+		return err_fail(err, r, "host", "seal %s", name);
+	*ret_fd = r;
+	return 0;
+}
+
+/* Programs that run inside sessions are copied into sealed memfds: nothing that a session can see
+ * of them is a file of the host (A1). Workers' programs run outside and are opened only. */
+static int stage_programs(struct host *host, const struct host_options *options, struct err *err)
+{
+	AUTO_CLOSE int dir_fd = open(options->libexec_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir_fd < 0)
+		return err_fail(err, -errno, "host", "open the programs' directory");
+	int r = seal_program(dir_fd, "sandbox-shim", &host->shim_fd, err);
+	if (r == 0)
+		r = seal_program(dir_fd, "sandbox-loader", &host->loader_fd, err);
+	for (size_t i = 0; r == 0 && i < HOST_PROGRAMS; i++) {
+		/* Not there: host_program() says so to whoever needs it. */
+		host->program_fd[i] = openat(dir_fd, program_names[i], O_RDONLY | O_CLOEXEC);
+	}
+	if (r < 0)
+		return r;
+	host->policy_fd = openat(dir_fd, "policy.img", O_RDONLY | O_CLOEXEC);
+	if (host->policy_fd < 0)
+		return err_fail(err, -errno, "host", "open policy.img");
+	return 0;
+}
+
+static int stage_policy(struct host *host, const struct host_options *options, struct err *err)
+{
+	(void)options;
+	int r = image_open(host->policy_fd, &host->image, err);
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < host->image.header->n_profiles; i++) {
+		AUTO_FREE void *data = NULL;
+		size_t size = 0;
+		r = image_session(&host->image, i, &data, &size);
+		if (r == -ENOENT)
+			continue; /* a worker's profile */
+		if (r == 0)
+			r = fd_memfd_sealed("session-policy", data, size, 0);
+		if (r < 0)
+			return err_fail(err, r, "host", "cut the policy of profile %u", i);
+		host->session_policy_fd[i] = r;
+	}
+	return 0;
+}
+
+static int stage_clocks(struct host *host, const struct host_options *options, struct err *err)
+{
+	(void)options;
+	void *memory = mmap(NULL, (HOST_CLOCKS + 1) * sizeof(struct steps_clock),
+			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return err_fail(err, -errno, "host", "map the launch clocks");
+	host->clocks = memory;
+	return 0;
+}
+
+static int stage_root(struct host *host, const struct host_options *options, struct err *err)
+{
+	int state_fd = options->state_dir_fd > 2 ? options->state_dir_fd : -1;
+	usec_t begun_at = clock_boottime();
+
+	int r = rootfs_enter(state_fd, &host->usr_mask, err);
+	if (r < 0)
+		return r;
+	const struct usr_mask *mask = &host->usr_mask;
+	log_line(LOG_LEVEL_INFO, NULL, "looked through /usr",
+		 "entries=%u sockets=%u devices=%u setuid=%u private=%u ms=%llu", mask->n_entries,
+		 mask->n_sockets, mask->n_devices, mask->n_setuid, mask->n_private,
+		 (unsigned long long)((clock_boottime() - begun_at) / USEC_PER_MS));
+	return rootfs_proc_mask(&host->proc_mask, err);
+}
+
+static int stage_namespaces(struct host *host, const struct host_options *options, struct err *err)
+{
+	char path[64];
+	struct stat st;
+
+	(void)options;
+	for (unsigned int i = 0; i < HOST_NS_MAX_; i++) {
+		int r = str_format(path, sizeof(path), "/proc/self/ns/%s", namespace_names[i]);
+		if (r == 0 && stat(path, &st) < 0)
+			r = -errno;
+		if (r < 0)
+			return err_fail(err, -ENOSYS, "host", "no %s namespaces",
+					namespace_names[i]);
+		host->ns_inode[i] = st.st_ino;
+	}
+	return 0;
+}
+
+static int on_turn(void *userdata, uint32_t events)
+{
+	struct host *host = userdata;
+
+	(void)events;
+	loop_deferred_set(host->turn, 0);
+	session_free_dead(host);
+	userns_reserve_refill(&host->reserve);
+	return 0;
+}
+
+void host_wake(struct host *host)
+{
+	loop_deferred_set(host->turn, 1);
+}
+
+static int stage_loop(struct host *host, const struct host_options *options, struct err *err)
+{
+	userns_reserve_init(&host->reserve, host->loop, &host->idblock, options->userns_reserve);
+	int r = loop_add_deferred(host->loop, on_turn, host, &host->turn);
+	if (r < 0)
+		return err_fail(err, r, "host", "add to the loop");
+	/* Begins with the first turn, after host_clean_leftovers has released former blocks. */
+	host_wake(host);
+	return 0;
+}
+
+static const struct stage {
+	int (*run)(struct host *host, const struct host_options *options, struct err *err);
+} stages[] = {
+	{stage_minimum},    /* refuse before anything is made */
+	{stage_groups},     /* host paths: control group trees */
+	{stage_ids},        /* host paths: id-block file, /etc; knows the instance by its group */
+	{stage_runtime},    /* host path */
+	{stage_programs},   /* host path */
+	{stage_policy},     /* the image is open */
+	{stage_clocks},     /* before the first clone */
+	{stage_root},       /* leaves the host's mount namespace */
+	{stage_namespaces}, /* of the supervisor as it now is */
+	{stage_loop},
+};
+
+static int check_strict(const struct host *host, struct err *err)
+{
+	uint64_t missing = cgroup_missing(&host->cgroup);
+
+	if (!host->strict || missing == 0)
+		return 0;
+	return err_fail(err, -ENOTSUP, "host", "strict: no %s controller on this host",
+			missing & PROOF_MEMORY ? "memory"
+			: missing & PROOF_PIDS ? "pids"
+					       : "cpu");
+}
+
+int host_open(struct loop *loop, const struct host_options *options, struct host **ret_host,
+	      struct err *err)
+{
+	struct host *host = calloc(1, sizeof(*host));
+
+	if (!host)
+		return err_fail(err, -ENOMEM, "host", "memory");
+	host->loop = loop;
+	host->strict = options->strict;
+	host->cgroup = CGROUP_NULL;
+	host->idblock = IDBLOCK_NULL;
+	host->reserve = USERNS_RESERVE_NULL;
+	host->workers_group_fd = host->sockets_fd = host->policy_fd = -1;
+	host->shim_fd = host->loader_fd = -1;
+	for (size_t i = 0; i < HOST_PROGRAMS; i++)
+		host->program_fd[i] = -1;
+	for (size_t i = 0; i < POLICY_MAX_PROFILES; i++)
+		host->session_policy_fd[i] = -1;
+	list_init(&host->sessions);
+	list_init(&host->dead);
+#ifdef SANDBOXD_TEST_HOOKS
+	/* One thread and nobody calls setenv. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	host->fail_step = getenv("SANDBOX_FAIL_STEP");
+#endif
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(stages); i++)
+		r = stages[i].run(host, options, err);
+	if (r == 0)
+		r = check_strict(host, err);
+	if (r < 0) {
+		(void)host_close(host);
+		return r;
+	}
+	*ret_host = host;
+	return 0;
+}
+
+static int remove_sockets(const struct host *host)
+{
+	const struct dirent *entry = NULL;
+	int fd = openat(host->sockets_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	DIR *dir = fdopendir(fd);
+	if (!dir) {
+		fd_close(fd);
+		return -ENOMEM;
+	}
+	while ((entry = readdir(dir))) { /* NOLINT(concurrency-mt-unsafe): own stream */
+		/* The directory is ours alone; a name that is not a socket of ours stays and harms
+		 * nobody. */
+		if (str_has_suffix(entry->d_name, ".sock"))
+			(void)unlinkat(host->sockets_fd, entry->d_name, 0);
+	}
+	(void)closedir(dir);
+	return 0;
+}
+
+int host_clean_leftovers(struct host *host, struct err *err)
+{
+	int r = cgroup_clean(&host->cgroup, err);
+
+	if (r < 0)
+		return r;
+	/* The workers' group went with the others; nothing runs in it yet. */
+	host->workers_group_fd = fd_close(host->workers_group_fd);
+	r = cgroup_make(&host->cgroup, WORKERS_GROUP, &host->workers_group_fd);
+	if (r < 0)
+		return err_fail(err, r, "host", "make the workers' group");
+	r = remove_sockets(host);
+	if (r < 0)
+		return err_fail(err, r, "host", "remove former sockets");
+	r = idblock_release_all(&host->idblock, host->worker_ids, clock_boottime());
+	if (r < 0)
+		return err_fail(err, r, "host", "release former id blocks");
+	return 0;
+}
+
+int host_configure(struct host *host, uint32_t userns_reserve, bool strict, struct err *err)
+{
+	host->strict = strict;
+	host->reserve.want =
+		userns_reserve > USERNS_RESERVE_MAX ? USERNS_RESERVE_MAX : userns_reserve;
+	host_wake(host);
+	return check_strict(host, err);
+}
+
+struct host *host_close(struct host *host)
+{
+	if (!host)
+		return NULL;
+	ASSERT(list_empty(&host->sessions));
+	session_free_dead(host);
+	host->turn = loop_remove(host->turn);
+	if (host->reserve.idblock)
+		userns_reserve_done(&host->reserve);
+	if (host->worker_ids != 0)
+		idblock_release(&host->idblock, host->worker_ids, clock_boottime());
+	idblock_done(&host->idblock);
+	host->workers_group_fd = fd_close(host->workers_group_fd);
+	/* EBUSY: a worker is still ending; the next start removes the group. */
+	if (host->cgroup.v2_fd >= 0)
+		(void)unlinkat(host->cgroup.v2_fd, WORKERS_GROUP, AT_REMOVEDIR);
+	cgroup_done(&host->cgroup);
+	host->sockets_fd = fd_close(host->sockets_fd);
+	image_close(&host->image);
+	host->policy_fd = fd_close(host->policy_fd);
+	for (size_t i = 0; i < POLICY_MAX_PROFILES; i++)
+		host->session_policy_fd[i] = fd_close(host->session_policy_fd[i]);
+	host->shim_fd = fd_close(host->shim_fd);
+	host->loader_fd = fd_close(host->loader_fd);
+	for (size_t i = 0; i < HOST_PROGRAMS; i++)
+		host->program_fd[i] = fd_close(host->program_fd[i]);
+	if (host->clocks)
+		(void)munmap(host->clocks, (HOST_CLOCKS + 1) * sizeof(struct steps_clock));
+	free(host);
+	return NULL;
+}
+
+uint32_t host_probes(const struct host *host)
+{
+	return host->probes;
+}
+
+const struct policy_image_header *host_policy(const struct host *host)
+{
+	return host->image.header;
+}
+
+int host_policy_fd(const struct host *host)
+{
+	return host->policy_fd;
+}
+
+uint32_t host_worker_ids(const struct host *host)
+{
+	return host->worker_ids;
+}
+
+int host_worker_group(const struct host *host)
+{
+	return host->workers_group_fd;
+}
+
+int host_enter_worker_root(const struct host *host, int state_fd, struct err *err)
+{
+	(void)host;
+	return mountns_worker(state_fd, err);
+}
+
+int host_program(const struct host *host, const char *name)
+{
+	for (size_t i = 0; i < HOST_PROGRAMS; i++) {
+		if (str_equal(name, program_names[i]))
+			return host->program_fd[i];
+	}
+	return -1;
+}

@@ -1,0 +1,26 @@
+# The launch engine: everything behind host.h and session.h. It links the reader of the compiled
+# policy and nothing that parses anything else.
+add_library(sandboxd_launch STATIC
+	cgroup.c
+	cgroup_find.c
+	dirwalk.c
+	etc_template.c
+	host.c
+	idblock.c
+	mountns.c
+	netns.c
+	probe.c
+	prove.c
+	rootfs.c
+	rootfs_mount.c
+	session.c
+	steps_child.c
+	steps_parent.c
+	userns.c
+	usr_mask.c
+)
+target_link_libraries(sandboxd_launch PUBLIC sandboxd_base sandboxd_policy_image)
+
+# Developer program: the engine without the processes around it.
+add_executable(launch-probe ${PROJECT_SOURCE_DIR}/tests/integration/launch_probe.c)
+target_link_libraries(launch-probe PRIVATE sandboxd_launch)

@@ -1,0 +1,73 @@
+/*
+ * Inside of struct session: for the launch engine's own files only.
+ */
+#pragma once
+
+#include "base/list.h"
+
+#include "supervisor/host_state.h"
+#include "supervisor/session.h"
+
+#define SESSION_NO_CLOCK (-1)
+
+struct session {
+	struct list link; /* host->sessions, then host->dead */
+	struct host *host;
+	struct id id;
+	char name[ID_TEXT_BYTES]; /* of its groups, and with ".sock" of its socket */
+	struct plan plan;
+	struct session_events events;
+	void *userdata;
+	enum session_state state;
+
+	struct userns userns; /* fd only until the child has it; base until the end */
+	int clock;            /* index in host->clocks, SESSION_NO_CLOCK */
+	bool has_group;
+	bool has_socket;
+	int listen_fd; /* until the clone */
+	int group_fd;  /* until the clone */
+	int plan_fd;   /* until the plan is sent */
+	int ready_fd;  /* until the shim is confined */
+	int pid;
+	int pid_fd;
+	int events_fd; /* cgroup.events, while ENDING */
+	struct loop_source *pid_source;
+	struct loop_source *ready_source;
+	struct loop_source *events_source;
+	struct loop_source *timer;
+
+	bool announced; /* `started` with success was told */
+	bool kill_asked;
+	bool reaped;
+	bool drained;
+	uint32_t n_retries; /* of removing the groups */
+	int wait_status;
+	enum launch_error error; /* of the launch */
+	struct err err;
+
+	usec_t begun_at;
+	struct launch_trace trace;
+	struct launch_proof proof;
+};
+
+/* Add a line to the trace; silently full. */
+void session_trace_step(struct session *session, const char *name, uint32_t us, uint32_t side);
+uint32_t session_elapsed_us(const struct session *session);
+
+/*
+ * steps_parent.c: run the parent's steps up to the plan message. On failure err names the step;
+ * session->pid_fd >= 0 then says that a child exists and must be ended from the loop.
+ */
+MUST_USE int steps_parent_run(struct session *session, enum launch_error *ret_error,
+			      struct err *err);
+/* Take back what the steps made and no child holds: socket, groups, ids. */
+MUST_USE int steps_parent_undo(struct session *session);
+
+struct sockaddr_un;
+/* Where the session's shim listens. 0 or -ENAMETOOLONG. */
+MUST_USE int session_socket_address(const struct session *session, struct sockaddr_un *address);
+
+/* session.c: callbacks that the `watch` step puts into the loop. */
+int session_on_pid(void *userdata, uint32_t events);
+int session_on_ready(void *userdata, uint32_t events);
+int session_on_timer(void *userdata, uint32_t events);

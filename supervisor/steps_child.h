@@ -1,0 +1,52 @@
+/*
+ * What the child does between clone and exec: one table of named steps.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#include "sandboxd/plan.h"
+#include "supervisor/mountns.h"
+
+#define STEPS_CHILD_MAX 32
+
+/* Shared memory between parent and child while a launch runs: when each step ended. */
+struct steps_clock {
+	uint32_t n;
+	uint32_t us[STEPS_CHILD_MAX]; /* since steps_child.begun_at */
+};
+
+/* The message that releases the child: barrier and data at once. The user namespace's descriptor
+ * comes with it. */
+struct steps_plan {
+	struct plan plan;
+	uint32_t id_base;
+	uint32_t zero;
+};
+
+/* Made by the parent before the clone; the child has a copy of it. */
+struct steps_child {
+	struct steps_plan expected; /* what the message must hold */
+	struct mountns mountns;
+	struct shim_params params;
+	usec_t begun_at;
+	struct steps_clock *clock;
+	int plan_fd;
+	int ready_fd;
+	int listen_fd;
+	int policy_fd;
+	int loader_fd;
+	int shim_fd;
+	const char *fail_step; /* test builds: the step that fails; NULL */
+	/* the child's own */
+	int userns_fd;
+	int params_fd;
+};
+
+/* Never returns: execs the shim, or writes a struct err to ready_fd and exits. */
+void steps_child_run(struct steps_child *child) __attribute__((noreturn));
+/* Name of a step, NULL behind the last. */
+const char *steps_child_name(uint32_t index);

@@ -1,0 +1,283 @@
+/*
+ * The supervisor's half of a launch: one table, run in one go, without waiting for the child.
+ *
+ * The order has reasons. The socket is bound before the clone, so that whoever finds the session's
+ * group later also finds its socket (DESIGN: no third state after a restart). The child is cloned
+ * straight into its v2 group, so that cgroup.kill reaches it and all it forks from its first
+ * instruction on (E3). The v1 groups are joined while the child, still single, waits for the plan;
+ * only then does it begin to make what is counted in them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/sockmsg.h"
+#include "base/str.h"
+
+#include "sandboxd/kernel.h"
+#include "supervisor/prove.h"
+#include "supervisor/session_state.h"
+
+#define LISTEN_BACKLOG   4
+#define START_TIMEOUT_US (10 * USEC_PER_SEC)
+
+static int step_user_ids(struct session *session, struct err *err)
+{
+	return userns_take(&session->host->reserve, &session->userns, err);
+}
+
+int session_socket_address(const struct session *session, struct sockaddr_un *address)
+{
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	/* The runtime directory is no longer below our root: through its descriptor. */
+	return str_format(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/%s.sock",
+			  session->host->sockets_fd, session->name);
+}
+
+static int step_listener(struct session *session, struct err *err)
+{
+	struct sockaddr_un address;
+
+	int r = session_socket_address(session, &address);
+	if (r < 0)
+		return r;
+	session->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (session->listen_fd < 0)
+		return err_fail(err, -errno, "listener", "socket");
+	if (bind(session->listen_fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		return err_fail(err, -errno, "listener", "bind");
+	session->has_socket = true;
+	if (listen(session->listen_fd, LISTEN_BACKLOG) < 0)
+		return err_fail(err, -errno, "listener", "listen");
+	return 0;
+}
+
+static int step_group(struct session *session, struct err *err)
+{
+	int r = cgroup_make(&session->host->cgroup, session->name, &session->group_fd);
+
+	if (r < 0)
+		return err_fail(err, r, "group", "make the v2 group");
+	session->has_group = true;
+	return 0;
+}
+
+static void take_clock(struct session *session)
+{
+	struct host *host = session->host;
+
+	for (int i = 0; i < HOST_CLOCKS; i++) {
+		if (host->clocks_used & (1ull << i))
+			continue;
+		host->clocks_used |= 1ull << i;
+		host->clocks[i] = (struct steps_clock){0};
+		session->clock = i;
+		return;
+	}
+}
+
+/* Everything the child needs, as values: it formats, looks up and allocates nothing. */
+static int prepare_child(struct session *session, struct steps_child *child)
+{
+	const struct host *host = session->host;
+	const struct plan *plan = &session->plan;
+	const struct policy_profile *profile = image_profile(&host->image, plan->profile);
+
+	*child = (struct steps_child){
+		.expected = {.plan = *plan,                .id_base = session->userns.base},
+		.params =
+			{
+                             .magic = PLAN_MAGIC,
+                             .version = PLAN_VERSION,
+                             .size = sizeof(struct shim_params),
+                             .user_id = SESSION_USER_ID,
+                             .group_id = SESSION_USER_ID,
+                             .max_files = plan->max_files,
+                             .flags = host->probes & KERNEL_LANDLOCK_SCOPE
+						 ? SHIM_PARAMS_LANDLOCK_SCOPE
+						 : 0,
+                             .ring_bytes = SHIM_RING_BYTES,
+			     },
+		.begun_at = session->begun_at,
+ /* The last one is scratch for launches beyond the traced ones. */
+		.clock = &host->clocks[session->clock == SESSION_NO_CLOCK ? HOST_CLOCKS
+									  : session->clock],
+		.listen_fd = session->listen_fd,
+		.policy_fd = host->session_policy_fd[plan->profile],
+		.loader_fd = host->loader_fd,
+		.shim_fd = host->shim_fd,
+		.fail_step = host->fail_step,
+		.userns_fd = -1,
+		.params_fd = -1,
+	};
+	memcpy(child->params.session, plan->session, ID_BYTES);
+	return mountns_prepare(&child->mountns, plan, session->userns.base,
+			       profile->proc == POLICY_PROC_SUBSET, &host->proc_mask);
+}
+
+/*
+ * All namespaces but user (joined later, prepared) and cgroup (made by the child after the v1
+ * joins) in one call. exit_signal 0: no SIGCHLD, and no wait() of anybody else can reap a session.
+ */
+static int step_clone(struct session *session, struct err *err)
+{
+	struct steps_child child;
+	int plan_fds[2] = {-1, -1};
+	int ready_fds[2] = {-1, -1};
+	int pid_fd = -1;
+
+	int r = prepare_child(session, &child);
+	if (r < 0)
+		return err_fail(err, r, "clone", "prepare the child");
+	r = sockmsg_pair(plan_fds, 0);
+	if (r < 0)
+		return err_fail(err, r, "clone", "socketpair");
+	session->plan_fd = plan_fds[0];
+	AUTO_CLOSE int child_plan_fd = plan_fds[1];
+	if (pipe2(ready_fds, O_CLOEXEC) < 0)
+		return err_fail(err, -errno, "clone", "pipe");
+	session->ready_fd = ready_fds[0];
+	AUTO_CLOSE int child_ready_fd = ready_fds[1];
+	child.plan_fd = child_plan_fd;
+	child.ready_fd = child_ready_fd;
+
+	struct clone_args args = {
+		.flags = (uint64_t)(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+				    CLONE_NEWUTS | CLONE_PIDFD) |
+			 CLONE_INTO_CGROUP,
+		.pidfd = (uintptr_t)&pid_fd,
+		.cgroup = (uint32_t)session->group_fd,
+	};
+	pid_t pid = kernel_clone3(&args);
+	if (pid == 0) {
+		/* Else the child itself would keep its barrier open when the supervisor dies. */
+		(void)close(session->plan_fd);
+		steps_child_run(&child);
+	}
+	if (pid < 0)
+		return err_fail(err, -errno, "clone", "clone3");
+	session->pid = pid;
+	session->pid_fd = pid_fd;
+	session->listen_fd = fd_close(session->listen_fd);
+	session->group_fd = fd_close(session->group_fd);
+	return 0;
+}
+
+static int step_watch(struct session *session, struct err *err)
+{
+	struct loop *loop = session->host->loop;
+
+	int r = loop_add(loop, session->pid_fd, EPOLLIN, session_on_pid, session,
+			 &session->pid_source);
+	if (r == 0)
+		r = loop_add(loop, session->ready_fd, EPOLLIN, session_on_ready, session,
+			     &session->ready_source);
+	if (r == 0)
+		r = loop_add_timer(loop, clock_add(session->begun_at, START_TIMEOUT_US),
+				   session_on_timer, session, &session->timer);
+	return r < 0 ? err_fail(err, r, "watch", "add to the loop") : 0;
+}
+
+static int step_limits(struct session *session, struct err *err)
+{
+	return cgroup_limit(&session->host->cgroup, session->name, &session->plan, err);
+}
+
+static int step_join(struct session *session, struct err *err)
+{
+	return cgroup_join(&session->host->cgroup, session->name, session->pid, err);
+}
+
+/* One message: data, descriptor and barrier. */
+static int step_release(struct session *session, struct err *err)
+{
+	struct steps_plan plan = {.plan = session->plan, .id_base = session->userns.base};
+
+	int r = sockmsg_send(session->plan_fd, &plan, sizeof(plan), &session->userns.fd, 1);
+	if (r < 0)
+		return err_fail(err, r, "release", "send the plan");
+	session->plan_fd = fd_close(session->plan_fd);
+	session->userns.fd = fd_close(session->userns.fd);
+	return 0;
+}
+
+/* While the child works on the other processor: what it can no longer change. */
+static int step_prove_early(struct session *session, struct err *err)
+{
+	(void)err;
+	prove_early(session);
+	return 0;
+}
+
+static const struct step {
+	const char *name;
+	int (*run)(struct session *session, struct err *err);
+	enum launch_error busy; /* instead of LAUNCH_E_STEP when the step says -EBUSY */
+} steps[] = {
+	{"user-ids",    step_user_ids,    LAUNCH_E_IDS },
+	{"listener",    step_listener,    LAUNCH_E_STEP},
+	{"group",       step_group,       LAUNCH_E_STEP},
+	{"clone",       step_clone,       LAUNCH_E_STEP},
+	{"watch",       step_watch,       LAUNCH_E_STEP},
+	{"limits",      step_limits,      LAUNCH_E_STEP},
+	{"join",        step_join,        LAUNCH_E_STEP},
+	{"release",     step_release,     LAUNCH_E_STEP},
+	{"prove-early", step_prove_early, LAUNCH_E_STEP},
+};
+
+int steps_parent_run(struct session *session, enum launch_error *ret_error, struct err *err)
+{
+	const char *fail_step = session->host->fail_step;
+
+	take_clock(session);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		int r = fail_step && str_equal(fail_step, steps[i].name)
+				? err_fail(err, -EIO, steps[i].name, "made to fail")
+				: steps[i].run(session, err);
+		if (r < 0) {
+			*ret_error = LAUNCH_E_STEP;
+			if (r == -EBUSY)
+				*ret_error = steps[i].busy;
+			if (r == -EMFILE || r == -ENFILE)
+				*ret_error = LAUNCH_E_DESCRIPTORS;
+			return r;
+		}
+		session_trace_step(session, steps[i].name, session_elapsed_us(session), 0);
+	}
+	return 0;
+}
+
+int steps_parent_undo(struct session *session)
+{
+	struct host *host = session->host;
+	char socket_name[ID_TEXT_BYTES + 8];
+
+	session->listen_fd = fd_close(session->listen_fd);
+	session->group_fd = fd_close(session->group_fd);
+	session->plan_fd = fd_close(session->plan_fd);
+	session->ready_fd = fd_close(session->ready_fd);
+	if (session->has_socket &&
+	    str_format(socket_name, sizeof(socket_name), "%s.sock", session->name) == 0) {
+		/* Our own 0700 directory: nobody else removes it, and a rest goes at the next
+		 * start. */
+		(void)unlinkat(host->sockets_fd, socket_name, 0);
+		session->has_socket = false;
+	}
+	if (session->has_group) {
+		int r = cgroup_remove(&host->cgroup, session->name);
+		if (r < 0)
+			return r;
+		session->has_group = false;
+	}
+	if (session->clock != SESSION_NO_CLOCK)
+		host->clocks_used &= ~(1ull << session->clock);
+	session->clock = SESSION_NO_CLOCK;
+	/* Last: the block rests from the moment when nothing carries its ids any more. */
+	userns_release(&host->reserve, &session->userns);
+	return 0;
+}
