@@ -37,12 +37,14 @@ struct cgroup {
 	uint64_t id; /* inode of v2_fd: names this instance for the id-block file */
 };
 #define CGROUP_NULL                                                                                \
-	((struct cgroup){                                                                          \
-		.v2_parent_fd = -1,                                                                \
-		.v2_fd = -1,                                                                       \
-		.v1_parent_fd = {-1, -1, -1},                                                      \
-		.v1_fd = {-1, -1, -1}
-        })
+	((struct cgroup){.v2_parent_fd = -1,                                                       \
+			 .v2_fd = -1,                                                              \
+			 .v1_parent_fd[0] = -1,                                                    \
+			 .v1_parent_fd[1] = -1,                                                    \
+			 .v1_parent_fd[2] = -1,                                                    \
+			 .v1_fd[0] = -1,                                                           \
+			 .v1_fd[1] = -1,                                                           \
+			 .v1_fd[2] = -1})
 
 /* Find the hierarchies by /proc/self/mountinfo and /proc/self/cgroup, make the instance's groups.
  * max_*: totals of the instance, 0 for none. Errors name what the host lacks. */
