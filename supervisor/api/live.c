@@ -77,6 +77,8 @@ static void on_lost(void *userdata, int error)
 	struct log_context context = {.session = &live->session->id};
 
 	/* While it is being ended, the end of its socket is what we asked for. */
+	if (live->session->state == SESSION_STATE_CLOSED)
+		return;
 	if (live->session->state != SESSION_STATE_CLOSING)
 		log_line(LOG_LEVEL_WARNING, &context, "session's shim is lost", "errno=%d", -error);
 	sessions_event(live->app, live->session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
