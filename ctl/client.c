@@ -82,6 +82,7 @@ static int watch_signals(struct client *client)
 	(void)sigaddset(&mask, SIGINT);
 	(void)sigaddset(&mask, SIGTERM);
 	(void)sigaddset(&mask, SIGHUP);
+	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
 		return -errno;
 	client->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);

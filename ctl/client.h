@@ -15,8 +15,8 @@
 
 #include "ctl/options.h"
 
-#define CLIENT_REPLY_MAX_BYTES (64u * 1024 * 1024)
-#define CLIENT_LINE_MAX_BYTES  (1024u * 1024)
+#define CLIENT_REPLY_MAX_BYTES ((size_t)64 * 1024 * 1024)
+#define CLIENT_LINE_MAX_BYTES  ((size_t)1024 * 1024)
 
 struct client {
 	CURLM *multi;

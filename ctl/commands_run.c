@@ -17,7 +17,7 @@
 #include "ctl/print.h"
 #include "sandboxd/api.h"
 
-#define STDIN_MAX_BYTES (1024u * 1024)
+#define STDIN_MAX_BYTES ((size_t)1024 * 1024)
 
 struct run {
 	const struct command_output *output;

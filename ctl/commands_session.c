@@ -248,11 +248,12 @@ static int read_body(const char *file, char **ret_text, size_t *ret_size)
 	int r;
 
 	if (str_equal(file, "-"))
-		return io_read_file(STDIN_FILENO, COMPONENT_BODY_MAX_BYTES, ret_text, ret_size);
+		return io_read_file(STDIN_FILENO, (size_t)COMPONENT_BODY_MAX_BYTES, ret_text,
+				    ret_size);
 	fd = open(file, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	r = io_read_file(fd, COMPONENT_BODY_MAX_BYTES, ret_text, ret_size);
+	r = io_read_file(fd, (size_t)COMPONENT_BODY_MAX_BYTES, ret_text, ret_size);
 	return r;
 }
 

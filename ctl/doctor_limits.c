@@ -34,7 +34,7 @@ static int read_mountinfo(char **ret_text)
 
 	if (fd < 0)
 		return -errno;
-	return io_read_file(fd, 4u * 1024 * 1024, ret_text, &size);
+	return io_read_file(fd, (size_t)4 * 1024 * 1024, ret_text, &size);
 }
 
 /* The mount point (field 5) of the first line that has `needle` behind its " - ". */
@@ -43,7 +43,7 @@ static int find_mount_point(const char *needle, const char *option, char *ret_di
 	AUTO_FREE char *text = NULL;
 	char *at;
 
-	if (read_mountinfo(&text) < 0)
+	if (read_mountinfo(&text) < 0 || !text)
 		return -ENOENT;
 	at = text;
 	while (*at) {

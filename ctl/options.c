@@ -29,6 +29,7 @@ struct option_row {
 #define AT(member) offsetof(struct options, member)
 
 #define WITH_SESSION_SPEC (COMMAND_BIT(COMMAND_RUN) | COMMAND_BIT(COMMAND_CREATE))
+#define WITH_ENVIRONMENT  (WITH_SESSION_SPEC | COMMAND_BIT(COMMAND_EXEC))
 #define WITH_COMMAND      (COMMAND_BIT(COMMAND_RUN) | COMMAND_BIT(COMMAND_EXEC))
 
 /* clang-format off */
@@ -43,7 +44,7 @@ static const struct option_row option_table[] = {
 	{"raw", 0, OPTION_FLAG, COMMANDS_ALL, AT(raw), 0, NULL, "do not escape a session's output on a terminal"},
 	{"quiet", 'q', OPTION_FLAG, COMMANDS_ALL, AT(quiet), 0, NULL, "print results only"},
 	{"profile", 'p', OPTION_TEXT, WITH_SESSION_SPEC, AT(profile), 0, "NAME", "policy profile (component, agent)"},
-	{"env", 'e', OPTION_LIST, WITH_SESSION_SPEC | WITH_COMMAND, AT(env), AT(n_env), "NAME=VALUE", "environment variable; may be repeated"},
+	{"env", 'e', OPTION_LIST, WITH_ENVIRONMENT, AT(env), AT(n_env), "NAME=VALUE", "environment variable; may be repeated"},
 	{"ttl", 0, OPTION_U32, WITH_SESSION_SPEC, AT(ttl_minutes), 0, "MINUTES", "life time of the session"},
 	{"endpoint", 0, OPTION_LIST, COMMAND_BIT(COMMAND_CREATE), AT(endpoint), AT(n_endpoint), "NAME=URL", "override of one of the six endpoints"},
 	{"cwd", 'C', OPTION_TEXT, WITH_COMMAND, AT(cwd), 0, "DIR", "working directory of the command"},
@@ -165,8 +166,7 @@ void options_print(uint32_t commands)
 		char left[48];
 
 		/* Options that all commands take are printed once, by the general help. */
-		if (commands == COMMANDS_ALL ? row->commands != COMMANDS_ALL
-					     : row->commands == COMMANDS_ALL)
+		if ((commands == COMMANDS_ALL) != (row->commands == COMMANDS_ALL))
 			continue;
 		if (!(row->commands & commands))
 			continue;

@@ -12,7 +12,7 @@
 
 #include "ctl/proof.h"
 
-#define SMALL_FILE_BYTES (1024u * 1024)
+#define SMALL_FILE_BYTES ((size_t)1024 * 1024)
 
 const char *const proof_ns_names[PROOF_AT_MAX_] = {"mnt", "net",    "pid", "ipc",
 						   "uts", "cgroup", "user"};
@@ -81,7 +81,7 @@ static uint64_t read_number(const char *path)
 	AUTO_FREE char *text = NULL;
 	uint64_t value = UINT64_MAX;
 
-	if (read_text(path, &text) < 0)
+	if (read_text(path, &text) < 0 || !text)
 		return UINT64_MAX;
 	text[strcspn(text, " \n")] = '\0';
 	return num_parse_u64(text, 0, UINT64_MAX - 1, &value) < 0 ? UINT64_MAX : value;
@@ -116,12 +116,12 @@ static char *next_word(char **at, const char *ends)
 }
 
 /* "a,b,c" holds `name`. */
-static bool list_has(const char *list, const char *name)
+static bool list_has(const char *list, const char *word)
 {
-	size_t n = strlen(name);
+	size_t n = strlen(word);
 
 	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-		if (strncmp(at, name, n) == 0 && (at[n] == '\0' || at[n] == ','))
+		if (strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ','))
 			return true;
 	return false;
 }
@@ -172,6 +172,7 @@ static int group_dir(int pid, const char *controller, char *ret_path, size_t pat
 
 	(void)snprintf(file, sizeof(file), "/proc/%d/cgroup", pid);
 	if (read_text(file, &groups) < 0 || read_text("/proc/self/mountinfo", &mountinfo) < 0 ||
+	    !groups || !mountinfo ||
 	    !find_mount(mountinfo, controller, dir, sizeof(dir), root, sizeof(root)))
 		return -ENOENT;
 	at = groups;
@@ -236,13 +237,13 @@ int proof_look_outside(int pid, uint64_t mnt_inode, struct proof_facts *facts)
 		return -ENOENT;
 	(void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	r = read_text(path, &status);
-	if (r < 0)
-		return r;
+	if (r < 0 || !status)
+		return r < 0 ? r : -ENODATA;
 	proof_take_status(facts, status, false);
 	(void)snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
 	r = read_text(path, &map);
-	if (r < 0)
-		return r;
+	if (r < 0 || !map)
+		return r < 0 ? r : -ENODATA;
 	for (int i = 0; i < 3; i++) {
 		char *at = map + strspn(map, " ");
 		char *rest = at;

@@ -137,7 +137,7 @@ def test_signals_and_codes_are_exact(alice, session):
 def test_session_limit_is_429_with_a_reason():
     from harness import CONFIG, SESSIONS, Daemon
 
-    small = Daemon(config=CONFIG + "[limits]\nmax_sessions = 3\n")
+    small = Daemon(config=CONFIG + "[limits]\nsessions = 3\n")
     try:
         caller = small.client("alice")
         made = [caller.create() for _ in range(3)]

@@ -9,7 +9,7 @@ from harness import SESSIONS, Daemon, wait_until
 @pytest.mark.slow
 def test_200_sessions_by_16_clients_leave_nothing():
     daemon = Daemon(config="[identity]\ntrusted_peers = 0\n"
-                           "[supervisor]\nmax_launches_per_s = 1000\n")
+                           "[supervisor]\nlaunches_per_second = 1000\n")
     try:
         warm = daemon.client("warm")
         session = warm.create()
