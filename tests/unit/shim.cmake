@@ -1,3 +1,5 @@
-# These start the real shim in namespaces of its own; without root they skip.
-sandboxd_unit_test(test_shim_commands SOURCES test_shim_commands.c shim_rig.c LIBS sandboxd_base)
-add_dependencies(test_shim_commands sandbox-shim)
+# These start the real shim under the real policy, in namespaces of its own; without root they skip.
+foreach(name IN ITEMS test_shim_commands)
+	sandboxd_unit_test(${name} SOURCES ${name}.c shim_rig.c LIBS sandboxd_base sandboxd_policy_image)
+	add_dependencies(${name} sandbox-shim sandbox-loader policy_image)
+endforeach()

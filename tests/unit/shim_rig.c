@@ -19,8 +19,6 @@
 #include <unistd.h>
 
 #include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <linux/securebits.h>
 
 #include "base/buf.h"
@@ -32,9 +30,9 @@
 #include "base/sockmsg.h"
 #include "base/str.h"
 
+#include "policy/image.h"
 #include "sandboxd/kernel.h"
 #include "sandboxd/plan.h"
-#include "sandboxd/policy_image.h"
 #include "tests/lib/test.h"
 
 #define RIG_ID_BASE 1073741824u
@@ -63,36 +61,22 @@ static int rig_file(const char *name)
 	return open(name, O_RDONLY | O_CLOEXEC);
 }
 
-/* A policy whose filters allow everything: the shim's own behaviour is under test here. */
+/* The real policy of the first session profile. */
 static int rig_policy(void)
 {
-	struct {
-		struct session_policy head;
-		struct sock_filter filter[POLICY_FILTER_MAX_];
-	} policy = {
-		.head = {.magic = POLICY_IMAGE_MAGIC,
-			 .version = POLICY_IMAGE_VERSION,
-			 .header_bytes = sizeof(struct session_policy),
-			 .total_bytes = sizeof(policy)},
-	};
-	const char *image = getenv("SHIM_TEST_POLICY");
+	AUTO_CLOSE int fd = rig_file(TEST_BIN_DIR "/policy.img");
+	struct image image = IMAGE_NULL;
+	void *data = NULL;
+	size_t size = 0;
+	int policy_fd;
 
-	if (image) {
-		AUTO_CLOSE int fd = open(image, O_RDONLY | O_CLOEXEC);
-		AUTO_FREE char *data = NULL;
-		size_t size;
-
-		assert_true(fd >= 0);
-		assert_int_equal(io_read_file(fd, 1024 * 1024, &data, &size), 0);
-		return fd_memfd_sealed("policy", data, size, 0);
-	}
-	for (uint32_t i = 0; i < POLICY_FILTER_MAX_; i++) {
-		policy.filter[i] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-		policy.head.filter[i].offset =
-			(uint32_t)(sizeof(policy.head) + i * sizeof(struct sock_filter));
-		policy.head.filter[i].n = 1;
-	}
-	return fd_memfd_sealed("policy", &policy, sizeof(policy), 0);
+	assert_true(fd >= 0);
+	assert_int_equal(image_open(fd, &image, NULL), 0);
+	assert_int_equal(image_session(&image, 0, &data, &size), 0);
+	policy_fd = fd_memfd_sealed("policy", data, size, 0);
+	free(data);
+	image_close(&image);
+	return policy_fd;
 }
 
 static int rig_loader(void)
