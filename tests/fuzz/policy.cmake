@@ -1,0 +1,2 @@
+sandboxd_fuzzer(fuzz_profile LIBS sandboxd_policy)
+sandboxd_fuzzer(fuzz_image LIBS sandboxd_policy)
