@@ -57,6 +57,7 @@ int sockmsg_sendv(int fd, const struct iovec *iov, size_t n_iov, const int *fds,
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
 		cmsg = CMSG_FIRSTHDR(&msg);
+		ASSERT(cmsg);
 		cmsg->cmsg_level = SOL_SOCKET;
 		cmsg->cmsg_type = SCM_RIGHTS;
 		cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));

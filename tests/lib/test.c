@@ -95,6 +95,7 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 void test_temp_done(struct test_temp *temp)
 {
 	temp->fd = fd_close(temp->fd);
+	/* NOLINTNEXTLINE(concurrency-mt-unsafe): one thread */
 	assert_int_equal(nftw(temp->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
@@ -107,11 +108,12 @@ void test_temp_write(const struct test_temp *temp, const char *name, const char 
 	(void)fd_close(fd);
 }
 
-#define GOLDEN_LINE 16 /* bytes a line */
+#define GOLDEN_LINE      16 /* bytes a line */
+#define GOLDEN_MAX_BYTES ((size_t)1024 * 1024)
 
 void test_golden(const char *name, const void *data, size_t size)
 {
-	struct buf expected = BUF_NULL(1024 * 1024);
+	struct buf expected = BUF_NULL(GOLDEN_MAX_BYTES);
 	const uint8_t *bytes = data;
 	char *text AUTO_FREE = NULL;
 	size_t text_size = 0;
@@ -136,7 +138,7 @@ void test_golden(const char *name, const void *data, size_t size)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		fail_msg("%s is missing; TEST_GOLDEN_UPDATE=1 writes it", path);
-	assert_int_equal(io_read_file(fd, 1024 * 1024, &text, &text_size), 0);
+	assert_int_equal(io_read_file(fd, GOLDEN_MAX_BYTES, &text, &text_size), 0);
 	(void)fd_close(fd);
 	assert_string_equal(text, buf_text(&expected));
 	buf_done(&expected);
