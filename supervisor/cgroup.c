@@ -366,16 +366,38 @@ int cgroup_limit(const struct cgroup *cgroup, const char *name, const struct pla
 	return 0;
 }
 
-int cgroup_join(const struct cgroup *cgroup, const char *name, pid_t pid, struct err *err)
+int cgroup_join_self(const struct cgroup *cgroup, const char *tasks)
 {
 	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
 		if (cgroup->v1_fd[i] < 0)
 			continue;
-		int r = write_u64(cgroup->v1_fd[i], name, "cgroup.procs", (uint64_t)pid);
+		int r = io_write_at(cgroup->v1_fd[i], tasks, "0");
 		if (r < 0)
-			return err_fail(err, r, "join", "join v1 %s group", controller_name[i]);
+			return r;
 	}
 	return 0;
+}
+
+uint64_t cgroup_joined(const struct cgroup *cgroup, const char *name, char *text)
+{
+	char suffix[PATH_BYTES];
+	uint64_t joined = 0;
+
+	if (str_format(suffix, sizeof(suffix), "/%s/%s", cgroup->name, name) < 0)
+		return 0;
+	for (char *line = text; line;) {
+		char *next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		bool is_v2 = str_has_prefix(line, "0::");
+		for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+			if (cgroup->in_v2[i] == is_v2 && str_has_suffix(line, suffix) &&
+			    (is_v2 || cgroup_find_lists(line, controller_name[i])))
+				joined |= controller_proof[i];
+		}
+		line = next;
+	}
+	return joined;
 }
 
 int cgroup_kill(const struct cgroup *cgroup, const char *name)

@@ -60,8 +60,16 @@ MUST_USE int cgroup_make(const struct cgroup *cgroup, const char *name, int *ret
 /* Set v2 limits in the group (before the clone) and make and limit the v1 groups. */
 MUST_USE int cgroup_limit(const struct cgroup *cgroup, const char *name, const struct plan *plan,
 			  struct err *err);
-/* Put one process that has not forked yet into the v1 groups. */
-MUST_USE int cgroup_join(const struct cgroup *cgroup, const char *name, pid_t pid, struct err *err);
+/*
+ * Step of the child: the calling process, still single, joins the v1 groups. `tasks` is
+ * "<name>/tasks". By itself and through that file, because the kernel then knows that nobody forks
+ * meanwhile: moving another process waits for an RCU grace period, 10 ms and more on a busy host.
+ * No allocation.
+ */
+MUST_USE int cgroup_join_self(const struct cgroup *cgroup, const char *tasks);
+/* Bits PROOF_MEMORY, PROOF_PIDS, PROOF_CPU of the controllers whose group `name` is named in text,
+ * a copy of /proc/PID/cgroup, which is changed. */
+uint64_t cgroup_joined(const struct cgroup *cgroup, const char *name, char *text);
 MUST_USE int cgroup_kill(const struct cgroup *cgroup, const char *name);
 MUST_USE int cgroup_freeze(const struct cgroup *cgroup, const char *name, bool frozen);
 /* 1: it has processes; 0: none (or no such group); -errno. `events_fd`: its cgroup.events. */

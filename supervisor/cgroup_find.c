@@ -42,6 +42,18 @@ static bool list_has(const char *list, const char *word)
 	return false;
 }
 
+bool cgroup_find_lists(const char *line, const char *controller)
+{
+	char controllers[128];
+
+	const char *begin = strchr(line, ':');
+	const char *end = begin ? strchr(begin + 1, ':') : NULL;
+	if (!end ||
+	    str_copy_n(controllers, sizeof(controllers), begin + 1, (size_t)(end - begin - 1)) < 0)
+		return false;
+	return list_has(controllers, controller);
+}
+
 /* mountinfo writes space, tab, newline and backslash as \ooo. */
 static void unescape(char *text)
 {

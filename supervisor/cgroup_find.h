@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 /*
@@ -11,3 +13,6 @@
  * right file system. The descriptor; -ENOENT: no such hierarchy is mounted; -errno.
  */
 MUST_USE int cgroup_find_own(const char *controller, struct err *err);
+
+/* Does this line of /proc/PID/cgroup ("4:cpu,cpuacct:/path") belong to the controller? */
+bool cgroup_find_lists(const char *line, const char *controller);

@@ -217,6 +217,18 @@ void prove_early(struct session *session)
 	prove_limits(session);
 }
 
+/* Limits hold only for who is in the groups. */
+static void prove_membership(struct session *session)
+{
+	char text[STATUS_BYTES];
+	uint64_t joined = 0;
+
+	if (read_process(session->pid, "cgroup", text, sizeof(text)) == 0)
+		joined = cgroup_joined(&session->host->cgroup, session->name, text);
+	session->proof.in_force &=
+		(uint32_t)joined | ~(uint32_t)(PROOF_MEMORY | PROOF_PIDS | PROOF_CPU);
+}
+
 /* The spawner is the process of the group whose parent is not the shim but the nursery. */
 static bool find_spawner(const struct session *session, char *status, size_t status_bytes)
 {
@@ -288,6 +300,7 @@ void prove_late(struct session *session)
 
 	prove_namespace(session, HOST_NS_CGROUP);
 	prove_namespace(session, HOST_NS_USER);
+	prove_membership(session);
 	prove_shim(session);
 	prove_spawner(session);
 	if (map_is(session->pid, "uid_map", session->userns.base) &&

@@ -42,7 +42,7 @@
 #define FD_SAFE        64 /* above every descriptor number of enum shim_fd */
 #define SHIM_MIN_FILES 512
 
-/* Wait for the parent: by then it has put this process into the v1 groups. End of file: it died. */
+/* Wait for the parent: by then the groups have their limits. End of file: it died. */
 static int step_plan(struct steps_child *child)
 {
 	struct steps_plan plan;
@@ -58,6 +58,12 @@ static int step_plan(struct steps_child *child)
 		return -EPROTO;
 	child->userns_fd = fd;
 	return 0;
+}
+
+/* Before anything is made that they should count. The v2 group is this process's from birth. */
+static int step_groups_v1(struct steps_child *child)
+{
+	return cgroup_join_self(child->cgroup, child->tasks);
 }
 
 /* After the v1 groups are joined: made earlier, the namespace's root would be the supervisor's own
@@ -361,6 +367,7 @@ static const struct step {
 	int (*run)(struct steps_child *child);
 } steps[] = {
 	{"plan",             step_plan            },
+	{"join",             step_groups_v1       },
 	{"cgroup-namespace", step_cgroup_namespace},
 	{"loopback",         step_loopback        },
 	{"ports",            step_ports           },

@@ -9,6 +9,7 @@
 #include "base/err.h"
 
 #include "sandboxd/plan.h"
+#include "supervisor/cgroup.h"
 #include "supervisor/mountns.h"
 
 #define STEPS_CHILD_MAX 32
@@ -32,6 +33,8 @@ struct steps_child {
 	struct steps_plan expected; /* what the message must hold */
 	struct mountns mountns;
 	struct shim_params params;
+	const struct cgroup *cgroup;
+	char tasks[ID_TEXT_BYTES + 8]; /* "<session>/tasks" in each v1 hierarchy */
 	usec_t begun_at;
 	struct steps_clock *clock;
 	int plan_fd;

@@ -4,8 +4,8 @@
  * The order has reasons. The socket is bound before the clone, so that whoever finds the session's
  * group later also finds its socket (DESIGN: no third state after a restart). The child is cloned
  * straight into its v2 group, so that cgroup.kill reaches it and all it forks from its first
- * instruction on (E3). The v1 groups are joined while the child, still single, waits for the plan;
- * only then does it begin to make what is counted in them.
+ * instruction on (E3). The v1 groups get their limits while the child waits for the plan; it joins
+ * them itself then, before it makes anything that they should count.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -116,6 +116,10 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.params_fd = -1,
 	};
 	memcpy(child->params.session, plan->session, ID_BYTES);
+	child->cgroup = &host->cgroup;
+	int r = str_format(child->tasks, sizeof(child->tasks), "%s/tasks", session->name);
+	if (r < 0)
+		return r;
 	return mountns_prepare(&child->mountns, plan, session->userns.base,
 			       profile->proc == POLICY_PROC_SUBSET, &host->proc_mask);
 }
@@ -188,11 +192,6 @@ static int step_limits(struct session *session, struct err *err)
 	return cgroup_limit(&session->host->cgroup, session->name, &session->plan, err);
 }
 
-static int step_join(struct session *session, struct err *err)
-{
-	return cgroup_join(&session->host->cgroup, session->name, session->pid, err);
-}
-
 /* One message: data, descriptor and barrier. */
 static int step_release(struct session *session, struct err *err)
 {
@@ -220,14 +219,13 @@ static const struct step {
 	enum launch_error busy; /* instead of LAUNCH_E_STEP when the step says -EBUSY */
 } steps[] = {
 	{"user-ids",    step_user_ids,    LAUNCH_E_IDS },
-	{"listener",    step_listener,    LAUNCH_E_STEP},
+        {"listener",    step_listener,    LAUNCH_E_STEP},
 	{"group",       step_group,       LAUNCH_E_STEP},
-	{"clone",       step_clone,       LAUNCH_E_STEP},
+        {"clone",       step_clone,       LAUNCH_E_STEP},
 	{"watch",       step_watch,       LAUNCH_E_STEP},
-	{"limits",      step_limits,      LAUNCH_E_STEP},
-	{"join",        step_join,        LAUNCH_E_STEP},
+        {"limits",      step_limits,      LAUNCH_E_STEP},
 	{"release",     step_release,     LAUNCH_E_STEP},
-	{"prove-early", step_prove_early, LAUNCH_E_STEP},
+        {"prove-early", step_prove_early, LAUNCH_E_STEP},
 };
 
 int steps_parent_run(struct session *session, enum launch_error *ret_error, struct err *err)
