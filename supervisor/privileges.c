@@ -2,9 +2,8 @@
  * Which capabilities root keeps, and what for.
  *
  * Knowingly left out: SYS_RESOURCE (hard limits are only lowered), SYS_MODULE, SYS_RAWIO, SYS_BOOT,
- * SYS_TIME, MKNOD (devices are bound by descriptor, whiteouts need none), NET_RAW,
- * NET_BIND_SERVICE, SETFCAP (no map holds host id 0), LINUX_IMMUTABLE, MAC_*, AUDIT_*, SYSLOG, BPF
- * (comes with the egress rules).
+ * SYS_TIME, NET_RAW, NET_BIND_SERVICE, SETFCAP (no map holds host id 0), LINUX_IMMUTABLE, MAC_*,
+ * AUDIT_*, SYSLOG, BPF (comes with the egress rules).
  */
 #include "supervisor/privileges.h"
 
@@ -27,17 +26,18 @@ static const struct kept {
 	const char *name;
 	const char *why; /* for the reader of this table */
 } kept[] = {
-	{CAP_SYS_ADMIN,    "SYS_ADMIN",    "clone of namespaces, mounts, pivot_root, setns"             },
-	{CAP_SYS_CHROOT,   "SYS_CHROOT",   "entering a mount namespace asks for it beside SYS_ADMIN"    },
-	{CAP_SETUID,       "SETUID",       "worker and shim ids, uid_map"                               },
-	{CAP_SETGID,       "SETGID",       "worker and shim ids, setgroups, gid_map"                    },
-	{CAP_SETPCAP,      "SETPCAP",      "bounding and ambient sets, securebits of children"          },
-	{CAP_CHOWN,        "CHOWN",        "tmpfs of a session and state of the api worker change hands"},
-	{CAP_DAC_OVERRIDE, "DAC_OVERRIDE", "the api worker's state directory is not root's"             },
-	{CAP_FOWNER,       "FOWNER",       "modes of what now belongs to a block"                       },
-	{CAP_KILL,         "KILL",         "sessions and workers have other ids"                        },
-	{CAP_NET_ADMIN,    "NET_ADMIN",    "lo and sysctls of a session's network namespace"            },
-	{CAP_SYS_PTRACE,   "SYS_PTRACE",   "/proc/PID/ns and status of undumpable shims (proof)"        },
+	{CAP_SYS_ADMIN,    "SYS_ADMIN",    "clone of namespaces, mounts, pivot_root, setns"                  },
+	{CAP_SYS_CHROOT,   "SYS_CHROOT",   "entering a mount namespace asks for it beside SYS_ADMIN"         },
+	{CAP_SETUID,       "SETUID",       "worker and shim ids, uid_map"                                    },
+	{CAP_SETGID,       "SETGID",       "worker and shim ids, setgroups, gid_map"                         },
+	{CAP_SETPCAP,      "SETPCAP",      "bounding and ambient sets, securebits of children"               },
+	{CAP_CHOWN,        "CHOWN",        "tmpfs of a session and state of the api worker change hands"     },
+	{CAP_DAC_OVERRIDE, "DAC_OVERRIDE", "the api worker's state directory is not root's"                  },
+	{CAP_FOWNER,       "FOWNER",       "modes of what now belongs to a block"                            },
+	{CAP_MKNOD,        "MKNOD",        "null, zero, full, random, urandom and tty of the template's /dev"},
+	{CAP_KILL,         "KILL",         "sessions and workers have other ids"                             },
+	{CAP_NET_ADMIN,    "NET_ADMIN",    "lo and sysctls of a session's network namespace"                 },
+	{CAP_SYS_PTRACE,   "SYS_PTRACE",   "/proc/PID/ns and status of undumpable shims (proof)"             },
 };
 
 static int read_sets(struct capability_sets *ret_sets)

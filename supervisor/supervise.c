@@ -12,11 +12,13 @@
 #include "supervisor/supervise.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/loop.h"
@@ -298,6 +300,15 @@ static const struct stage {
 	{"workers",       stage_workers      }, /* from here on requests come in */
 };
 
+/* The shims' sockets lay there; a session that did not end keeps its own, and the directories. */
+static void remove_private_dirs(const struct app *app)
+{
+	if (app->listeners.runtime_fd < 0)
+		return;
+	(void)unlinkat(app->listeners.runtime_fd, "private/sessions", AT_REMOVEDIR);
+	(void)unlinkat(app->listeners.runtime_fd, "private", AT_REMOVEDIR);
+}
+
 static void close_app(struct app *app)
 {
 	app->workers = workers_free(app->workers);
@@ -312,8 +323,10 @@ static void close_app(struct app *app)
 	stop_done(&app->stop);
 	app->keeper_source = loop_remove(app->keeper_source);
 	app->signal_source = loop_remove(app->signal_source);
-	if (!app->host)
+	if (!app->host) {
 		loop_free(app->loop);
+		remove_private_dirs(app);
+	}
 	notify_done(&app->notify);
 	instance_done(&app->instance);
 	app->api_state_fd = fd_close(app->api_state_fd);

@@ -4,7 +4,8 @@
  *   IDLE      nothing; the timer, if set, starts it
  *   GREETING  process, socket, log pipe; the timer is the deadline for its HELLO
  *   RUNNING   as GREETING; no timer
- *   STOPPING  was told TERM; the timer is the moment of KILL; leads to STOPPED
+ *   STOPPING  was told TERM (or, before its HELLO, KILL); the timer is the moment of KILL; leads to
+ *             STOPPED
  *   STOPPED   nothing, for good
  *
  * A worker is judged by its process alone: a broken connection, a missed deadline or a wrong
@@ -143,10 +144,10 @@ static void on_hello(void *userdata)
 {
 	struct worker *worker = userdata;
 
-	if (worker->state == WORKER_STATE_GREETING) {
-		worker->state = WORKER_STATE_RUNNING;
-		loop_timer_set(worker->timer, USEC_NEVER);
-	}
+	if (worker->state != WORKER_STATE_GREETING)
+		return; /* it is being stopped */
+	worker->state = WORKER_STATE_RUNNING;
+	loop_timer_set(worker->timer, USEC_NEVER);
 	worker->greeted = true;
 	log_line(LOG_LEVEL_INFO, NULL, "worker is up", "worker=%s", kinds[worker->kind].program);
 	check_ready(worker->workers);
@@ -378,6 +379,11 @@ static void stop_worker(struct worker *worker, usec_t grace)
 		worker_stopped(worker);
 		break;
 	case WORKER_STATE_GREETING:
+		/* Pid 1 of a namespace never sees a signal that it does not wait for yet; and
+		 * before its HELLO a worker has promised nothing to anybody. */
+		worker->state = WORKER_STATE_STOPPING;
+		kill_process(worker);
+		break;
 	case WORKER_STATE_RUNNING:
 		worker->state = WORKER_STATE_STOPPING;
 		(void)kernel_pidfd_send_signal(worker->pid_fd, SIGTERM);
