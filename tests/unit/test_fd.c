@@ -39,7 +39,7 @@ static void test_fd_close_keeps_errno(void **state)
 
 static void close_twice(void *userdata)
 {
-	int fd = dup(0);
+	int fd = fd_dup(0, 3);
 
 	(void)userdata;
 	(void)fd_close(fd);
@@ -129,7 +129,7 @@ static void test_fd_memfd_sealed_exec_runs(void **state)
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(io_read_file(true_fd, 16 * 1024 * 1024, &data, &size), 0);
+	assert_int_equal(io_read_file(true_fd, (size_t)16 * 1024 * 1024, &data, &size), 0);
 	fd = fd_memfd_sealed("true", data, size, 1);
 	assert_true(fd >= 0);
 	pid = fork();

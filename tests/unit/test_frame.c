@@ -37,6 +37,7 @@ static const struct expected {
 	{WIRE_STATS,     "stats",     false, true,  false, false, 24, 24       },
 };
 
+/* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): too large for a stack */
 static uint8_t message[WIRE_FRAME_MAX_BYTES + 1];
 
 static int check(const struct wire_header *header, size_t size, enum frame_direction direction)

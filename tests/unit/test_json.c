@@ -52,7 +52,8 @@ static void test_doc_parse_depth_is_bounded(void **state)
 	/* Brackets and quotes inside strings do not count. */
 	memset(text, '[', 300);
 	text[0] = '"';
-	memcpy(text + 100, "\\\"", 2);
+	text[100] = '\\';
+	text[101] = '"';
 	text[299] = '"';
 	assert_int_equal(doc_parse(text, 300, &doc, &reason), 0);
 	json_decref(doc);

@@ -8,6 +8,7 @@
 
 #include "tests/lib/test.h"
 
+/* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): what the last capture saw */
 static char captured[8192];
 
 /* Standard error goes to a pipe from here to capture_end. */

@@ -70,7 +70,7 @@ static void test_path_open_beneath_escapes_are_refused(void **state)
 	fd = path_open_beneath(temp.fd, "dir/file", O_RDONLY, 0);
 	assert_true(fd >= 0);
 	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
-	fd = fd_close(fd);
+	(void)fd_close(fd);
 	fd = path_open_beneath(temp.fd, "dir/new", O_WRONLY | O_CREAT | O_EXCL, 0600);
 	assert_true(fd >= 0);
 	test_temp_done(&temp);
@@ -101,7 +101,7 @@ static void test_path_open_trusted_checks_each_component(void **state)
 
 	fd = open_trusted_below(&temp, "dir/file", O_RDONLY);
 	assert_true(fd >= 0);
-	fd = fd_close(fd);
+	(void)fd_close(fd);
 	assert_int_equal(open_trusted_below(&temp, "link/file", O_RDONLY), -EPERM);
 	assert_int_equal(open_trusted_below(&temp, "link", O_RDONLY), -EPERM);
 	assert_int_equal(open_trusted_below(&temp, "none", O_RDONLY), -ENOENT);
@@ -116,7 +116,7 @@ static void test_path_open_trusted_checks_each_component(void **state)
 	assert_int_equal(fchmodat(temp.fd, "dir", 01777, 0), 0);
 	fd = open_trusted_below(&temp, "dir/file", O_RDONLY);
 	assert_true(fd >= 0);
-	fd = fd_close(fd);
+	(void)fd_close(fd);
 	assert_int_equal(open_trusted_below(&temp, "dir", O_RDONLY | O_DIRECTORY), -EPERM);
 	assert_int_equal(fchownat(temp.fd, "dir/file", 1000, 0, 0), 0);
 	assert_int_equal(open_trusted_below(&temp, "dir/file", O_RDONLY), -EPERM);
@@ -135,7 +135,7 @@ static void test_path_open_trusted_forms(void **state)
 	assert_int_equal(path_open_trusted("/etc/new", O_WRONLY | O_CREAT), -EINVAL);
 	fd = path_open_trusted("/", O_RDONLY | O_DIRECTORY);
 	assert_true(fd >= 0);
-	fd = fd_close(fd);
+	(void)fd_close(fd);
 	fd = path_open_trusted("/etc", O_PATH);
 	assert_true(fd >= 0);
 }

@@ -68,6 +68,7 @@ static void expect_field(const struct plan *plan, const char *field)
 		expect_field(&plan, #member);                                                      \
 	} while (0)
 
+/* NOLINTNEXTLINE(readability-function-size): one line per field */
 static void test_plan_check_each_field_out_of_range_is_named(void **state)
 {
 	(void)state;

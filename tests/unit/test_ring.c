@@ -9,7 +9,7 @@
 #include "tests/lib/test.h"
 
 #define N_STEPS     20000
-#define MODEL_BYTES (N_STEPS * 128)
+#define MODEL_BYTES ((size_t)N_STEPS * 128)
 
 struct model {
 	uint8_t *bytes;
