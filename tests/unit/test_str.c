@@ -45,8 +45,7 @@ static void test_str_format_cut_is_refused(void **state)
 
 /* A decoder of the plain kind: every one, two, three and some four byte sequences compared to it.
  */
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): the rule in one place, as a reader
- * knows it */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): the rule in one place */
 static bool reference_valid(const uint8_t *b, size_t n)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
