@@ -165,11 +165,12 @@ static int serve_hello(struct shim *shim, const uint8_t *payload)
 	if (frame_hello_check(&hello, shim->context.params.session) < 0 ||
 	    hello.acked > shim->last_number)
 		return -EBADMSG;
-	shim->is_greeted = true;
-	shim->hello_pending = true;
-	jobs_ack(shim, hello.acked);
+	/* In this order, and greeted last: nothing is sent before our HELLO, nothing twice. */
 	for (size_t i = 0; i < SHIM_N_SLOTS; i++)
 		outbox_rewind(&shim->job[i].outbox);
+	jobs_ack(shim, hello.acked);
+	shim->hello_pending = true;
+	shim->is_greeted = true;
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 # These start the real shim under the real policy, in namespaces of its own; without root they skip.
-foreach(name IN ITEMS test_shim_commands)
+foreach(name IN ITEMS test_shim_commands test_shim_files test_shim_stream)
 	sandboxd_unit_test(${name} SOURCES ${name}.c shim_rig.c LIBS sandboxd_base sandboxd_policy_image)
 	add_dependencies(${name} sandbox-shim sandbox-loader policy_image)
 endforeach()
