@@ -22,7 +22,6 @@ add_library(sandboxd_supervisor STATIC
 target_compile_definitions(sandboxd_supervisor PRIVATE SANDBOXD_LIBEXECDIR="${SANDBOXD_LIBEXECDIR}")
 target_link_libraries(sandboxd_supervisor PUBLIC sandboxd_base)
 
-if(TARGET sandboxd_launch)
-	add_executable(sandboxd main.c)
-	target_link_libraries(sandboxd PRIVATE sandboxd_supervisor sandboxd_launch)
-endif()
+add_executable(sandboxd main.c)
+target_link_libraries(sandboxd PRIVATE sandboxd_supervisor sandboxd_launch)
+install(TARGETS sandboxd DESTINATION ${CMAKE_INSTALL_SBINDIR})
