@@ -1,0 +1,8 @@
+sandboxd_unit_test(test_auth LIBS sandboxd_api_http_pure)
+sandboxd_unit_test(test_routes
+	SOURCES test_routes.c ${PROJECT_SOURCE_DIR}/supervisor/api/http/routes.c
+		${PROJECT_SOURCE_DIR}/supervisor/api/http/openapi.c
+	LIBS sandboxd_api_http_pure sandboxd_json)
+sandboxd_unit_test(test_api_config LIBS sandboxd_api_http_pure)
+sandboxd_unit_test(test_shim_link LIBS sandboxd_api_link)
+sandboxd_unit_test(test_supervisor_client LIBS sandboxd_api_link)

@@ -1,0 +1,191 @@
+#include <string.h>
+
+#include "base/str.h"
+
+#include "sandboxd/api.h"
+#include "supervisor/api/http/auth.h"
+#include "supervisor/api/http/handlers.h"
+#include "supervisor/api/http/openapi.h"
+#include "supervisor/api/http/routes.h"
+#include "tests/lib/test.h"
+
+/* The table names every handler; none runs here. */
+#define HANDLER(name)                                                                              \
+	void name(struct request *request)                                                         \
+	{                                                                                          \
+		(void)request;                                                                     \
+	}
+HANDLER(handle_session_create)
+HANDLER(handle_session_list)
+HANDLER(handle_session_get)
+HANDLER(handle_session_delete)
+HANDLER(handle_session_component)
+HANDLER(handle_session_load)
+HANDLER(handle_session_execute)
+HANDLER(handle_janitor)
+HANDLER(handle_task_get)
+HANDLER(handle_task_stream)
+HANDLER(handle_sandbox_create)
+HANDLER(handle_sandbox_get)
+HANDLER(handle_sandbox_delete)
+HANDLER(handle_sandbox_command)
+HANDLER(handle_sandbox_proof)
+HANDLER(handle_sandbox_trace)
+HANDLER(handle_healthz)
+HANDLER(handle_readyz)
+HANDLER(handle_metrics)
+HANDLER(handle_openapi)
+HANDLER(handle_capabilities)
+
+static struct route_match match(const char *method, const char *path)
+{
+	struct route_match found;
+	const struct route *routes;
+	size_t n;
+
+	routes = routes_table(&n);
+	routes_match(routes, n, method, path, &found);
+	return found;
+}
+
+static void test_routes_match_finds_each_row(void **state)
+{
+	const struct route *routes;
+	char path[128];
+	size_t n;
+
+	(void)state;
+	routes = routes_table(&n);
+	for (size_t i = 0; i < n; i++) {
+		const char *id = strstr(routes[i].pattern, "{id}");
+		int length = id ? (int)(id - routes[i].pattern) : 0;
+		struct route_match found;
+
+		if (id)
+			assert_int_equal(str_format(path, sizeof(path), "%.*sabc%s", length,
+						    routes[i].pattern, id + 4),
+					 0);
+		else
+			assert_int_equal(str_copy(path, sizeof(path), routes[i].pattern), 0);
+		found = match(routes_method_name(routes[i].method), path);
+		assert_ptr_equal(found.route, &routes[i]);
+		assert_string_equal(found.id, id ? "abc" : "");
+	}
+}
+
+static void test_routes_match_refuses_near_misses(void **state)
+{
+	static const char *const paths[] = {
+		"",
+		"/",
+		"/dagster/sandbox/sessions/",
+		"/dagster/sandbox/sessions//load",
+		"/dagster/sandbox/sessions/a/b",
+		"/dagster/sandbox/sessions/a/loadx",
+		"/dagster/sandbox/Sessions",
+		"//dagster/sandbox/sessions",
+		"/chat/stream/",
+		"/v1/sandboxes/",
+		"/v1/sandboxes/x/commands/",
+		"/healthz/",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		assert_null(match("GET", paths[i]).route);
+		assert_false(match("GET", paths[i]).path_known);
+	}
+}
+
+static void test_routes_match_says_allow(void **state)
+{
+	struct route_match found = match("PUT", API_PREFIX_DAGSTER "/sessions");
+
+	(void)state;
+	assert_null(found.route);
+	assert_true(found.path_known);
+	assert_string_equal(found.allow, "POST, GET");
+	assert_string_equal(match("PATCH", "/healthz").allow, "GET");
+}
+
+static void test_routes_match_head_is_get(void **state)
+{
+	(void)state;
+	assert_ptr_equal(match("HEAD", "/healthz").route, match("GET", "/healthz").route);
+	assert_null(match("HEAD", API_PREFIX_DAGSTER "/janitor").route);
+}
+
+static void test_routes_match_long_id_is_no_id(void **state)
+{
+	char path[256];
+	struct route_match found;
+
+	(void)state;
+	assert_int_equal(
+		str_format(path, sizeof(path), "%s/sessions/%0200d", API_PREFIX_DAGSTER, 1), 0);
+	found = match("GET", path);
+	assert_non_null(found.route);
+	assert_string_equal(found.id, "");
+}
+
+static void test_routes_mutators_need_both_scopes(void **state)
+{
+	const struct route *routes;
+	size_t n;
+
+	(void)state;
+	routes = routes_table(&n);
+	for (size_t i = 0; i < n; i++) {
+		const struct route *route = &routes[i];
+
+		if (!(route->flags & ROUTE_PEER_ONLY))
+			assert_int_not_equal(route->scopes, 0);
+		if (str_has_prefix(route->pattern, API_PREFIX_DAGSTER "/sessions/") &&
+		    route->method != ROUTE_GET)
+			assert_int_equal(route->scopes, AUTH_DATA_READ | AUTH_DATA_WRITE);
+		if (str_has_prefix(route->pattern, API_PREFIX_RUNTIME))
+			assert_true(route->flags & ROUTE_V1);
+		assert_true(route->body_max_bytes > 0 &&
+			    route->body_max_bytes <= HTTP_BODY_MAX_BYTES);
+	}
+}
+
+static void test_openapi_describes_each_route(void **state)
+{
+	static const struct api_config config = {.header_user = "X-Sandbox-User"};
+	json_t *document = openapi_document(&config);
+	json_t *schemas;
+	const struct route *routes;
+	size_t n;
+
+	(void)state;
+	assert_non_null(document);
+	schemas = json_object_get(json_object_get(document, "components"), "schemas");
+	routes = routes_table(&n);
+	for (size_t i = 0; i < n; i++) {
+		const struct route *route = &routes[i];
+		json_t *path = json_object_get(json_object_get(document, "paths"), route->pattern);
+		const char *method = route->method == ROUTE_GET    ? "get"
+				     : route->method == ROUTE_POST ? "post"
+								   : "delete";
+
+		assert_non_null(json_object_get(path, method));
+		if (route->request)
+			assert_non_null(json_object_get(schemas, route->request));
+		if (route->response)
+			assert_non_null(json_object_get(schemas, route->response));
+	}
+	json_decref(document);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_routes_match_finds_each_row),
+	cmocka_unit_test(test_routes_match_refuses_near_misses),
+	cmocka_unit_test(test_routes_match_says_allow),
+	cmocka_unit_test(test_routes_match_head_is_get),
+	cmocka_unit_test(test_routes_match_long_id_is_no_id),
+	cmocka_unit_test(test_routes_mutators_need_both_scopes),
+	cmocka_unit_test(test_openapi_describes_each_route),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,453 @@
+/*
+ * The link over a socketpair: the test is the shim, an honest one and a hostile one.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/frame.h"
+#include "base/sockmsg.h"
+
+#include "supervisor/api/link/shim_link.h"
+#include "tests/lib/test.h"
+
+struct rig {
+	sd_event *event;
+	struct shim_link *link;
+	struct flow flow;
+	struct id session;
+	uint8_t *scratch;
+	int shim_fd;
+	/* what was heard */
+	unsigned int n_started;
+	unsigned int n_output;
+	unsigned int n_exited;
+	unsigned int n_failed;
+	unsigned int n_put_done;
+	unsigned int n_lost;
+	int lost_error;
+	uint64_t last_number;
+};
+
+static void on_started(void *userdata, uint32_t job, int32_t pid)
+{
+	struct rig *rig = userdata;
+
+	(void)job;
+	(void)pid;
+	rig->n_started++;
+}
+
+static void on_output(void *userdata, uint32_t job, uint64_t number, bool is_stderr,
+		      const uint8_t *data, size_t size)
+{
+	struct rig *rig = userdata;
+
+	(void)job;
+	(void)is_stderr;
+	(void)data;
+	(void)size;
+	rig->n_output++;
+	rig->last_number = number;
+}
+
+static void on_exited(void *userdata, uint32_t job, uint64_t number, const struct wire_exit *status)
+{
+	struct rig *rig = userdata;
+
+	(void)job;
+	(void)status;
+	rig->n_exited++;
+	rig->last_number = number;
+}
+
+static void on_failed(void *userdata, uint32_t job, uint64_t number,
+		      const struct wire_failed *failed)
+{
+	struct rig *rig = userdata;
+
+	(void)job;
+	(void)failed;
+	rig->n_failed++;
+	rig->last_number = number;
+}
+
+static void on_put_done(void *userdata, uint32_t job, uint64_t number)
+{
+	struct rig *rig = userdata;
+
+	(void)job;
+	rig->n_put_done++;
+	rig->last_number = number;
+}
+
+static void on_lost(void *userdata, int error)
+{
+	struct rig *rig = userdata;
+
+	rig->n_lost++;
+	rig->lost_error = error;
+}
+
+static const struct shim_link_events events = {
+	.started = on_started,
+	.output = on_output,
+	.exited = on_exited,
+	.failed = on_failed,
+	.put_done = on_put_done,
+	.lost = on_lost,
+};
+
+static void turn(struct rig *rig)
+{
+	while (sd_event_run(rig->event, 0) > 0)
+		;
+}
+
+static void rig_open(struct rig *rig, bool adopted, uint64_t acked)
+{
+	struct shim_link_options options = {.adopted = adopted, .first_job = 1};
+	int fds[2];
+
+	*rig = (struct rig){.shim_fd = -1};
+	assert_int_equal(id_random(&rig->session), 0);
+	assert_int_equal(sd_event_new(&rig->event), 0);
+	assert_int_equal(sockmsg_pair(fds, 1), 0);
+	rig->scratch = malloc(WIRE_FRAME_MAX_BYTES);
+	assert_non_null(rig->scratch);
+	rig->shim_fd = fds[1];
+	flow_init(&rig->flow, acked);
+	options.session = &rig->session;
+	options.flow = &rig->flow;
+	options.scratch = rig->scratch;
+	assert_int_equal(shim_link_new(rig->event, fds[0], &options, &events, rig, &rig->link), 0);
+}
+
+static void rig_close(struct rig *rig)
+{
+	rig->link = shim_link_free(rig->link);
+	rig->shim_fd = fd_close(rig->shim_fd);
+	flow_done(&rig->flow);
+	free(rig->scratch);
+	rig->event = sd_event_unref(rig->event);
+}
+
+static void say(struct rig *rig, uint16_t type, uint32_t job, uint64_t number, const void *payload,
+		size_t size)
+{
+	struct wire_header header = frame_header(type, job, number, size);
+	uint8_t message[1024];
+
+	assert_true(sizeof(header) + size <= sizeof(message));
+	memcpy(message, &header, sizeof(header));
+	if (size > 0)
+		memcpy(message + sizeof(header), payload, size);
+	assert_int_equal(sockmsg_send(rig->shim_fd, message, sizeof(header) + size, NULL, 0), 0);
+}
+
+static void say_hello(struct rig *rig, uint64_t sent)
+{
+	struct wire_hello hello = frame_hello(rig->session.bytes, sent);
+
+	say(rig, WIRE_HELLO, 0, 0, &hello, sizeof(hello));
+	turn(rig);
+}
+
+/* The next frame that the link sent; its type, or 0 where there is none. */
+static uint16_t hear(struct rig *rig, struct wire_header *ret_header, uint8_t *ret_payload,
+		     size_t payload_bytes)
+{
+	static uint8_t message[WIRE_FRAME_MAX_BYTES];
+	const uint8_t *payload;
+	size_t size;
+	ssize_t n;
+
+	n = sockmsg_recv(rig->shim_fd, message, sizeof(message), NULL, 0);
+	if (n <= 0)
+		return 0;
+	assert_int_equal(
+		frame_check(message, (size_t)n, FRAME_TO_SHIM, ret_header, &payload, &size), 0);
+	if (ret_payload)
+		memcpy(ret_payload, payload, size < payload_bytes ? size : payload_bytes);
+	return ret_header->type;
+}
+
+static uint32_t start_command(struct rig *rig)
+{
+	static const char *const argv[] = {"true", NULL};
+	static const char *const env[] = {NULL};
+	struct shim_link_command command = {.cwd = "/session", .argv = argv, .env = env};
+	uint32_t job;
+
+	assert_int_equal(shim_link_exec(rig->link, &command, &job), 0);
+	return job;
+}
+
+static void start_running(struct rig *rig, uint32_t *ret_job)
+{
+	struct wire_started started = {.pid = 7};
+
+	say_hello(rig, 0);
+	*ret_job = start_command(rig);
+	say(rig, WIRE_STARTED, *ret_job, 0, &started, sizeof(started));
+	turn(rig);
+	assert_int_equal(rig->n_started, 1);
+}
+
+static void test_shim_link_command_runs_and_is_credited(void **state)
+{
+	struct wire_exit status = {.code = 0};
+	struct wire_header header;
+	struct wire_credit credit;
+	struct rig rig;
+	uint32_t job;
+
+	(void)state;
+	rig_open(&rig, false, 0);
+	start_running(&rig, &job);
+	say(&rig, WIRE_STDOUT, job, 1, "hi", 2);
+	say(&rig, WIRE_EXIT, job, 2, &status, sizeof(status));
+	turn(&rig);
+	assert_int_equal(rig.n_output, 1);
+	assert_int_equal(rig.n_exited, 1);
+	assert_int_equal(shim_link_jobs(rig.link), 0);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_HELLO);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_EXEC);
+	shim_link_settle(rig.link, 2);
+	shim_link_flush(rig.link);
+	assert_int_equal(hear(&rig, &header, NULL, 0), 0); /* 1 is not settled */
+	shim_link_settle(rig.link, 1);
+	shim_link_flush(rig.link);
+	shim_link_flush(rig.link);
+	assert_int_equal(hear(&rig, &header, (uint8_t *)&credit, sizeof(credit)), WIRE_CREDIT);
+	assert_int_equal(credit.acked, 2);
+	assert_int_equal(hear(&rig, &header, NULL, 0), 0);
+	rig_close(&rig);
+}
+
+static void test_shim_link_put_sends_all_pieces(void **state)
+{
+	AUTO_FREE char *data = calloc(1, 200000);
+	struct wire_header header;
+	size_t got = 0;
+	struct rig rig;
+	uint32_t job;
+	uint16_t type;
+
+	(void)state;
+	rig_open(&rig, false, 0);
+	say_hello(&rig, 0);
+	assert_int_equal(shim_link_put(rig.link, "a.yaml", 0644, data, 200000, &job), 0);
+	do {
+		turn(&rig);
+		type = hear(&rig, &header, NULL, 0);
+		if (type == WIRE_PUT_DATA)
+			got += header.length - sizeof(header);
+	} while (type != 0 && type != WIRE_PUT_END);
+	assert_int_equal(type, WIRE_PUT_END);
+	assert_int_equal(got, 200000);
+	say(&rig, WIRE_PUT_DONE, job, 1, NULL, 0);
+	turn(&rig);
+	assert_int_equal(rig.n_put_done, 1);
+	rig_close(&rig);
+}
+
+static void test_shim_link_duplicates_are_dropped(void **state)
+{
+	struct rig rig;
+	uint32_t job;
+
+	(void)state;
+	rig_open(&rig, false, 0);
+	start_running(&rig, &job);
+	say(&rig, WIRE_STDOUT, job, 1, "a", 1);
+	say(&rig, WIRE_STDOUT, job, 1, "a", 1);
+	say(&rig, WIRE_STDOUT, job, 2, "b", 1);
+	turn(&rig);
+	assert_int_equal(rig.n_output, 2);
+	assert_int_equal(rig.n_lost, 0);
+	rig_close(&rig);
+}
+
+/* Each is a first frame after which the link must be lost, once. */
+static void test_shim_link_lies_end_the_link(void **state)
+{
+	struct wire_exit status = {.code = 0};
+	struct wire_started started = {.pid = 1};
+
+	(void)state;
+	for (int lie = 0; lie < 8; lie++) {
+		struct rig rig;
+		uint32_t job;
+
+		rig_open(&rig, false, 0);
+		start_running(&rig, &job);
+		switch (lie) {
+		case 0: /* a job that nobody started */
+			say(&rig, WIRE_STDOUT, job + 1, 1, "a", 1);
+			break;
+		case 1: /* a skipped number */
+			say(&rig, WIRE_STDOUT, job, 2, "a", 1);
+			break;
+		case 2: /* started twice */
+			say(&rig, WIRE_STARTED, job, 0, &started, sizeof(started));
+			break;
+		case 3: /* the end of a file from a command */
+			say(&rig, WIRE_PUT_DONE, job, 1, NULL, 0);
+			break;
+		case 4: /* after its end */
+			say(&rig, WIRE_EXIT, job, 1, &status, sizeof(status));
+			say(&rig, WIRE_STDOUT, job, 2, "a", 1);
+			break;
+		case 5: /* a frame of our direction */
+			say(&rig, WIRE_CREDIT, 0, 0, &(struct wire_credit){9}, 8);
+			break;
+		case 6: /* no number */
+			say(&rig, WIRE_STDOUT, job, 0, "a", 1);
+			break;
+		default: /* no frame at all */
+			assert_int_equal(send(rig.shim_fd, "x", 1, MSG_NOSIGNAL), 1);
+			break;
+		}
+		turn(&rig);
+		assert_int_equal(rig.n_lost, 1);
+		assert_int_equal(shim_link_exec(rig.link,
+						&(struct shim_link_command){
+							.cwd = "/",
+							.argv = (const char *const[]){"x", NULL},
+							.env = (const char *const[]){NULL  }
+                },
+						&job),
+				 -EPIPE);
+		rig_close(&rig);
+	}
+}
+
+static void test_shim_link_first_frame_must_be_hello(void **state)
+{
+	struct wire_hello hello;
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig, false, 0);
+	say(&rig, WIRE_STDOUT, 1, 1, "a", 1);
+	turn(&rig);
+	assert_int_equal(rig.n_lost, 1);
+	rig_close(&rig);
+
+	rig_open(&rig, false, 0); /* of another session */
+	hello = frame_hello(rig.session.bytes, 0);
+	hello.session[0] ^= 1;
+	say(&rig, WIRE_HELLO, 0, 0, &hello, sizeof(hello));
+	turn(&rig);
+	assert_int_equal(rig.n_lost, 1);
+	rig_close(&rig);
+
+	rig_open(&rig, true, 10); /* says it sent less than was committed */
+	say_hello(&rig, 3);
+	assert_int_equal(rig.n_lost, 1);
+	rig_close(&rig);
+}
+
+static void test_shim_link_end_of_file_is_lost(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig, false, 0);
+	say_hello(&rig, 0);
+	rig.shim_fd = fd_close(rig.shim_fd);
+	turn(&rig);
+	assert_int_equal(rig.n_lost, 1);
+	rig_close(&rig);
+}
+
+static void test_shim_link_adopted_jobs_are_dropped_and_cancelled(void **state)
+{
+	struct wire_exit status = {.code = 0};
+	struct wire_header header;
+	struct wire_credit credit;
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig, true, 10);
+	say_hello(&rig, 14);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_HELLO);
+	/* 11 and 12 were handed out by the earlier worker and credited: they do not come again. */
+	say(&rig, WIRE_STDOUT, 77, 13, "a", 1);
+	say(&rig, WIRE_EXIT, 77, 14, &status, sizeof(status));
+	turn(&rig);
+	assert_int_equal(rig.n_lost, 0);
+	assert_int_equal(rig.n_output, 0);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_CANCEL);
+	assert_int_equal(header.job, 77);
+	shim_link_flush(rig.link);
+	assert_int_equal(hear(&rig, &header, (uint8_t *)&credit, sizeof(credit)), WIRE_CREDIT);
+	assert_int_equal(credit.acked, 14);
+	rig_close(&rig);
+}
+
+static void test_shim_link_jobs_are_bounded(void **state)
+{
+	static const char *const argv[] = {"true", NULL};
+	static const char *const env[] = {NULL};
+	struct shim_link_command command = {.cwd = "/session", .argv = argv, .env = env};
+	struct rig rig;
+	uint32_t job;
+
+	(void)state;
+	rig_open(&rig, false, 0);
+	say_hello(&rig, 0);
+	for (int i = 0; i < SHIM_MAX_JOBS; i++)
+		assert_int_equal(shim_link_exec(rig.link, &command, &job), 0);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), -EBUSY);
+	rig_close(&rig);
+}
+
+static void test_shim_link_stops_reading_at_its_window(void **state)
+{
+	struct rig rig;
+	uint64_t number = 0;
+	uint32_t job;
+
+	(void)state;
+	rig_open(&rig, false, 0);
+	start_running(&rig, &job);
+	/* Nothing is settled: the link takes its window and no more, the socket fills. */
+	for (int i = 0; i < 200; i++) {
+		struct wire_header header = frame_header(WIRE_STDOUT, job, number + 1, 1);
+		uint8_t message[sizeof(header) + 1] = {0};
+
+		for (int k = 0; k < 200; k++) {
+			header.number = number + 1;
+			memcpy(message, &header, sizeof(header));
+			if (sockmsg_send(rig.shim_fd, message, sizeof(message), NULL, 0) < 0)
+				break;
+			number++;
+		}
+		turn(&rig);
+	}
+	assert_int_equal(rig.n_lost, 0);
+	assert_int_equal(rig.n_output, SHIM_LINK_WINDOW);
+	assert_true(number > SHIM_LINK_WINDOW);
+	for (uint64_t n = 1; n <= SHIM_LINK_WINDOW; n++)
+		shim_link_settle(rig.link, n);
+	turn(&rig);
+	assert_int_equal(rig.n_output, number);
+	rig_close(&rig);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_shim_link_command_runs_and_is_credited),
+	cmocka_unit_test(test_shim_link_put_sends_all_pieces),
+	cmocka_unit_test(test_shim_link_duplicates_are_dropped),
+	cmocka_unit_test(test_shim_link_lies_end_the_link),
+	cmocka_unit_test(test_shim_link_first_frame_must_be_hello),
+	cmocka_unit_test(test_shim_link_end_of_file_is_lost),
+	cmocka_unit_test(test_shim_link_adopted_jobs_are_dropped_and_cancelled),
+	cmocka_unit_test(test_shim_link_jobs_are_bounded),
+	cmocka_unit_test(test_shim_link_stops_reading_at_its_window),
+};
+
+TEST_MAIN(tests)
