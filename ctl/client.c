@@ -20,7 +20,7 @@ struct transfer {
 	struct client_reply *reply;
 	CURL *easy;
 	struct buf partial; /* a line that is not complete yet */
-	int result;         /* what the callback asked for; 1: done */
+	int result;         /* what the callback answered */
 	usec_t last_byte;
 };
 
@@ -222,8 +222,8 @@ static bool signal_came(struct client *client)
 
 static int curl_errno(const struct transfer *transfer, CURLcode code)
 {
-	if (transfer->result)
-		return transfer->result < 0 ? transfer->result : 0;
+	if (transfer->result < 0)
+		return transfer->result;
 	switch ((int)code) {
 	case CURLE_OK:
 		return 0;

@@ -36,7 +36,7 @@ void client_reply_done(struct client_reply *reply);
 #define AUTO_REPLY __attribute__((cleanup(client_reply_done)))
 
 /* One line of a streamed answer, without its newline. A negative return ends the transfer and is
- * passed up; 1 ends it as done. */
+ * passed up. */
 typedef int (*client_line)(void *userdata, const char *line, size_t length);
 
 struct client_request {

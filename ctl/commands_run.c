@@ -104,7 +104,7 @@ static int on_line(void *userdata, const char *text, size_t length)
 	else if (str_equal(type, "error") || str_equal(type, "failed"))
 		take_error(run, line);
 	json_decref(line);
-	return r < 0 ? r : run->exit_status >= 0 ? 1 : 0;
+	return r;
 }
 
 static int perform_command(struct client *client, const char *session, json_t *body,

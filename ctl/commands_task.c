@@ -147,7 +147,7 @@ static int on_frame_line(void *userdata, const char *line, size_t length)
 			progress_show(follow);
 	}
 	json_decref(frame);
-	return follow->terminal ? 1 : 0;
+	return 0;
 }
 
 static int follow_stream(struct client *client, struct follow *follow, const char *task_id,
