@@ -1,8 +1,10 @@
 /*
  * Theory. A component file is a stream of YAML documents, each a mapping with a text `type` and
- * keys of a small set. It is read by events: no tree is built, an alias is counted and never
- * followed, so a bomb of aliases costs what its text costs. What is kept is one frame for each open
- * collection, and for a mapping the hashes of its keys, to find duplicates.
+ * keys of a small set. It is read by events: no tree is built and no alias is followed, so a bomb
+ * of aliases costs what its text costs. What is kept is one frame for each open collection, for a
+ * mapping the hashes of its keys, to find duplicates, and for each anchor its hash and how many
+ * nodes it stands for: the number that a program which does follow aliases would meet is added up,
+ * and reported when it is absurd, as is an alias inside its own node.
  *
  * Limits. libyaml keeps a simple-key record per flow level and searches all of them for each token,
  * which is quadratic in the depth; DOCUMENT_MAX_DEPTH stops the parse at the 65th level, long
@@ -28,12 +30,19 @@
 #include "jail/loader/report.h"
 
 /* Keys whose hashes are kept at once, over all open mappings; beyond that duplicates go unseen. */
-#define DOCUMENT_MAX_KEYS 20000
+#define DOCUMENT_MAX_KEYS     20000
+/* Anchors of one document. */
+#define DOCUMENT_MAX_ANCHORS  1000
+/* Nodes of one document with all aliases followed. */
+#define DOCUMENT_MAX_EXPANDED 1000000
+#define DOCUMENT_NO_ANCHOR    SIZE_MAX
 
 struct document_level {
 	bool is_mapping;
 	bool expects_key;
 	size_t first_key; /* in `key` */
+	size_t anchor;    /* in `anchor`, or DOCUMENT_NO_ANCHOR */
+	uint64_t n_expanded;
 };
 
 struct document_key {
@@ -43,12 +52,20 @@ struct document_key {
 	uint32_t column;
 };
 
+struct document_anchor {
+	uint64_t hash;
+	uint64_t n_expanded; /* nodes that an alias of it stands for */
+	bool is_open;        /* we are inside its node */
+};
+
 struct document {
 	struct report *report;
 	struct document_level level[DOCUMENT_MAX_DEPTH];
 	size_t depth;
 	struct document_key *key; /* DOCUMENT_MAX_KEYS, owned */
 	size_t n_keys;
+	struct document_anchor anchor[DOCUMENT_MAX_ANCHORS];
+	size_t n_anchors;
 	uint32_t n_aliases;
 	uint32_t n_events;
 	uint32_t n_documents; /* ended */
@@ -59,7 +76,8 @@ struct document {
 	bool value_is_type; /* the next value at the top level is that of `type` */
 	bool is_mapping;
 	yaml_mark_t begin;
-	int memory; /* 0 or -ENOMEM, from a report */
+	bool is_over; /* a limit was reached: the rest of the file is not read */
+	int memory;   /* 0 or -ENOMEM, from a report */
 };
 
 /* Top-level keys of a component document. */
@@ -90,6 +108,11 @@ static uint64_t document_hash(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < size; i++)
 		hash = (hash ^ data[i]) * 0x100000001b3ull;
 	return hash;
+}
+
+static uint64_t document_hash_text(const uint8_t *text)
+{
+	return document_hash(text, strlen((const char *)text));
 }
 
 static bool document_same(const struct document_key *a, const struct document_key *b)
@@ -186,12 +209,92 @@ static bool document_is_text(const yaml_event_t *event)
 	       strspn(text, "+-.0123456789eE_xXabcdfABCDF:") < event->data.scalar.length;
 }
 
+static const uint8_t *document_tag(const yaml_event_t *event)
+{
+	if (event->type == YAML_SCALAR_EVENT)
+		return event->data.scalar.tag;
+	if (event->type == YAML_SEQUENCE_START_EVENT)
+		return event->data.sequence_start.tag;
+	return event->type == YAML_MAPPING_START_EVENT ? event->data.mapping_start.tag : NULL;
+}
+
+static const uint8_t *document_anchor_name(const yaml_event_t *event)
+{
+	if (event->type == YAML_SCALAR_EVENT)
+		return event->data.scalar.anchor;
+	if (event->type == YAML_SEQUENCE_START_EVENT)
+		return event->data.sequence_start.anchor;
+	return event->type == YAML_MAPPING_START_EVENT ? event->data.mapping_start.anchor : NULL;
+}
+
+/* Tags of YAML's own types only: what else there is would have a program make objects. */
+static bool document_tag_is_plain(const uint8_t *tag)
+{
+	const char *text = (const char *)tag;
+
+	if (!tag || str_equal(text, "!"))
+		return true;
+	return str_has_prefix(text, "tag:yaml.org,2002:") &&
+	       !strpbrk(text + strlen("tag:yaml.org,2002:"), "/:.");
+}
+
+static void document_count(struct document *document, uint64_t n)
+{
+	if (document->depth > 0)
+		document->level[document->depth - 1].n_expanded += n;
+}
+
+/* Remember the anchor of a node. Its index, or DOCUMENT_NO_ANCHOR. */
+static size_t document_define(struct document *document, const yaml_event_t *event)
+{
+	const uint8_t *name = document_anchor_name(event);
+
+	if (!name)
+		return DOCUMENT_NO_ANCHOR;
+	if (document->n_anchors == DOCUMENT_MAX_ANCHORS) {
+		document_problem(document, event->start_mark, "too many anchors");
+		document->is_over = true;
+		return DOCUMENT_NO_ANCHOR;
+	}
+	document->anchor[document->n_anchors] = (struct document_anchor){
+		.hash = document_hash_text(name),
+		.n_expanded = 1,
+		.is_open = event->type != YAML_SCALAR_EVENT,
+	};
+	return document->n_anchors++;
+}
+
+static void document_alias(struct document *document, const yaml_event_t *event)
+{
+	uint64_t hash = document_hash_text(event->data.alias.anchor);
+	const struct document_anchor *anchor = NULL;
+
+	if (++document->n_aliases > DOCUMENT_MAX_ALIASES) {
+		document_problem(document, event->start_mark, "too many aliases");
+		document->is_over = true;
+		return;
+	}
+	/* The last definition counts. */
+	for (size_t i = document->n_anchors; i > 0 && !anchor; i--) {
+		if (document->anchor[i - 1].hash == hash)
+			anchor = &document->anchor[i - 1];
+	}
+	if (!anchor)
+		document_problem(document, event->start_mark, "an alias of an unknown anchor");
+	else if (anchor->is_open)
+		document_problem(document, event->start_mark, "an alias inside its own node");
+	else
+		document_count(document, anchor->n_expanded);
+}
+
 /* A node begins: account for it as key or value of the open mapping. */
 static void document_node(struct document *document, const yaml_event_t *event)
 {
 	struct document_level *level;
 	bool is_scalar = event->type == YAML_SCALAR_EVENT;
 
+	if (!document_tag_is_plain(document_tag(event)))
+		document_problem(document, event->start_mark, "unknown tag");
 	if (document->depth == 0) {
 		document->is_mapping = event->type == YAML_MAPPING_START_EVENT;
 		if (!document->is_mapping)
@@ -229,15 +332,28 @@ static bool document_open(struct document *document, const yaml_event_t *event)
 		.is_mapping = event->type == YAML_MAPPING_START_EVENT,
 		.expects_key = true,
 		.first_key = document->n_keys,
+		.anchor = document_define(document, event),
+		.n_expanded = 1,
 	};
 	return true;
 }
 
-static void document_close(struct document *document)
+static void document_close(struct document *document, const yaml_event_t *event)
 {
-	if (document->level[document->depth - 1].is_mapping)
+	const struct document_level *level = &document->level[document->depth - 1];
+
+	if (level->is_mapping)
 		document_find_duplicates(document);
+	if (level->n_expanded > DOCUMENT_MAX_EXPANDED) {
+		document_problem(document, event->start_mark, "aliases stand for too many nodes");
+		document->is_over = true;
+	}
+	if (level->anchor != DOCUMENT_NO_ANCHOR) {
+		document->anchor[level->anchor].n_expanded = level->n_expanded;
+		document->anchor[level->anchor].is_open = false;
+	}
 	document->depth--;
+	document_count(document, level->n_expanded);
 }
 
 static bool document_begin(struct document *document, const yaml_event_t *event)
@@ -249,6 +365,7 @@ static bool document_begin(struct document *document, const yaml_event_t *event)
 	document->n_started++;
 	document->depth = 0;
 	document->n_keys = 0;
+	document->n_anchors = 0;
 	document->has_type = false;
 	document->has_merge = false;
 	document->value_is_type = false;
@@ -284,37 +401,49 @@ static bool document_event(struct document *document, const yaml_event_t *event)
 		return true;
 	case YAML_ALIAS_EVENT:
 		document_node(document, event);
-		if (++document->n_aliases <= DOCUMENT_MAX_ALIASES)
-			return true;
-		document_problem(document, event->start_mark, "too many aliases");
-		return false;
+		document_alias(document, event);
+		return !document->is_over;
 	case YAML_SCALAR_EVENT:
 		document_node(document, event);
-		return true;
+		(void)document_define(document, event);
+		document_count(document, 1);
+		return !document->is_over;
 	case YAML_SEQUENCE_START_EVENT:
 	case YAML_MAPPING_START_EVENT:
-		return document_open(document, event);
+		return document_open(document, event) && !document->is_over;
 	case YAML_SEQUENCE_END_EVENT:
 	case YAML_MAPPING_END_EVENT:
-		document_close(document);
-		return true;
+		document_close(document, event);
+		return !document->is_over;
 	}
 	return false;
 }
 
-static int document_syntax(struct document *document, const yaml_parser_t *parser)
+/* Line (from 1) of a byte. */
+static uint64_t document_line(const uint8_t *text, size_t size, size_t offset)
 {
-	const char *text = parser->problem ? parser->problem : "not YAML";
-	yaml_mark_t mark = parser->problem_mark;
+	uint64_t line = 1;
+
+	for (size_t i = 0; i < offset && i < size; i++)
+		line += text[i] == '\n';
+	return line;
+}
+
+static int document_syntax(struct report *report, const yaml_parser_t *parser, const uint8_t *text,
+			   size_t size)
+{
+	const char *problem = parser->problem ? parser->problem : "not YAML";
+	const yaml_mark_t *mark = &parser->problem_mark;
 
 	if (parser->error == YAML_MEMORY_ERROR)
-		return report_problem(document->report, 0, 0, "too large to parse");
+		return report_problem(report, 0, 0, "too large to parse");
 	if (parser->error == YAML_READER_ERROR) /* it knows an offset only */
-		mark = parser->mark;
+		return report_problem(report, document_line(text, size, parser->problem_offset), 0,
+				      "%s", problem);
 	if (parser->context)
-		return report_problem(document->report, mark.line + 1, mark.column + 1, "%s: %s",
-				      parser->context, text);
-	return report_problem(document->report, mark.line + 1, mark.column + 1, "%s", text);
+		return report_problem(report, mark->line + 1, mark->column + 1, "%s: %s",
+				      parser->context, problem);
+	return report_problem(report, mark->line + 1, mark->column + 1, "%s", problem);
 }
 
 static int document_parse(struct document *document, const uint8_t *text, size_t size)
@@ -331,7 +460,7 @@ static int document_parse(struct document *document, const uint8_t *text, size_t
 		yaml_event_t event;
 
 		if (!yaml_parser_parse(&parser, &event)) {
-			r = document_syntax(document, &parser);
+			r = document_syntax(document->report, &parser, text, size);
 			break;
 		}
 		more = document_event(document, &event);
@@ -342,21 +471,27 @@ static int document_parse(struct document *document, const uint8_t *text, size_t
 	return r;
 }
 
-/* The first byte that is no UTF-8 text. */
+/* The first line that is no UTF-8 text. */
 static int document_bad_bytes(struct report *report, const uint8_t *text, size_t size)
 {
-	const uint8_t *nul;
+	const uint8_t *at = text;
+	const uint8_t *end = text + size;
 	uint64_t line = 1;
 
 	if (size >= 2 &&
 	    ((text[0] == 0xff && text[1] == 0xfe) || (text[0] == 0xfe && text[1] == 0xff)))
 		return report_problem(report, 1, 1, "UTF-16: only UTF-8 is accepted");
-	nul = memchr(text, '\0', size);
-	if (!nul)
-		return report_problem(report, 0, 0, "not UTF-8");
-	for (const uint8_t *at = text; at < nul; at++)
-		line += *at == '\n';
-	return report_problem(report, line, 0, "a NUL byte");
+	for (;;) {
+		const uint8_t *newline = memchr(at, '\n', (size_t)(end - at));
+		size_t length = (size_t)((newline ? newline : end) - at);
+
+		if (memchr(at, '\0', length))
+			return report_problem(report, line, 0, "a NUL byte");
+		if (!str_utf8_valid((const char *)at, length) || !newline)
+			return report_problem(report, line, 0, "not UTF-8");
+		at = newline + 1;
+		line++;
+	}
 }
 
 int document_check(struct report *report, const uint8_t *text, size_t size,
@@ -369,7 +504,8 @@ int document_check(struct report *report, const uint8_t *text, size_t size,
 	*ret_n_documents = 0;
 	if (size > 0 && (memchr(text, '\0', size) || !str_utf8_valid((const char *)text, size)))
 		return document_bad_bytes(report, text, size);
-	document = (struct document){.report = report};
+	memset(&document, 0, sizeof(document));
+	document.report = report;
 	document.key = calloc(DOCUMENT_MAX_KEYS, sizeof(*document.key));
 	if (!document.key)
 		return -ENOMEM;

@@ -1,0 +1,1 @@
+sandboxd_unit_test(test_loader LIBS sandbox_loader_modules)
