@@ -71,20 +71,24 @@ static void note_used(void *userdata, const char *set)
 	lint_sets_add(&compile->used, set);
 }
 
-/* Open the directory of a profile and give its base name. */
-static int open_directory(struct compile *compile, const char *path, const char **ret_name,
-			  struct err *err)
+static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static int open_directory(struct compile *compile, const char *path, struct err *err)
+{
+	size_t length = (size_t)(base_name(path) - path);
 	char directory[4096] = ".";
 
-	if (slash && str_copy_n(directory, sizeof(directory), path, (size_t)(slash - path) + 1) < 0)
+	if (length > 0 && str_copy_n(directory, sizeof(directory), path, length) < 0)
 		return err_fail(err, -ENAMETOOLONG, "policy", "the path of a profile is too long");
 	compile->profiles_fd = fd_close(compile->profiles_fd);
 	compile->profiles_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (compile->profiles_fd < 0)
 		return err_fail(err, -errno, "policy", "open the directory of %s", path);
-	*ret_name = slash ? slash + 1 : path;
 	return 0;
 }
 
@@ -121,14 +125,14 @@ int compile_add(struct compile *compile, const char *path, struct err *err)
 	struct profile_source source = {.read = read_file, .userdata = compile};
 	struct compile_unit *unit = &compile->unit[compile->n_units];
 	AUTO_FREE char *data = NULL;
-	const char *name = NULL;
-	size_t size;
+	const char *name = base_name(path);
+	size_t size = 0;
 	int r;
 
 	if (compile->n_units == POLICY_MAX_PROFILES)
 		return err_fail(err, -E2BIG, "policy", "more than %d profiles",
 				POLICY_MAX_PROFILES);
-	r = open_directory(compile, path, &name, err);
+	r = open_directory(compile, path, err);
 	if (r == 0)
 		r = resolve_set(LINT_SHARED_SET, &source, compile->shared, err);
 	if (r == 0)
@@ -187,7 +191,7 @@ static int fill_profile(const struct compile_unit *unit, compile_hash hash, uint
 		return r;
 	profile->kind = source->kind;
 	profile->proc = source->proc;
-	profile->limits = source->limits;
+	profile->limits = source->limits.value;
 	for (size_t i = 0; i < POLICY_FILTER_MAX_; i++) {
 		if (!unit->program[i])
 			continue;

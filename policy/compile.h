@@ -15,7 +15,7 @@
 #include "policy/profile.h"
 #include "policy/resolve.h"
 
-#define COMPILE_IMAGE_MAX_BYTES (4u * 1024 * 1024)
+#define COMPILE_IMAGE_MAX_BYTES ((size_t)4 * 1024 * 1024)
 
 struct compile_unit {
 	struct profile *profile;                             /* owned */

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -250,7 +249,7 @@ int main(int argc, char *argv[])
 		r = commands[i].run(&options, &err);
 		if (r < 0) {
 			(void)fprintf(stderr, "sandbox-policyc: %s\n",
-				      err.text[0] != '\0' ? err.text : strerror(-r));
+				      err.text[0] != '\0' ? err.text : "out of memory");
 			return 1;
 		}
 		return fflush(stdout) == 0 ? 0 : 1;

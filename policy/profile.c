@@ -4,20 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/num.h"
 #include "base/str.h"
 
 #include "policy/names.h"
-#include "sandboxd/limits.h"
-#include "sandboxd/plan.h"
-
-/* State of one parse: the profile, the filter that statements go to, whether we are in an include.
- */
+#include "policy/set.h"
+/* State of one parse. */
 struct parser {
 	struct profile *profile;
 	struct profile_filter *filter; /* NULL before the first `filter` */
 	const struct profile_source *source;
-	bool included;
+	struct line_reader outer;
+	struct line_reader inner;
+	char *included; /* owned; NULL outside of an include */
 };
 
 static const char *const filter_names[] = {
@@ -55,118 +53,6 @@ bool profile_verdict_equal(struct profile_verdict a, struct profile_verdict b)
 	       (a.action != PROFILE_ERRNO || a.error_number == b.error_number);
 }
 
-/* ---- limits: one row each; sizes and durations in the forms of base/num.h ---- */
-
-enum limit_form {
-	LIMIT_SIZE,
-	LIMIT_COUNT,
-	LIMIT_SECONDS,
-	LIMIT_MINUTES
-};
-
-struct limit_row {
-	const char *name;
-	size_t offset;
-	size_t bytes;
-	enum limit_form form;
-	uint64_t max;
-};
-
-/* clang-format off */
-#define LIMIT(name, field, form, max) \
-	{name, offsetof(struct policy_limits, field), sizeof(((struct policy_limits *)0)->field), form, max}
-static const struct limit_row limit_rows[] = {
-	LIMIT("tmpfs",           tmpfs_bytes,       LIMIT_SIZE,    PLAN_TMPFS_MAX_BYTES),
-	LIMIT("inodes",          tmpfs_inodes,      LIMIT_COUNT,   PLAN_INODES_MAX),
-	LIMIT("memory",          memory_bytes,      LIMIT_SIZE,    PLAN_MEMORY_MAX_BYTES),
-	LIMIT("pids",            max_pids,          LIMIT_COUNT,   PLAN_PIDS_MAX),
-	LIMIT("files",           max_files,         LIMIT_COUNT,   PLAN_FILES_MAX),
-	LIMIT("cpu",             cpu_pct,           LIMIT_COUNT,   PLAN_CPU_MAX_PCT),
-	LIMIT("cpu-weight",      cpu_weight,        LIMIT_COUNT,   10000),
-	LIMIT("ptys",            max_ptys,          LIMIT_COUNT,   PLAN_PTYS_MAX),
-	LIMIT("output-rate",     output_rate_bytes, LIMIT_SIZE,    1ull << 40),
-	LIMIT("output-max",      output_max_bytes,  LIMIT_SIZE,    1ull << 40),
-	LIMIT("ttl",             ttl_minutes,       LIMIT_MINUTES, AGENT_TTL_MAX_MINUTES),
-	LIMIT("ttl-max",         ttl_max_minutes,   LIMIT_MINUTES, AGENT_TTL_MAX_MINUTES),
-	LIMIT("load-timeout",    load_timeout_s,    LIMIT_SECONDS, 86400),
-	LIMIT("execute-timeout", execute_timeout_s, LIMIT_SECONDS, 86400),
-	LIMIT("command-timeout", command_timeout_s, LIMIT_SECONDS, 86400),
-};
-/* clang-format on */
-_Static_assert(ARRAY_SIZE(limit_rows) < 32, "bits of limits_set");
-
-static const char *limit_form_text(enum limit_form form)
-{
-	switch (form) {
-	case LIMIT_SIZE:
-		return "a size such as 64MiB";
-	case LIMIT_COUNT:
-		return "a number";
-	case LIMIT_SECONDS:
-	case LIMIT_MINUTES:
-		return "a time such as 30min";
-	}
-	return "a value";
-}
-
-static int parse_limit_value(const struct limit_row *row, const char *text, uint64_t *ret_value)
-{
-	uint64_t value;
-	int r;
-
-	if (str_equal(text, "none")) {
-		*ret_value = 0;
-		return 0;
-	}
-	if (row->form == LIMIT_SIZE)
-		return num_parse_size(text, row->max, ret_value);
-	if (row->form == LIMIT_COUNT)
-		return num_parse_u64(text, 1, row->max, ret_value);
-	r = num_parse_seconds(text, row->form == LIMIT_MINUTES ? row->max * 60 : row->max, &value);
-	if (r < 0)
-		return r;
-	if (row->form == LIMIT_MINUTES && value % 60 != 0)
-		return -EINVAL;
-	*ret_value = row->form == LIMIT_MINUTES ? value / 60 : value;
-	return 0;
-}
-
-/* limit NAME VALUE */
-static int parse_limit(struct parser *parser, struct line *line, struct err *err)
-{
-	const char *name = line_take(line);
-	const char *text = line_take(line);
-	const struct limit_row *row = NULL;
-	uint8_t *field;
-	uint64_t value = 0;
-	uint32_t bit = 0;
-
-	for (size_t i = 0; name && i < ARRAY_SIZE(limit_rows); i++) {
-		if (str_equal(limit_rows[i].name, name)) {
-			row = &limit_rows[i];
-			bit = 1u << i;
-		}
-	}
-	if (!row || !text)
-		return line_fail(&line->where, err,
-				 "expected 'limit NAME VALUE' with a known name");
-	if (parser->profile->limits_set & bit)
-		return line_fail(&line->where, err, "limit %s is set twice", name);
-	if (parse_limit_value(row, text, &value) < 0)
-		return line_fail(&line->where, err, "expected %s or 'none' for %s",
-				 limit_form_text(row->form), name);
-	field = (uint8_t *)&parser->profile->limits + row->offset;
-	if (row->bytes == sizeof(uint64_t)) {
-		memcpy(field, &value, sizeof(value));
-	} else {
-		uint32_t narrow = (uint32_t)value; /* every 32-bit row has a maximum that fits */
-
-		memcpy(field, &narrow, sizeof(narrow));
-	}
-	parser->profile->limits_set |= bit;
-	return line_expect_end(line, err);
-}
-
 /* ---- words of a filter ---- */
 
 /* allow | kill | errno NAME */
@@ -196,7 +82,7 @@ static int new_statement(struct parser *parser, const struct line *line, const c
 			 struct profile_statement **ret_statement, struct err *err)
 {
 	struct profile_filter *filter = parser->filter;
-	struct profile_statement *statement;
+	struct profile_statement *statement = NULL;
 
 	if (filter->n_statements == PROFILE_MAX_STATEMENTS)
 		return line_fail(&line->where, err, "more than %d statements in a filter",
@@ -221,27 +107,6 @@ static int new_statement(struct parser *parser, const struct line *line, const c
 	return 0;
 }
 
-/* NAME or NAME=NUMBER; *ret_number is -1 without a number. */
-static int parse_call(struct line *line, const char **ret_call, int *ret_number, struct err *err)
-{
-	const char *call = line_take(line);
-	const char *next = line_peek(line);
-	uint32_t number;
-
-	if (!call)
-		return line_fail(&line->where, err, "expected a system call");
-	*ret_number = -1;
-	if (next && str_equal(next, "=")) {
-		(void)line_take(line);
-		next = line_take(line);
-		if (!next || num_parse_u32(next, 0, 1023, &number) < 0)
-			return line_fail(&line->where, err, "expected a number, 0 to 1023");
-		*ret_number = (int)number;
-	}
-	*ret_call = call;
-	return 0;
-}
-
 /* CALL... behind allow, errno E or kill */
 static int parse_calls(struct parser *parser, struct line *line, struct profile_verdict verdict,
 		       struct err *err)
@@ -249,12 +114,12 @@ static int parse_calls(struct parser *parser, struct line *line, struct profile_
 	if (!line_peek(line))
 		return line_fail(&line->where, err, "expected system calls or @sets");
 	while (line_peek(line)) {
-		struct profile_statement *statement;
-		const char *call;
-		int number;
+		struct profile_statement *statement = NULL;
+		const char *call = NULL;
+		int number = -1;
 		int r;
 
-		r = parse_call(line, &call, &number, err);
+		r = set_parse_call(line, &call, &number, err);
 		if (r < 0)
 			return r;
 		r = new_statement(parser, line, call, &statement, err);
@@ -299,6 +164,47 @@ struct alternatives {
 	uint32_t value[16];
 };
 
+/* { A B C } */
+static int parse_in(struct line *line, struct alternatives *found, struct err *err)
+{
+	const char *next;
+	int r;
+
+	r = line_expect(line, "{", err);
+	for (next = line_peek(line); r == 0 && next && !str_equal(next, "}");
+	     next = line_peek(line)) {
+		if (found->n == ARRAY_SIZE(found->value))
+			return line_fail(&line->where, err, "more than %zu constants",
+					 ARRAY_SIZE(found->value));
+		r = parse_constant(line, &found->value[found->n++], err);
+	}
+	if (r == 0 && found->n == 0)
+		return line_fail(&line->where, err, "expected constants in { }");
+	return r < 0 ? r : line_expect(line, "}", err);
+}
+
+/* == VALUE, or & MASK == VALUE, of which `word` is taken already */
+static int parse_equal(struct line *line, const char *word, struct profile_condition *condition,
+		       struct alternatives *found, struct err *err)
+{
+	int r = 0;
+
+	if (word && str_equal(word, "&")) {
+		r = parse_constant(line, &condition->mask, err);
+		word = line_take(line);
+	}
+	if (r < 0)
+		return r;
+	if (!word || !str_equal(word, "=="))
+		return line_fail(&line->where, err, "expected '==', '& MASK ==' or 'in {'");
+	r = parse_constant(line, &found->value[found->n++], err);
+	if (r < 0)
+		return r;
+	if ((found->value[0] & ~condition->mask) != 0 || condition->mask == 0)
+		return line_fail(&line->where, err, "the value has bits outside the mask");
+	return 0;
+}
+
 static int parse_condition(struct line *line, const char *call,
 			   struct profile_condition *ret_condition,
 			   struct alternatives *ret_alternatives, struct err *err)
@@ -312,28 +218,8 @@ static int parse_condition(struct line *line, const char *call,
 	if (r < 0)
 		return r;
 	word = line_take(line);
-	if (word && str_equal(word, "in")) {
-		r = line_expect(line, "{", err);
-		while (r == 0 && found.n < ARRAY_SIZE(found.value) && line_peek(line) &&
-		       !str_equal(line_peek(line), "}"))
-			r = parse_constant(line, &found.value[found.n++], err);
-		if (r == 0 && found.n == 0)
-			return line_fail(&line->where, err, "expected constants in { }");
-		if (r == 0)
-			r = line_expect(line, "}", err);
-	} else {
-		if (word && str_equal(word, "&")) {
-			r = parse_constant(line, &condition.mask, err);
-			if (r < 0)
-				return r;
-			word = line_take(line);
-		}
-		if (!word || !str_equal(word, "=="))
-			return line_fail(&line->where, err, "expected '==', '& MASK ==' or 'in {'");
-		r = parse_constant(line, &found.value[found.n++], err);
-		if (r == 0 && ((found.value[0] & ~condition.mask) != 0 || condition.mask == 0))
-			return line_fail(&line->where, err, "the value has bits outside the mask");
-	}
+	r = word && str_equal(word, "in") ? parse_in(line, &found, err)
+					  : parse_equal(line, word, &condition, &found, err);
 	if (r < 0)
 		return r;
 	*ret_condition = condition;
@@ -344,7 +230,7 @@ static int parse_condition(struct line *line, const char *call,
 /* CALL: else VERDICT */
 static int parse_else(struct parser *parser, struct line *line, const char *call, struct err *err)
 {
-	struct profile_statement *statement;
+	struct profile_statement *statement = NULL;
 	int r;
 
 	(void)line_take(line);
@@ -356,75 +242,91 @@ static int parse_else(struct parser *parser, struct line *line, const char *call
 	return r < 0 ? r : line_expect_end(line, err);
 }
 
-/* CALL: COND [and COND] VERDICT */
-static int parse_match(struct parser *parser, struct line *line, const char *call, struct err *err)
-{
+/* A rule whose conditions may each have several values. */
+struct rule {
+	size_t n;
 	struct profile_condition condition[PROFILE_MAX_CONDITIONS];
-	struct alternatives alternatives[PROFILE_MAX_CONDITIONS] = {{0}};
+	struct alternatives alternatives[PROFILE_MAX_CONDITIONS];
 	struct profile_verdict verdict;
-	size_t n = 0;
+};
+
+/* COND [and COND] VERDICT */
+static int parse_rule(struct line *line, const char *call, struct rule *rule, struct err *err)
+{
 	int r;
 
-	do {
-		if (n == PROFILE_MAX_CONDITIONS)
+	for (;;) {
+		if (rule->n == PROFILE_MAX_CONDITIONS)
 			return line_fail(&line->where, err, "more than %d conditions",
 					 PROFILE_MAX_CONDITIONS);
-		r = parse_condition(line, call, &condition[n], &alternatives[n], err);
+		r = parse_condition(line, call, &rule->condition[rule->n],
+				    &rule->alternatives[rule->n], err);
 		if (r < 0)
 			return r;
-		n++;
-	} while (line_peek(line) && str_equal(line_peek(line), "and") && line_take(line));
-	if (n == 2 && condition[1].arg <= condition[0].arg)
+		rule->n++;
+		if (!line_peek(line) || !str_equal(line_peek(line), "and"))
+			break;
+		(void)line_take(line);
+	}
+	if (rule->n == 2 && rule->condition[1].arg <= rule->condition[0].arg)
 		return line_fail(&line->where, err, "conditions stand in the order of arguments");
-	r = parse_verdict(line, &verdict, err);
-	if (r < 0)
-		return r;
-	r = line_expect_end(line, err);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < alternatives[0].n; i++) {
-		for (size_t j = 0; j < (n == 2 ? alternatives[1].n : 1); j++) {
-			struct profile_statement *statement;
+	r = parse_verdict(line, &rule->verdict, err);
+	return r < 0 ? r : line_expect_end(line, err);
+}
 
-			r = new_statement(parser, line, call, &statement, err);
-			if (r < 0)
-				return r;
-			statement->type = PROFILE_MATCH;
-			statement->verdict = verdict;
-			statement->n_conditions = n;
-			memcpy(statement->condition, condition, n * sizeof(condition[0]));
-			statement->condition[0].value = alternatives[0].value[i];
-			if (n == 2)
-				statement->condition[1].value = alternatives[1].value[j];
-		}
+/* CALL: COND [and COND] VERDICT: one statement for each combination of values */
+static int parse_match(struct parser *parser, struct line *line, const char *call, struct err *err)
+{
+	struct rule rule = {0};
+	size_t n_combinations;
+	int r;
+
+	r = parse_rule(line, call, &rule, err);
+	if (r < 0)
+		return r;
+	if (rule.n == 1)
+		rule.alternatives[1].n = 1;
+	n_combinations = rule.alternatives[0].n * rule.alternatives[1].n;
+	for (size_t i = 0; i < n_combinations; i++) {
+		struct profile_statement *statement = NULL;
+
+		r = new_statement(parser, line, call, &statement, err);
+		if (r < 0)
+			return r;
+		statement->type = PROFILE_MATCH;
+		statement->verdict = rule.verdict;
+		statement->n_conditions = rule.n;
+		memcpy(statement->condition, rule.condition, sizeof(rule.condition));
+		statement->condition[0].value =
+			rule.alternatives[0].value[i / rule.alternatives[1].n];
+		statement->condition[1].value =
+			rule.alternatives[1].value[i % rule.alternatives[1].n];
 	}
 	return 0;
 }
 
 /* ---- statements ---- */
 
-static int parse_lines(struct parser *parser, const char *file, const char *data, size_t size,
-		       struct err *err);
-
-/* include FILE.rules: one level deep, so that a reader has two files open at most. */
+/* include FILE.rules: one level deep, so that a reader has two files open at most. parse_lines goes
+ * on in that file and comes back at its end. */
 static int parse_include(struct parser *parser, struct line *line, struct err *err)
 {
-	struct parser inner = *parser;
 	const char *name = line_take(line);
-	AUTO_FREE char *data = NULL;
-	size_t size;
+	size_t size = 0;
 	int r;
 
 	if (!name || !str_has_suffix(name, ".rules"))
 		return line_fail(&line->where, err, "expected the name of a .rules file");
 	if (parser->included)
 		return line_fail(&line->where, err, "an included file includes no other");
-	r = parser->source->read(parser->source->userdata, name, &data, &size, err);
+	r = line_expect_end(line, err);
 	if (r < 0)
 		return r;
-	inner.included = true;
-	r = parse_lines(&inner, name, data, size, err);
-	return r < 0 ? r : line_expect_end(line, err);
+	r = parser->source->read(parser->source->userdata, name, &parser->included, &size, err);
+	if (r < 0)
+		return r;
+	line_reader_init(&parser->inner, name, parser->included, size);
+	return 0;
 }
 
 static int parse_default(struct parser *parser, struct line *line, struct err *err)
@@ -447,7 +349,7 @@ static int parse_in_filter(struct parser *parser, struct line *line, struct err 
 {
 	const char *word = line_take(line);
 	const char *next = line_peek(line);
-	struct profile_verdict verdict;
+	struct profile_verdict verdict = {.action = PROFILE_KILL};
 	int r;
 
 	if (next && str_equal(next, ":")) {
@@ -530,32 +432,38 @@ static int parse_header(struct parser *parser, struct line *line, struct err *er
 	if (str_equal(word, "proc"))
 		return parse_choice(line, procs, &parser->profile->proc, err);
 	if (str_equal(word, "limit"))
-		return parse_limit(parser, line, err);
+		return limit_parse(line, &parser->profile->limits, err);
 	return line_fail(&line->where, err, "expected kind, proc, limit or filter");
 }
 
-static int parse_lines(struct parser *parser, const char *file, const char *data, size_t size,
-		       struct err *err)
+static int parse_line(struct parser *parser, struct line *line, struct err *err)
 {
-	struct line_reader reader;
-	struct line line;
-	int r;
+	if (!parser->included && str_equal(line_peek(line), "filter")) {
+		(void)line_take(line);
+		if (parser->profile->kind == 0)
+			return line_fail(&line->where, err, "expected 'kind' before a filter");
+		return parse_filter(parser, line, err);
+	}
+	return parser->filter ? parse_in_filter(parser, line, err)
+			      : parse_header(parser, line, err);
+}
 
-	line_reader_init(&reader, file, data, size);
+static int parse_lines(struct parser *parser, struct err *err)
+{
 	for (;;) {
-		r = line_next(&reader, &line, err);
-		if (r <= 0)
+		struct line line;
+		int r;
+
+		r = line_next(parser->included ? &parser->inner : &parser->outer, &line, err);
+		if (r < 0)
 			return r;
-		if (!parser->included && str_equal(line_peek(&line), "filter")) {
-			(void)line_take(&line);
-			r = parser->profile->kind == 0
-				    ? line_fail(&line.where, err, "expected 'kind' before a filter")
-				    : parse_filter(parser, &line, err);
-		} else if (parser->filter) {
-			r = parse_in_filter(parser, &line, err);
-		} else {
-			r = parse_header(parser, &line, err);
+		if (r == 0 && !parser->included)
+			return 0;
+		if (r == 0) {
+			free(TAKE_PTR(parser->included));
+			continue;
 		}
+		r = parse_line(parser, &line, err);
 		if (r < 0)
 			return r;
 	}
@@ -567,20 +475,18 @@ static int parse_lines(struct parser *parser, const char *file, const char *data
 static int check_complete(const struct profile *profile, struct err *err)
 {
 	bool session = profile->kind == POLICY_KIND_SESSION;
-	uint32_t all = (1u << ARRAY_SIZE(limit_rows)) - 1;
+	int r;
 
 	if (profile->kind == 0)
 		return line_fail(&profile->where, err, "the profile has no 'kind'");
 	if ((profile->proc != 0) != session)
 		return line_fail(&profile->where, err,
 				 "'proc' belongs to every session profile and to no other");
-	for (size_t i = 0; i < ARRAY_SIZE(limit_rows); i++) {
-		if (session && (profile->limits_set & 1u << i) == 0)
-			return line_fail(&profile->where, err, "limit %s is missing",
-					 limit_rows[i].name);
-	}
-	if (!session && (profile->limits_set & all) != 0)
+	if (!session && profile->limits.given != 0)
 		return line_fail(&profile->where, err, "a worker profile has no limits");
+	r = session ? limit_check(&profile->limits, &profile->where, err) : 0;
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < POLICY_FILTER_MAX_; i++) {
 		const struct profile_filter *filter = &profile->filter[i];
 
@@ -607,9 +513,11 @@ int profile_parse(const char *file, const char *data, size_t size,
 	if (!profile)
 		return -ENOMEM;
 	if (size > PROFILE_FILE_MAX_BYTES)
-		return err_fail(err, -EINVAL, "policy", "%s: larger than %u bytes", file,
+		return err_fail(err, -EINVAL, "policy", "%s: larger than %zu bytes", file,
 				PROFILE_FILE_MAX_BYTES);
-	r = parse_lines(&parser, file, data, size, err);
+	line_reader_init(&parser.outer, file, data, size);
+	r = parse_lines(&parser, err);
+	free(parser.included);
 	if (r < 0)
 		return r;
 	if (profile->name[0] == '\0')
@@ -629,49 +537,4 @@ struct profile *profile_free(struct profile *profile)
 		free(profile->filter[i].statement);
 	free(profile);
 	return NULL;
-}
-
-int profile_parse_set(const char *name, const char *data, size_t size, profile_set_call call,
-		      void *userdata, struct err *err)
-{
-	struct line_reader reader;
-	struct line line;
-	char file[PROFILE_CALL_BYTES + 8];
-	bool named = false;
-	int r;
-
-	r = str_format(file, sizeof(file), "%s.set", name);
-	if (r < 0)
-		return err_fail(err, -EINVAL, "policy", "a set's name is too long");
-	line_reader_init(&reader, file, data, size);
-	for (;;) {
-		r = line_next(&reader, &line, err);
-		if (r < 0)
-			return r;
-		if (r == 0)
-			return named ? 0
-				     : err_fail(err, -EINVAL, "policy", "%s: no 'set %s'", file,
-						name);
-		if (!named) {
-			r = line_expect(&line, "set", err);
-			if (r == 0)
-				r = line_expect(&line, name, err);
-			if (r == 0)
-				r = line_expect_end(&line, err);
-			if (r < 0)
-				return r;
-			named = true;
-			continue;
-		}
-		while (line_peek(&line)) {
-			const char *word;
-			int number;
-
-			r = parse_call(&line, &word, &number, err);
-			if (r == 0)
-				r = call(userdata, &line.where, word, number, err);
-			if (r < 0)
-				return r;
-		}
-	}
 }

@@ -14,13 +14,15 @@
 #include "base/auto.h"
 #include "base/err.h"
 
+#include "policy/limit.h"
 #include "policy/line.h"
+#include "policy/set.h"
 #include "sandboxd/policy_image.h"
 
-#define PROFILE_CALL_BYTES     32
+#define PROFILE_CALL_BYTES     SET_NAME_BYTES
 #define PROFILE_MAX_CONDITIONS 2
 #define PROFILE_MAX_STATEMENTS 2048
-#define PROFILE_FILE_MAX_BYTES (256u * 1024)
+#define PROFILE_FILE_MAX_BYTES ((size_t)256 * 1024)
 
 enum profile_action {
 	PROFILE_ALLOW,
@@ -72,8 +74,7 @@ struct profile {
 	struct line_where where;
 	uint32_t kind; /* enum policy_kind; 0 until it is read */
 	uint32_t proc; /* enum policy_proc; 0 until it is read */
-	struct policy_limits limits;
-	uint32_t limits_set; /* bit per row of the limits table */
+	struct limit_set limits;
 	struct profile_filter filter[POLICY_FILTER_MAX_];
 };
 
@@ -93,13 +94,6 @@ MUST_USE int profile_parse(const char *file, const char *data, size_t size,
 			   struct err *err);
 struct profile *profile_free(struct profile *profile);
 DEFINE_AUTO(struct profile *, profile_free);
-
-/* The names in a set file: called for each with its number (-1: by name). */
-typedef int (*profile_set_call)(void *userdata, const struct line_where *where, const char *call,
-				int number, struct err *err);
-/* `set NAME`, then names, several a line. `name` is the set's, without .set. */
-MUST_USE int profile_parse_set(const char *name, const char *data, size_t size,
-			       profile_set_call call, void *userdata, struct err *err);
 
 /* Text of a verdict: "allow", "kill", "EPERM". */
 const char *profile_verdict_text(struct profile_verdict verdict);

@@ -116,19 +116,19 @@ static int add_set_call(void *userdata, const struct line_where *where, const ch
 	return add_call(userdata, where, name, number, err);
 }
 
-static int read_set(const char *name, const struct profile_source *source, profile_set_call call,
+static int read_set(const char *name, const struct profile_source *source, set_call call,
 		    void *userdata, struct err *err)
 {
 	char file[PROFILE_CALL_BYTES + 8];
 	AUTO_FREE char *data = NULL;
-	size_t size;
+	size_t size = 0;
 	int r;
 
 	r = str_format(file, sizeof(file), "%s.set", name);
 	if (r < 0)
 		return r;
 	r = source->read(source->userdata, file, &data, &size, err);
-	return r < 0 ? r : profile_parse_set(name, data, size, call, userdata, err);
+	return r < 0 ? r : set_parse(name, data, size, call, userdata, err);
 }
 
 static int add_statement(struct resolver *resolver, const struct profile_statement *statement,

@@ -37,10 +37,10 @@ static void test_profile_parse_session_fills_every_field(void **state)
 	assert_string_equal(profile->name, "p");
 	assert_int_equal(profile->kind, POLICY_KIND_SESSION);
 	assert_int_equal(profile->proc, POLICY_PROC_SUBSET);
-	assert_int_equal(profile->limits.tmpfs_bytes, 256ull << 20);
-	assert_int_equal(profile->limits.output_max_bytes, 0);
-	assert_int_equal(profile->limits.ttl_max_minutes, 720);
-	assert_int_equal(profile->limits.execute_timeout_s, 1800);
+	assert_int_equal(profile->limits.value.tmpfs_bytes, 256ull << 20);
+	assert_int_equal(profile->limits.value.output_max_bytes, 0);
+	assert_int_equal(profile->limits.value.ttl_max_minutes, 720);
+	assert_int_equal(profile->limits.value.execute_timeout_s, 1800);
 	assert_true(profile_verdict_equal(profile->filter[POLICY_FILTER_SHIM].otherwise,
 					  (struct profile_verdict){.action = PROFILE_KILL}));
 }
@@ -112,12 +112,19 @@ static const struct {
 	 "p.profile:1: 'proc' belongs to every session profile and to no other"                                                         },
 	{"profile a\nlimit speed 3\n",
 	 "p.profile:2: expected 'limit NAME VALUE' with a known name"                                                                   },
-	{"profile a\nlimit pids 0\n",                                    "p.profile:2: expected a number or 'none' for pids"            },
-	{"profile a\nlimit pids 99999999\n",                             "p.profile:2: expected a number or 'none' for pids"            },
+	{"profile a\nlimit pids 0\n",                                    "p.profile:2: expected a number for pids, in its range"        },
+	{"profile a\nlimit pids 99999999\n",
+	 "p.profile:2: expected a number for pids, in its range"									},
 	{"profile a\nlimit memory x\n",
-	 "p.profile:2: expected a size such as 64MiB or 'none' for memory"                                                              },
+	 "p.profile:2: expected a size such as 64MiB for memory, in its range"                                                          },
 	{"profile a\nlimit ttl 90s\n",
-	 "p.profile:2: expected a time such as 30min or 'none' for ttl"                                                                 },
+	 "p.profile:2: expected a time such as 30min for ttl, in its range"                                                             },
+	{"profile a\nlimit memory none\n",
+	 "p.profile:2: expected a size such as 64MiB for memory, in its range"                                                          },
+	{"profile a\nlimit tmpfs 1K\n",
+	 "p.profile:2: expected a size such as 64MiB for tmpfs, in its range"                                                           },
+	{"profile a\nlimit output-max 0\n",
+	 "p.profile:2: expected a size such as 64MiB or 'none' for output-max, in its range"                                            },
 	{"profile a\nlimit pids 9\nlimit pids 9\n",                      "p.profile:3: limit pids is set twice"                         },
 	{"profile a\nlimit pids 9 9\n",                                  "p.profile:2: expected the end of the line, found '9'"         },
 	{SESSION "filter command\ndefault kill\n",

@@ -141,24 +141,31 @@ static int generate(const char *statements, struct sock_filter *program, size_t 
 	return r < 0 ? r : seccomp_gen_filter(*ret_filter, program, ret_n, err);
 }
 
+#define TWO_FAMILIES                                                                               \
+	"socket: arg0 == 1 allow\nsocket: arg0 == 16 and arg2 == 0 allow\n"                        \
+	"socket: arg0 == 16 and arg2 == 4 allow\nsocket: else errno EAFNOSUPPORT\n"
+#define TWO_SECOND_ARGUMENTS                                                                       \
+	"socket: arg0 == 2 and arg1 == 3 allow\nsocket: arg0 == 2 and arg2 == 6 allow\n"           \
+	"socket: else errno EPERM\n"
+#define TWO_CALLS                                                                                  \
+	"mmap: arg2 & PROT_EXEC == 0 allow\nmmap: else errno EACCES\n"                             \
+	"openat: arg2 & OPEN_WRITES == 0 allow\nopenat: else errno EACCES\n"
+
 static const char *const equivalent[] = {
 	DEFAULT,
 	"default kill\nallow @two\n",
 	"default errno EPERM\nkill read\nerrno ENOSYS write\n",
 	DEFAULT "ioctl: arg1 in { TIOCSTI TIOCLINUX } errno EPERM\nioctl: else allow\n",
 	DEFAULT "clone: arg0 & CLONE_NEW_MASK == 0 allow\nclone: else errno EPERM\n",
-	DEFAULT
-	"socket: arg0 == 2 and arg1 == 3 allow\nsocket: arg0 == 2 and arg2 == 6 allow\nsocket: else errno EPERM\n",
 	DEFAULT "clone: arg0 & 0x1 == 1 allow\nclone: arg0 & 0x3 == 2 allow\nclone: else kill\n",
 	DEFAULT
 	"socket: arg0 == 16 and arg2 == 0 allow\nsocket: arg0 == 1 allow\nsocket: else kill\n",
-	DEFAULT "socket: arg0 == 1 allow\nsocket: arg0 == 16 and arg2 == 0 allow\n"
-		"socket: arg0 == 16 and arg2 == 4 allow\nsocket: else errno EAFNOSUPPORT\n",
+	DEFAULT TWO_FAMILIES,
+	DEFAULT TWO_SECOND_ARGUMENTS,
 	DEFAULT
 	"personality: arg0 in { 0 0x40000 0xffffffff } allow\npersonality: else errno EPERM\n",
 	DEFAULT "prctl: arg0 in { 0 1 2 3 } allow\nprctl: else errno ENOSYS\n",
-	"default kill\nmmap: arg2 & PROT_EXEC == 0 allow\nmmap: else errno EACCES\n"
-	"openat: arg2 & OPEN_WRITES == 0 allow\nopenat: else errno EACCES\n",
+	"default kill\n" TWO_CALLS,
 };
 
 static void test_seccomp_gen_filter_means_what_the_policy_says(void **state)
