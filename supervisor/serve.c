@@ -91,10 +91,16 @@ static void send_answer(struct serve_client *client, const struct launch_msg *an
 	peer_send(&client->peer, answer, fd);
 }
 
+/* An answer has the number of its request plus one, which is no name of the enum. */
+static struct launch_msg answer_message(unsigned int request_type, uint32_t serial,
+					const uint8_t session[ID_BYTES])
+{
+	return launch_message((enum launch_type)(request_type + 1), serial, session);
+}
+
 static struct launch_msg answer_to(const struct launch_msg *request, enum launch_error error)
 {
-	struct launch_msg answer = launch_message((enum launch_type)(request->type + 1),
-						  request->serial, request->session);
+	struct launch_msg answer = answer_message(request->type, request->serial, request->session);
 
 	answer.error = error;
 	return answer;
@@ -134,7 +140,7 @@ static void answer_start(struct serve_session *entry, enum launch_error error,
 			 const struct err *err, int fd)
 {
 	struct launch_msg answer =
-		launch_message(LAUNCH_START + 1, entry->start_serial, entry->plan.session);
+		answer_message(LAUNCH_START, entry->start_serial, entry->plan.session);
 	struct serve_client *asker = entry->asker;
 
 	entry->asker = NULL;
@@ -153,8 +159,8 @@ static void answer_start(struct serve_session *entry, enum launch_error error,
 static void answer_waiters(struct serve_session *entry)
 {
 	for (uint32_t i = 0; i < entry->n_waiters; i++) {
-		struct launch_msg answer = launch_message(LAUNCH_KILL + 1, entry->waiter[i].serial,
-							  entry->plan.session);
+		struct launch_msg answer =
+			answer_message(LAUNCH_KILL, entry->waiter[i].serial, entry->plan.session);
 
 		send_answer(entry->waiter[i].client, &answer, -1);
 	}
@@ -403,7 +409,7 @@ static int priv_trace(struct serve_client *client, const struct launch_msg *msg,
 static void adopt_one(struct serve_client *client, struct serve_session *entry)
 {
 	struct launch_msg answer =
-		launch_message(LAUNCH_ADOPT + 1, client->adopt_serial, entry->plan.session);
+		answer_message(LAUNCH_ADOPT, client->adopt_serial, entry->plan.session);
 	int fd = -1;
 	int r = session_connect(entry->session, &fd);
 
@@ -443,7 +449,7 @@ static void adopt_next(struct serve_client *client)
 		return;
 	}
 	client->adopting = false;
-	end = launch_message(LAUNCH_ADOPT + 1, client->adopt_serial, (const uint8_t[ID_BYTES]){0});
+	end = answer_message(LAUNCH_ADOPT, client->adopt_serial, (const uint8_t[ID_BYTES]){0});
 	send_answer(client, &end, -1);
 }
 
