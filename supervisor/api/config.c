@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/io.h"
 #include "base/str.h"
@@ -51,6 +52,10 @@ int config_read(int fd, struct api_config **ret_config, struct err *err)
 	size_t size;
 	int r;
 
+	/* One sealed memfd serves every start of this worker: its offset is where the last one
+	 * left it. */
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return err_fail(err, -errno, "config", "seek");
 	r = io_read_file(fd, sizeof(*config), &data, &size);
 	if (r < 0)
 		return err_fail(err, r, "config", "read");

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "supervisor/api/config.h"
 #include "tests/lib/test.h"
@@ -78,11 +77,12 @@ static void test_config_read_wants_exactly_the_struct(void **state)
 	fd = fd_memfd_sealed("config", &config, sizeof(config), 0);
 	short_fd = fd_memfd_sealed("config", &config, sizeof(config) - 1, 0);
 	assert_true(fd >= 0 && short_fd >= 0);
-	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+	assert_int_equal(config_read(fd, &read_back, NULL), 0);
+	free(read_back);
+	/* A worker that is started again gets the same descriptor. */
 	assert_int_equal(config_read(fd, &read_back, NULL), 0);
 	assert_memory_equal(read_back, &config, sizeof(config));
 	free(read_back);
-	assert_int_equal(lseek(short_fd, 0, SEEK_SET), 0);
 	assert_int_equal(config_read(short_fd, &read_back, NULL), -EBADMSG);
 }
 
