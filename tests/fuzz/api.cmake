@@ -1,0 +1,3 @@
+foreach(target IN ITEMS component_name spec)
+	sandboxd_fuzzer(fuzz_${target} LIBS sandboxd_api_domain)
+endforeach()

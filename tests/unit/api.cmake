@@ -1,0 +1,6 @@
+foreach(module IN ITEMS component_name endpoint environment spec session registry quota flow load frames job progress
+	summary janitor_plan)
+	sandboxd_unit_test(test_${module} LIBS sandboxd_api_domain)
+endforeach()
+sandboxd_unit_test(test_store SOURCES test_store.c LIBS sandboxd_api_store PkgConfig::SQLITE)
+sandboxd_unit_test(test_migrate SOURCES test_migrate.c LIBS sandboxd_api_store PkgConfig::SQLITE)

@@ -1,0 +1,206 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "supervisor/api/session/registry.h"
+#include "tests/lib/test.h"
+
+static struct session *make(struct test_random *random, usec_t now, const char *owner,
+			    const char *workspace)
+{
+	struct spec_create spec = {.profile = "component",
+				   .ttl_minutes = 1 + test_random_below(random, 100)};
+	struct session *session;
+	uint32_t actions;
+	struct id id;
+
+	test_random_fill(random, id.bytes, sizeof(id.bytes));
+	id.bytes[6] = (uint8_t)((id.bytes[6] & 0x0f) | 0x40);
+	id.bytes[8] = (uint8_t)((id.bytes[8] & 0x3f) | 0x80);
+	session = session_new(&id, &spec, now);
+	assert_non_null(session);
+	(void)strcpy(session->owner, owner);
+	(void)strcpy(session->workspace, workspace);
+	assert_int_equal(session_apply(session, SESSION_EVENT_LAUNCHED, 0, &actions), 0);
+	return session;
+}
+
+static void drop(struct registry *registry, struct session *session)
+{
+	registry_remove(registry, session);
+	(void)session_free(session);
+}
+
+static void test_registry_find_visible_is_one_not_found(void **state)
+{
+	struct test_random random = TEST_RANDOM(1);
+	const struct viewer alice = {"alice", "", false};
+	const struct viewer bob = {"bob", "", false};
+	const struct viewer carol = {"carol", "w1", false};
+	const struct viewer local = {"operator", "", true};
+	const struct viewer nobody = {"", "", false};
+	struct registry registry;
+	struct session *plain;
+	struct session *shared;
+	char id[ID_TEXT_BYTES];
+	uint32_t actions;
+
+	(void)state;
+	assert_int_equal(registry_init(&registry), 0);
+	plain = make(&random, 1, "alice", "");
+	shared = make(&random, 2, "alice", "w1");
+	assert_int_equal(registry_add(&registry, plain), 0);
+	assert_int_equal(registry_add(&registry, shared), 0);
+	assert_int_equal(registry_add(&registry, plain), -EEXIST);
+
+	id_format(&plain->id, id);
+	assert_ptr_equal(registry_find_visible(&registry, id, &alice, 0), plain);
+	assert_null(registry_find_visible(&registry, id, &bob, 0));
+	assert_null(registry_find_visible(&registry, id, &carol, 0));
+	assert_null(registry_find_visible(&registry, id, &nobody, 0));
+	assert_ptr_equal(registry_find_visible(&registry, id, &local, 0), plain);
+	assert_null(registry_find_visible(&registry, id, &alice, plain->expires_at));
+	id[0] = 'X';
+	assert_null(registry_find_visible(&registry, id, &local, 0));
+	assert_null(registry_find_visible(&registry, "", &local, 0));
+	id_format(&shared->id, id);
+	assert_ptr_equal(registry_find_visible(&registry, id, &carol, 0), shared);
+	assert_int_equal(
+		session_apply(shared, SESSION_EVENT_CLOSE, SESSION_REASON_DELETED, &actions), 0);
+	assert_null(registry_find_visible(&registry, id, &carol, 0));
+	assert_null(registry_find_visible(&registry, id, &local, 0));
+	drop(&registry, plain);
+	drop(&registry, shared);
+	registry_done(&registry);
+}
+
+static void test_registry_list_pages_newest_first(void **state)
+{
+	struct test_random random = TEST_RANDOM(2);
+	const struct viewer viewer = {"alice", "", false};
+	struct registry_filter filter = {.limit = 4};
+	struct session *sessions[20];
+	struct session *page[4];
+	struct registry registry;
+	struct id unknown = {{9}};
+	uint32_t actions;
+	int n_seen = 0;
+	int n;
+
+	(void)state;
+	assert_int_equal(registry_init(&registry), 0);
+	/* Out of order, as adoption may bring them; every second one is foreign. */
+	for (size_t i = 0; i < ARRAY_SIZE(sessions); i++) {
+		sessions[i] = make(&random, (i * 7) % 20, i % 2 ? "bob" : "alice", "");
+		assert_int_equal(registry_add(&registry, sessions[i]), 0);
+	}
+	while ((n = registry_list(&registry, &viewer, &filter, 0, page)) > 0) {
+		for (int i = 0; i < n; i++) {
+			assert_string_equal(page[i]->owner, "alice");
+			if (i > 0)
+				assert_true(page[i - 1]->created_at >= page[i]->created_at);
+		}
+		n_seen += n;
+		filter.after = &page[n - 1]->id;
+	}
+	assert_int_equal(n, 0);
+	assert_int_equal(n_seen, 10);
+	filter.after = &unknown;
+	assert_int_equal(registry_list(&registry, &viewer, &filter, 0, page), -ENOENT);
+	filter.after = &sessions[1]->id; /* foreign: as unknown */
+	assert_int_equal(registry_list(&registry, &viewer, &filter, 0, page), -ENOENT);
+	filter.after = NULL;
+	filter.status = REGISTRY_STATUS_RUNNING;
+	assert_int_equal(registry_list(&registry, &viewer, &filter, 0, page), 0);
+	assert_int_equal(session_apply(sessions[4], SESSION_EVENT_JOB_STARTED, 0, &actions), 0);
+	assert_int_equal(registry_list(&registry, &viewer, &filter, 0, page), 1);
+	assert_ptr_equal(page[0], sessions[4]);
+	for (size_t i = 0; i < ARRAY_SIZE(sessions); i++)
+		drop(&registry, sessions[i]);
+	registry_done(&registry);
+}
+
+/* Random adds, removals and changed deadlines against a plain array. */
+static void test_registry_random_model(void **state)
+{
+	struct test_random random = TEST_RANDOM(3);
+	struct session *model[300] = {NULL};
+	struct registry registry;
+	size_t n = 0;
+
+	(void)state;
+	assert_int_equal(registry_init(&registry), 0);
+	for (int step = 0; step < 20000; step++) {
+		uint32_t what = test_random_below(&random, 3);
+		struct session *earliest = NULL;
+
+		if (what == 0 && n < ARRAY_SIZE(model)) {
+			model[n] = make(&random, (usec_t)step, "o", "");
+			assert_int_equal(registry_add(&registry, model[n++]), 0);
+		} else if (what == 1 && n > 0) {
+			size_t at = test_random_below(&random, (uint32_t)n);
+
+			drop(&registry, model[at]);
+			model[at] = model[--n];
+		} else if (n > 0) {
+			struct session *session = model[test_random_below(&random, (uint32_t)n)];
+
+			session->expires_at = test_random_below(&random, 1000000);
+			registry_deadline_changed(&registry, session);
+		}
+		assert_int_equal(registry_count(&registry), n);
+		for (size_t i = 0; i < n; i++)
+			if (!earliest || model[i]->expires_at < earliest->expires_at)
+				earliest = model[i];
+		if (earliest)
+			assert_int_equal(registry_next_deadline(&registry)->expires_at,
+					 earliest->expires_at);
+		else
+			assert_null(registry_next_deadline(&registry));
+		if (n > 0) {
+			struct session *any = model[test_random_below(&random, (uint32_t)n)];
+
+			assert_ptr_equal(registry_find(&registry, &any->id), any);
+		}
+	}
+	while (n > 0)
+		drop(&registry, model[--n]);
+	registry_done(&registry);
+}
+
+static void test_registry_next_deadline_passes_over_closing_ones(void **state)
+{
+	struct test_random random = TEST_RANDOM(4);
+	struct session *a = make(&random, 0, "o", "");
+	struct session *b = make(&random, 0, "o", "");
+	struct registry registry;
+	uint32_t actions;
+
+	(void)state;
+	assert_int_equal(registry_init(&registry), 0);
+	a->expires_at = 1;
+	b->expires_at = 2;
+	assert_int_equal(registry_add(&registry, a), 0);
+	assert_int_equal(registry_add(&registry, b), 0);
+	assert_ptr_equal(registry_next_deadline(&registry), a);
+	assert_int_equal(session_apply(a, SESSION_EVENT_CLOSE, SESSION_REASON_EXPIRED, &actions),
+			 0);
+	assert_ptr_equal(registry_next_deadline(&registry), b);
+	drop(&registry, a);
+	drop(&registry, b);
+	assert_null(registry_next_deadline(&registry));
+	registry_done(&registry);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_registry_find_visible_is_one_not_found),
+		cmocka_unit_test(test_registry_list_pages_newest_first),
+		cmocka_unit_test(test_registry_random_model),
+		cmocka_unit_test(test_registry_next_deadline_passes_over_closing_ones),
+	};
+	int n_before = test_begin();
+
+	return test_end(n_before, cmocka_run_group_tests(tests, NULL, NULL));
+}
