@@ -66,7 +66,6 @@ struct worker {
 
 struct workers {
 	struct workers_options options;
-	int config_fd[SERVE_WORKER_MAX_];
 	bool ready;
 	uint32_t n_workers;
 	struct worker worker[];
@@ -81,6 +80,23 @@ static const struct worker_kind {
 	[SERVE_WORKER_EGRESS] = {"sandboxd-egress", WORKER_ID_EGRESS, false},
 };
 
+/* A new one for every life: a descriptor of its own has an offset of its own, so what a former
+ * worker read, or did to it, is not seen. */
+static int open_config(const struct worker *worker)
+{
+	const struct config_answer *config = worker->workers->options.config;
+
+	switch (worker->kind) {
+	case SERVE_WORKER_API:
+		return fd_memfd_sealed("api-config", &config->api, sizeof(config->api), 0);
+	case SERVE_WORKER_EGRESS:
+		return fd_memfd_sealed("egress-config", &config->egress, sizeof(config->egress), 0);
+	case SERVE_WORKER_MAX_:
+		break;
+	}
+	return -EINVAL;
+}
+
 static void add_fd(struct worker_spawn *spawn, int from, int to)
 {
 	spawn->fds[spawn->n_fds++] = (struct worker_spawn_fd){from, to};
@@ -91,18 +107,21 @@ static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struc
 {
 	const struct workers_options *options = &worker->workers->options;
 	const struct worker_kind *kind = &kinds[worker->kind];
+	AUTO_CLOSE int config_fd = open_config(worker);
 	struct worker_spawn spawn = {
 		.program = kind->program,
 		.id = host_worker_ids(options->host) + kind->id_offset,
 		.state_fd = kind->serves_clients ? options->state_fd : -1,
 	};
 
+	if (config_fd < 0)
+		return err_fail(err, config_fd, "worker", "sealed configuration");
 	add_fd(&spawn, STDIN_FILENO, STDIN_FILENO); /* /dev/null, see signals_open */
 	add_fd(&spawn, STDIN_FILENO, STDOUT_FILENO);
 	add_fd(&spawn, log_fd, STDERR_FILENO);
 	add_fd(&spawn, worker_fd, WORKER_FD_SUPERVISOR);
 	add_fd(&spawn, host_policy_fd(options->host), WORKER_FD_POLICY);
-	add_fd(&spawn, worker->workers->config_fd[worker->kind], WORKER_FD_CONFIG);
+	add_fd(&spawn, config_fd, WORKER_FD_CONFIG);
 	if (kind->serves_clients) {
 		add_fd(&spawn, options->control_fd, WORKER_FD_CONTROL);
 		add_fd(&spawn, options->operator_fd, WORKER_FD_OPERATOR);
@@ -306,25 +325,6 @@ static int on_timer(void *userdata, uint32_t events)
 	return 0;
 }
 
-static int make_configs(struct workers *workers, struct err *err)
-{
-	const struct config_answer *config = workers->options.config;
-
-	workers->config_fd[SERVE_WORKER_API] =
-		fd_memfd_sealed("sandboxd-api-config", &config->api, sizeof(config->api), 0);
-	workers->config_fd[SERVE_WORKER_EGRESS] = fd_memfd_sealed(
-		"sandboxd-egress-config", &config->egress, sizeof(config->egress), 0);
-	for (size_t i = 0; i < SERVE_WORKER_MAX_; i++) {
-		if (workers->config_fd[i] < 0) {
-			int r = workers->config_fd[i];
-
-			workers->config_fd[i] = -1;
-			return err_fail(err, r, "workers", "sealed configuration");
-		}
-	}
-	return 0;
-}
-
 static void init_worker(struct workers *workers, uint32_t index, enum serve_worker kind)
 {
 	workers->worker[index] = (struct worker){
@@ -344,18 +344,15 @@ int workers_start(const struct workers_options *options, struct workers **ret_wo
 {
 	uint32_t n = 1 + options->config->supervisor.n_egress;
 	struct workers *workers;
-	int r;
+	int r = 0;
 
 	workers = calloc(1, sizeof(*workers) + n * sizeof(workers->worker[0]));
 	if (!workers)
 		return err_fail(err, -ENOMEM, "workers", "memory");
 	workers->options = *options;
 	workers->n_workers = n;
-	for (size_t i = 0; i < SERVE_WORKER_MAX_; i++)
-		workers->config_fd[i] = -1;
 	for (uint32_t i = 0; i < n; i++)
 		init_worker(workers, i, i == 0 ? SERVE_WORKER_API : SERVE_WORKER_EGRESS);
-	r = make_configs(workers, err);
 	for (uint32_t i = 0; r == 0 && i < n; i++) {
 		r = loop_add_timer(options->loop, USEC_NEVER, on_timer, &workers->worker[i],
 				   &workers->worker[i].timer);
@@ -418,8 +415,6 @@ struct workers *workers_free(struct workers *workers)
 		close_worker(worker);
 		worker->timer = loop_remove(worker->timer);
 	}
-	for (size_t i = 0; i < SERVE_WORKER_MAX_; i++)
-		workers->config_fd[i] = fd_close(workers->config_fd[i]);
 	free(workers);
 	return NULL;
 }

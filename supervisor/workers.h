@@ -20,7 +20,7 @@ struct workers_options {
 	struct loop *loop;
 	struct host *host;
 	struct serve *serve;
-	const struct config_answer *config; /* copied into sealed descriptors */
+	const struct config_answer *config; /* the caller's; copied for each worker that starts */
 	int control_fd;                     /* stay the caller's */
 	int operator_fd;
 	int state_fd;
