@@ -10,7 +10,7 @@
 #include "base/io.h"
 #include "base/str.h"
 
-#define CGROUP_FILE_MAX_BYTES (4u * 1024 * 1024)
+#define CGROUP_FILE_MAX_BYTES ((size_t)4 * 1024 * 1024)
 
 /* The next field of a line that is separated by `separator`; NULL at its end. */
 static char *next_field(char **rest, char separator)

@@ -68,7 +68,7 @@ static int visit_directory(int root_fd, const char *path, struct pending *pendin
 	/* Removed or replaced since it was listed, or another mount: nothing of it is shown. */
 	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EXDEV)
 		return 0;
-	if (r < 0)
+	if (r < 0 || !dir)
 		return r;
 	while (r == 0 && (found = readdir(dir))) { /* NOLINT(concurrency-mt-unsafe): own stream */
 		if (str_equal(found->d_name, ".") || str_equal(found->d_name, ".."))

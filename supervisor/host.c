@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@
 #include "supervisor/mountns.h"
 #include "supervisor/probe.h"
 
-#define PROGRAM_MAX_BYTES (64u * 1024 * 1024)
+#define PROGRAM_MAX_BYTES ((size_t)64 * 1024 * 1024)
 #define WORKERS_GROUP     "workers"
 
 static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api", "sandboxd-egress",
@@ -191,17 +192,44 @@ static int stage_clocks(struct host *host, const struct host_options *options, s
 static int stage_root(struct host *host, const struct host_options *options, struct err *err)
 {
 	int state_fd = options->state_dir_fd > 2 ? options->state_dir_fd : -1;
-	usec_t begun_at = clock_boottime();
 
-	int r = rootfs_enter(state_fd, &host->usr_mask, err);
+	int r = rootfs_enter(state_fd, &host->mask_job, err);
 	if (r < 0)
 		return r;
-	const struct usr_mask *mask = &host->usr_mask;
-	log_line(LOG_LEVEL_INFO, NULL, "looked through /usr",
-		 "entries=%u sockets=%u devices=%u setuid=%u private=%u ms=%llu", mask->n_entries,
-		 mask->n_sockets, mask->n_devices, mask->n_setuid, mask->n_private,
-		 (unsigned long long)((clock_boottime() - begun_at) / USEC_PER_MS));
 	return rootfs_proc_mask(&host->proc_mask, err);
+}
+
+int host_settle_mask(struct host *host, struct err *err)
+{
+	struct usr_mask_job *job = &host->mask_job;
+	const struct usr_mask *mask = &host->usr_mask;
+
+	if (job->pid_fd < 0)
+		return host->mask_error == 0
+			       ? 0
+			       : err_fail(err, host->mask_error, "usr-mask", "look through /usr");
+	host->mask_source = loop_remove(host->mask_source);
+	host->mask_error = usr_mask_end(job, &host->usr_mask, err);
+	if (host->mask_error == 0 && host->turn)
+		host->mask_error = rootfs_seal(err);
+	if (host->mask_error == 0)
+		log_line(LOG_LEVEL_INFO, NULL, "looked through /usr",
+			 "entries=%u sockets=%u devices=%u setuid=%u private=%u ms=%llu",
+			 mask->n_entries, mask->n_sockets, mask->n_devices, mask->n_setuid,
+			 mask->n_private,
+			 (unsigned long long)((clock_boottime() - job->begun_at) / USEC_PER_MS));
+	return host->mask_error;
+}
+
+static int on_mask_end(void *userdata, uint32_t events)
+{
+	struct err err = ERR_NULL;
+
+	(void)events;
+	/* Each launch is then refused with the same reason. */
+	if (host_settle_mask(userdata, &err) < 0)
+		log_err(LOG_LEVEL_ERROR, NULL, "no session can be launched", &err);
+	return 0;
 }
 
 static int stage_namespaces(struct host *host, const struct host_options *options, struct err *err)
@@ -211,10 +239,8 @@ static int stage_namespaces(struct host *host, const struct host_options *option
 
 	(void)options;
 	for (unsigned int i = 0; i < HOST_NS_MAX_; i++) {
-		int r = str_format(path, sizeof(path), "/proc/self/ns/%s", namespace_names[i]);
-		if (r == 0 && stat(path, &st) < 0)
-			r = -errno;
-		if (r < 0)
+		if (str_format(path, sizeof(path), "/proc/self/ns/%s", namespace_names[i]) < 0 ||
+		    stat(path, &st) < 0)
 			return err_fail(err, -ENOSYS, "host", "no %s namespaces",
 					namespace_names[i]);
 		host->ns_inode[i] = st.st_ino;
@@ -242,6 +268,9 @@ static int stage_loop(struct host *host, const struct host_options *options, str
 {
 	userns_reserve_init(&host->reserve, host->loop, &host->idblock, options->userns_reserve);
 	int r = loop_add_deferred(host->loop, on_turn, host, &host->turn);
+	if (r == 0)
+		r = loop_add(host->loop, host->mask_job.pid_fd, EPOLLIN, on_mask_end, host,
+			     &host->mask_source);
 	if (r < 0)
 		return err_fail(err, r, "host", "add to the loop");
 	/* Begins with the first turn, after host_clean_leftovers has released former blocks. */
@@ -288,6 +317,7 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	host->cgroup = CGROUP_NULL;
 	host->idblock = IDBLOCK_NULL;
 	host->reserve = USERNS_RESERVE_NULL;
+	host->mask_job = USR_MASK_JOB_NULL;
 	host->workers_group_fd = host->sockets_fd = host->policy_fd = -1;
 	host->shim_fd = host->loader_fd = -1;
 	for (size_t i = 0; i < HOST_PROGRAMS; i++)
@@ -370,6 +400,8 @@ struct host *host_close(struct host *host)
 		return NULL;
 	ASSERT(list_empty(&host->sessions));
 	session_free_dead(host);
+	/* Its process may still run: wait for it, nothing of ours stays behind. */
+	(void)!host_settle_mask(host, NULL);
 	host->turn = loop_remove(host->turn);
 	if (host->reserve.idblock)
 		userns_reserve_done(&host->reserve);

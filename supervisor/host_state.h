@@ -51,6 +51,9 @@ struct host {
 	int program_fd[HOST_PROGRAMS];
 	struct rootfs_proc_mask proc_mask;
 	struct usr_mask usr_mask;
+	struct usr_mask_job mask_job; /* until the first session needs its result */
+	struct loop_source *mask_source;
+	int mask_error;             /* what it ended with */
 	struct steps_clock *clocks; /* shared with children between clone and exec */
 	uint64_t clocks_used;       /* one bit each */
 	uint64_t ns_inode[HOST_NS_MAX_];
@@ -61,6 +64,8 @@ struct host {
 
 /* File name below /proc/PID/ns. */
 const char *host_namespace_name(enum host_namespace which);
+/* The cover of /usr is complete: 0, else why no session can be launched. Waits if it must. */
+MUST_USE int host_settle_mask(struct host *host, struct err *err);
 /* Have the deferred work done at the end of this turn. */
 void host_wake(struct host *host);
 /* Free the sessions of host->dead: session.c. */

@@ -17,7 +17,7 @@
 #define IDBLOCK_MAGIC      0x42444953u
 #define IDBLOCK_VERSION    1
 #define IDBLOCK_BOOT_BYTES 36
-#define ETC_FILE_MAX_BYTES (16u * 1024 * 1024)
+#define ETC_FILE_MAX_BYTES ((size_t)16 * 1024 * 1024)
 #define FILEID_KERNFS_TYPE 0xfe /* file handles of cgroup2: the 64-bit id alone */
 
 enum idblock_state {

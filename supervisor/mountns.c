@@ -111,7 +111,7 @@ int mountns_folders(struct mountns *mountns)
 		return -errno;
 	ssize_t n = write(fd, mountns->machine_id, 2 * (size_t)ID_BYTES + 1);
 	int r = n < 0 ? -errno : 0;
-	fd = fd_close(fd);
+	(void)fd_close(fd);
 	return r;
 }
 
@@ -173,7 +173,7 @@ static int cover(const struct mountns *mountns, const char *name, bool is_direct
 	if (fd < 0)
 		return is_directory ? -errno : fd;
 	int r = rootfs_attach(fd, mountns->proc_fd, name);
-	fd = fd_close(fd);
+	(void)fd_close(fd);
 	return r;
 }
 

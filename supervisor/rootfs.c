@@ -150,7 +150,7 @@ static int build_worker(int root_fd, int etc_fd, struct err *err)
 	return etc_template_worker(own_etc_fd, etc_fd, err);
 }
 
-static int build(int root_fd, int usr_fd, struct usr_mask *ret_mask, struct err *err)
+static int build(int root_fd, int usr_fd, struct usr_mask_job *ret_job, struct err *err)
 {
 	AUTO_CLOSE int etc_fd = open_dir(AT_FDCWD, "/etc");
 
@@ -162,7 +162,7 @@ static int build(int root_fd, int usr_fd, struct usr_mask *ret_mask, struct err 
 	AUTO_CLOSE int mask_fd = open_dir(root_fd, "m");
 	if (mask_fd < 0)
 		return err_fail(err, mask_fd, "rootfs", "open the mask layer");
-	r = usr_mask_build(usr_fd, mask_fd, ret_mask, err);
+	r = usr_mask_begin(usr_fd, mask_fd, ret_job, err);
 	if (r < 0)
 		return r;
 	r = build_session(root_fd, usr_fd, etc_fd, err);
@@ -189,6 +189,7 @@ static int enter(int root_fd, int usr_fd, int state_tree_fd, struct err *err)
 		return err_fail(err, proc_fd, "rootfs", "make /proc");
 	int r = rootfs_attach(root_fd, AT_FDCWD, "/usr");
 	if (r == 0)
+		/* NOLINTNEXTLINE(readability-suspicious-call-argument): the layer into the root */
 		r = rootfs_attach(usr_fd, root_fd, "u");
 	if (r == 0 && state_tree_fd >= 0)
 		r = rootfs_attach(state_tree_fd, root_fd, "d");
@@ -199,7 +200,16 @@ static int enter(int root_fd, int usr_fd, int state_tree_fd, struct err *err)
 	r = rootfs_pivot(root_fd);
 	if (r < 0)
 		return err_fail(err, r, "rootfs", "pivot_root");
-	r = rootfs_set_attr(root_fd, MOUNT_ATTR_RDONLY, 0);
+	return 0;
+}
+
+int rootfs_seal(struct err *err)
+{
+	AUTO_CLOSE int root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (root_fd < 0)
+		return err_fail(err, -errno, "rootfs", "open the root");
+	int r = rootfs_set_attr(root_fd, MOUNT_ATTR_RDONLY, 0);
 	if (r < 0)
 		return err_fail(err, r, "rootfs", "make the root read-only");
 	return 0;
@@ -219,7 +229,7 @@ static int clone_state(int state_fd, struct err *err)
 	return TAKE_FD(fd);
 }
 
-int rootfs_enter(int state_fd, struct usr_mask *ret_mask, struct err *err)
+int rootfs_enter(int state_fd, struct usr_mask_job *ret_job, struct err *err)
 {
 	static const struct rootfs_option options[] = {
 		{"mode", "0755"},
@@ -243,7 +253,7 @@ int rootfs_enter(int state_fd, struct usr_mask *ret_mask, struct err *err)
 				0);
 	if (r < 0)
 		return err_fail(err, r, "rootfs", "make the clone of /usr read-only");
-	r = build(root_fd, usr_fd, ret_mask, err);
+	r = build(root_fd, usr_fd, ret_job, err);
 	if (r < 0)
 		return r;
 	return enter(root_fd, usr_fd, state_tree_fd, err);

@@ -24,9 +24,11 @@
 /*
  * Build it and enter it. Runs as root in the host's namespaces; every host path that is needed
  * later must be open already. Needs SYS_ADMIN and, for the device nodes, MKNOD. state_fd: becomes
- * /d; -1: /d stays empty.
+ * /d; -1: /d stays empty. No session may be mounted before usr_mask_end(ret_job).
  */
-MUST_USE int rootfs_enter(int state_fd, struct usr_mask *ret_mask, struct err *err);
+MUST_USE int rootfs_enter(int state_fd, struct usr_mask_job *ret_job, struct err *err);
+/* Make the root read-only, when the process of usr_mask_begin has written its last whiteout. */
+MUST_USE int rootfs_seal(struct err *err);
 
 /* What covers /proc's top level where a profile cannot take subset=pid: everything that the running
  * kernel has there and that is not on the allowed list, so that new entries are covered too (B17).

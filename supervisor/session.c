@@ -285,22 +285,13 @@ int session_on_timer(void *userdata, uint32_t events)
 	return 0;
 }
 
-int session_start(struct host *host, const struct plan *plan, const struct session_events *events,
-		  void *userdata, struct session **ret_session, enum launch_error *ret_error,
-		  struct err *err)
+static struct session *session_new(struct host *host, const struct plan *plan,
+				   const struct session_events *events, void *userdata)
 {
-	struct err why = ERR_NULL;
-	enum launch_error error = LAUNCH_E_NONE;
-
-	if (plan->profile >= POLICY_MAX_PROFILES || host->session_policy_fd[plan->profile] < 0) {
-		*ret_error = LAUNCH_E_PLAN;
-		return err_fail(err, -EINVAL, "plan", "no session profile %u", plan->profile);
-	}
 	struct session *session = calloc(1, sizeof(*session));
-	if (!session) {
-		*ret_error = LAUNCH_E_STEP;
-		return err_fail(err, -ENOMEM, "plan", "memory");
-	}
+
+	if (!session)
+		return NULL;
 	session->host = host;
 	session->plan = *plan;
 	memcpy(session->id.bytes, plan->session, ID_BYTES);
@@ -312,8 +303,31 @@ int session_start(struct host *host, const struct plan *plan, const struct sessi
 	session->listen_fd = session->group_fd = session->plan_fd = -1;
 	session->ready_fd = session->pid_fd = session->events_fd = -1;
 	session->begun_at = clock_boottime();
+	return session;
+}
 
-	int r = steps_parent_run(session, &error, &why);
+int session_start(struct host *host, const struct plan *plan, const struct session_events *events,
+		  void *userdata, struct session **ret_session, enum launch_error *ret_error,
+		  struct err *err)
+{
+	struct err why = ERR_NULL;
+	enum launch_error error = LAUNCH_E_STEP;
+
+	if (plan->profile >= POLICY_MAX_PROFILES || host->session_policy_fd[plan->profile] < 0) {
+		*ret_error = LAUNCH_E_PLAN;
+		return err_fail(err, -EINVAL, "plan", "no session profile %u", plan->profile);
+	}
+	int r = host_settle_mask(host, err);
+	if (r < 0) {
+		*ret_error = LAUNCH_E_STEP;
+		return r;
+	}
+	struct session *session = session_new(host, plan, events, userdata);
+	if (!session) {
+		*ret_error = LAUNCH_E_STEP;
+		return err_fail(err, -ENOMEM, "plan", "memory");
+	}
+	r = steps_parent_run(session, &error, &why);
 	host_wake(host); /* the reserve has one less */
 	if (r < 0 && session->pid_fd < 0) {
 		/* No child exists, so nothing can be busy. */

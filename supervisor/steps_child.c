@@ -205,6 +205,7 @@ static int step_session(struct steps_child *child)
 		return -errno;
 	if (sigaction(SIGPIPE, &action, NULL) < 0)
 		return -errno;
+	/* The child is one thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	if (sigemptyset(&none) < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0)
 		return -errno;
 	(void)umask(022);
@@ -282,15 +283,15 @@ static int step_rlimits(struct steps_child *child)
 		__rlimit_resource_t resource;
 		uint64_t value;
 	} rows[] = {
-		{RLIMIT_CORE,       0               },
-		{RLIMIT_NOFILE,     max_files       },
-		{RLIMIT_NPROC,      plan->max_pids  },
-		{RLIMIT_MSGQUEUE,   819200          },
-		{RLIMIT_SIGPENDING, 4096            },
-		{RLIMIT_MEMLOCK,    8u * 1024 * 1024},
-		{RLIMIT_NICE,       0               },
-		{RLIMIT_RTPRIO,     0               },
-		{RLIMIT_RTTIME,     0               },
+		{RLIMIT_CORE,       0                 },
+		{RLIMIT_NOFILE,     max_files         },
+		{RLIMIT_NPROC,      plan->max_pids    },
+		{RLIMIT_MSGQUEUE,   819200            },
+		{RLIMIT_SIGPENDING, 4096              },
+		{RLIMIT_MEMLOCK,    8ull * 1024 * 1024},
+		{RLIMIT_NICE,       0                 },
+		{RLIMIT_RTPRIO,     0                 },
+		{RLIMIT_RTTIME,     0                 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

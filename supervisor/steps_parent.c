@@ -101,7 +101,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
                              .flags = host->probes & KERNEL_LANDLOCK_SCOPE
 						 ? SHIM_PARAMS_LANDLOCK_SCOPE
 						 : 0,
-                             .ring_bytes = SHIM_RING_BYTES,
+                             .ring_bytes = (uint64_t)SHIM_RING_BYTES,
 			     },
 		.begun_at = session->begun_at,
  /* The last one is scratch for launches beyond the traced ones. */

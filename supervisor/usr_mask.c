@@ -10,12 +10,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/fd.h"
 #include "base/str.h"
 
+#include "sandboxd/kernel.h"
 #include "supervisor/dirwalk.h"
 
 /* Local software, sources, modules and debug symbols tell about the host and help nobody inside. */
@@ -102,5 +108,56 @@ int usr_mask_build(int usr_fd, int mask_fd, struct usr_mask *ret_mask, struct er
 	if (r < 0)
 		return err_fail(err, r, "usr-mask", "look through /usr");
 	*ret_mask = scan.found;
+	return 0;
+}
+
+int usr_mask_begin(int usr_fd, int mask_fd, struct usr_mask_job *ret_job, struct err *err)
+{
+	int pid_fd = -1;
+	struct clone_args args = {.flags = CLONE_PIDFD, .pidfd = (uintptr_t)&pid_fd};
+	struct usr_mask *result = mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (result == MAP_FAILED)
+		return err_fail(err, -errno, "usr-mask", "map the result");
+	/* A copy of a process with one thread, so it may allocate; it execs nothing. */
+	pid_t pid = kernel_clone3(&args);
+	if (pid == 0)
+		_exit(-usr_mask_build(usr_fd, mask_fd, result, NULL));
+	if (pid < 0) {
+		int r = -errno;
+		(void)munmap(result, sizeof(*result));
+		return err_fail(err, r, "usr-mask", "clone3");
+	}
+	*ret_job = (struct usr_mask_job){
+		.pid_fd = pid_fd,
+		.result = result,
+		.begun_at = clock_boottime(),
+	};
+	return 0;
+}
+
+int usr_mask_end(struct usr_mask_job *job, struct usr_mask *ret_mask, struct err *err)
+{
+	siginfo_t info = {0};
+	int r = 0;
+
+	while (waitid(P_PIDFD, (id_t)job->pid_fd, &info, WEXITED | __WALL) < 0) {
+		if (errno == EINTR)
+			continue;
+		r = -errno;
+		break;
+	}
+	if (r == 0 && info.si_code != CLD_EXITED)
+		r = -ECHILD;
+	if (r == 0)
+		r = -info.si_status;
+	if (r == 0)
+		*ret_mask = *job->result;
+	(void)munmap(job->result, sizeof(*job->result));
+	job->result = NULL;
+	job->pid_fd = fd_close(job->pid_fd);
+	if (r < 0)
+		return err_fail(err, r, "usr-mask", "look through /usr");
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 
 struct usr_mask {
@@ -14,6 +15,19 @@ struct usr_mask {
 	uint32_t n_setuid; /* also setgid */
 	uint32_t n_private;
 };
+
+/* A scan in a process of its own, so that the start need not wait for it. */
+struct usr_mask_job {
+	int pid_fd;              /* -1: none */
+	struct usr_mask *result; /* shared with the child; valid when it has ended with status 0 */
+	usec_t begun_at;
+};
+#define USR_MASK_JOB_NULL ((struct usr_mask_job){.pid_fd = -1})
+
+/* Begin. Both descriptors stay the caller's. */
+MUST_USE int usr_mask_begin(int usr_fd, int mask_fd, struct usr_mask_job *ret_job, struct err *err);
+/* Wait for the end and take the result. Called once. */
+MUST_USE int usr_mask_end(struct usr_mask_job *job, struct usr_mask *ret_mask, struct err *err);
 
 /*
  * Look through usr_fd (a detached clone of the host's /usr) once and put a whiteout into mask_fd
