@@ -446,7 +446,14 @@ class Daemon:
         return sorted(set(map(str, found)))
 
     def descriptors(self, pid):
-        return len(os.listdir(f"/proc/{pid}/fd"))
+        """How many it has open; the reserve of user namespaces grows and shrinks by itself."""
+        n = 0
+        for entry in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                n += not os.readlink(f"/proc/{pid}/fd/{entry}").startswith("user:")
+            except FileNotFoundError:
+                pass
+        return n
 
     def snapshot(self):
         """What must be the same before and after work."""
@@ -459,6 +466,16 @@ class Daemon:
             "supervisor descriptors": self.descriptors(supervisor),
             "api descriptors": self.descriptors(self.worker_pid("sandboxd-api")),
         }
+
+    def settled(self):
+        """A snapshot that stayed the same for a while: connections of requests are gone."""
+        last, since = None, time.monotonic()
+        while time.monotonic() - since < 0.3:
+            now = self.snapshot()
+            if now != last:
+                last, since = now, time.monotonic()
+            time.sleep(0.05)
+        return last
 
     def stop(self, sig=signal.SIGTERM, timeout=30):
         if self.process and self.process.poll() is None:

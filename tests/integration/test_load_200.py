@@ -16,7 +16,7 @@ def test_200_sessions_by_16_clients_leave_nothing():
         warm.run(session, "/bin/true")
         warm.remove(session)
         wait_until(lambda: not daemon.shim_pids(), 5, "the first one is gone")
-        before = daemon.snapshot()
+        before = daemon.settled()
         todo = list(range(200))
         lock = threading.Lock()
         errors = []

@@ -69,7 +69,7 @@ def test_egress_worker_is_restarted(private):
 
 def test_shim_killed_ends_the_session_cleanly(private):
     caller = private.client("alice")
-    before = private.snapshot()
+    before = private.settled()
     session = caller.create()
     os.kill(private.shim_pids()[0], signal.SIGKILL)
     wait_until(lambda: caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND, 10, "closed")
