@@ -21,6 +21,8 @@ struct adoptee {
 	bool taken;
 };
 
+#define START_MAX_BYTES ((size_t)64 * 1024 * 1024)
+
 /* What the rows ask for; done after the store was read. */
 struct start_up {
 	struct app *app;
@@ -217,6 +219,7 @@ static int on_row(void *userdata, const struct store_session *row)
 
 	switch (janitor_plan_start(&known, adoptee != NULL, clock_realtime())) {
 	case JANITOR_START_ADOPT:
+		ASSERT(adoptee); /* only what lives is adopted */
 		r = adopt_session(start->app, row, &adoptee->fd);
 		if (r >= 0) {
 			adoptee->taken = true;
@@ -271,8 +274,8 @@ static void finish_adoption(struct app *app)
 {
 	struct start_up start = {
 		.app = app,
-		.close = BUF_NULL(64u * 1024u * 1024u),
-		.tasks = BUF_NULL(64u * 1024u * 1024u),
+		.close = BUF_NULL(START_MAX_BYTES),
+		.tasks = BUF_NULL(START_MAX_BYTES),
 	};
 	int r;
 

@@ -16,10 +16,6 @@
 #define RETENTION_EVERY (60 * USEC_PER_SEC)
 #define EVENTS_A_TURN   128
 
-/* Handlers and callbacks reach the worker through the pointer that they were given; this is where
- * it lives. */
-static struct app the_app;
-
 struct answer_to answer_to(const struct request *request)
 {
 	return (struct answer_to){.server = request->server, .request = request->id};
@@ -246,9 +242,9 @@ static int add_sources(struct app *app)
 	(void)sigemptyset(&mask);
 	(void)sigaddset(&mask, SIGTERM);
 	(void)sigaddset(&mask, SIGINT);
-	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
-		return -errno;
-	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+	/* NOLINTNEXTLINE(concurrency-mt-unsafe): this process has one thread */
+	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0 ||
+	    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL) < 0)
 		return -errno;
 	r = sd_event_add_signal(app->event, NULL, SIGTERM, on_signal, app);
 	if (r >= 0)
@@ -350,6 +346,7 @@ static void stop(struct app *app)
 
 int app_run(const struct api_config *config, struct image *policy)
 {
+	static struct app the_app; /* too big for a stack */
 	struct app *app = &the_app;
 	int code = EXIT_FAILURE;
 	int r;

@@ -27,7 +27,7 @@
 #define APP_KILL_TIMEOUT    (30 * USEC_PER_SEC)
 #define APP_TICK            (5 * USEC_PER_SEC)
 #define APP_HEARTBEAT       (15 * USEC_PER_SEC)
-#define APP_MAX_STREAMS     1024
+#define APP_MAX_STREAMS     1024u
 
 enum app_server {
 	APP_SERVER_CONTROL,

@@ -53,9 +53,6 @@ struct request {
 	enum request_state state;
 	bool suspended;
 	bool client_left;
-	bool too_large;
-	bool is_head;
-	bool has_body;
 
 	char path_id[ROUTE_ID_BYTES];
 	char request_id[REQUEST_ID_BYTES];
@@ -72,10 +69,6 @@ struct request {
 
 	const struct request_stream *stream; /* or NULL */
 	void *stream_userdata;
-	/* While WAITING: told when the client leaves; may be NULL. */
-	void (*on_left)(struct request *request);
-	void *userdata;
-
 	sd_event_source *left_source;
 	usec_t began; /* boottime */
 };

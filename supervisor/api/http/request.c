@@ -1,0 +1,199 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/str.h"
+
+#include "sandboxd/api.h"
+#include "supervisor/api/http/reply.h"
+#include "supervisor/api/http/server_state.h"
+
+#define STREAM_BLOCK_BYTES (32u * 1024u)
+
+struct request *request_new(struct http_server *server, struct MHD_Connection *connection)
+{
+	struct request *request = calloc(1, sizeof(*request));
+	struct id id;
+
+	if (!request)
+		return NULL;
+	request->server = server;
+	request->connection = connection;
+	request->began = clock_boottime();
+	if (id_random(&id) < 0 || slots_add(&server->requests, request, &request->id) < 0) {
+		free(request);
+		return NULL;
+	}
+	id_format(&id, request->request_id);
+	server->options.counters->n_requests++;
+	return request;
+}
+
+void request_free(struct request *request)
+{
+	request->left_source = sd_event_source_disable_unref(request->left_source);
+	slots_remove(&request->server->requests, request->id);
+	if (request->stream) {
+		request->server->options.counters->n_streams--;
+		request->stream->closed(request->stream_userdata);
+	}
+	if (request->response)
+		MHD_destroy_response(request->response);
+	buf_done(&request->body);
+	free(request);
+}
+
+struct app *request_app(const struct request *request)
+{
+	return request->server->options.app;
+}
+
+const struct api_config *request_config(const struct request *request)
+{
+	return request->server->options.config;
+}
+
+struct request *request_get(struct http_server *server, uint64_t id)
+{
+	struct request *request = slots_get(&server->requests, id);
+
+	return request && !request->client_left ? request : NULL;
+}
+
+const char *request_query(const struct request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+void request_add_header(struct request *request, const char *name, const char *value)
+{
+	uint32_t at = request->n_extra;
+
+	if (at >= REQUEST_MAX_HEADERS)
+		return;
+	request->extra_name[at] = name;
+	IGNORE_RESULT(str_copy_n(request->extra_value[at], sizeof(request->extra_value[at]), value,
+				 strnlen(value, sizeof(request->extra_value[at]) - 1)));
+	request->n_extra++;
+}
+
+/* Waiting. */
+
+static void resume(struct request *request)
+{
+	if (!request->suspended)
+		return;
+	request->suspended = false;
+	request->left_source = sd_event_source_disable_unref(request->left_source);
+	request->server->dirty = true;
+	MHD_resume_connection(request->connection);
+}
+
+void request_cut(struct request *request)
+{
+	request->client_left = true;
+	resume(request);
+}
+
+static int on_client_left(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	(void)source;
+	(void)fd;
+	(void)revents;
+	request_cut(userdata);
+	return 0;
+}
+
+void request_suspend(struct request *request)
+{
+	const union MHD_ConnectionInfo *info;
+
+	MHD_suspend_connection(request->connection);
+	request->suspended = true;
+	info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	if (!info)
+		return;
+	/* Only a closed peer counts: a client that has shut down its sending side still reads. */
+	(void)sd_event_add_io(request->server->event, &request->left_source, info->connect_fd,
+			      EPOLLHUP, on_client_left, request);
+}
+
+/* Answers. */
+
+static void add_common_headers(struct request *request, struct MHD_Response *response)
+{
+	(void)MHD_add_response_header(response, "Sandbox-Api-Version", API_VERSION);
+	(void)MHD_add_response_header(response, "Sandbox-Request-Id", request->request_id);
+	for (uint32_t i = 0; i < request->n_extra; i++)
+		(void)MHD_add_response_header(response, request->extra_name[i],
+					      request->extra_value[i]);
+}
+
+void request_answer(struct request *request, int status, struct MHD_Response *response)
+{
+	if (request->state == REQUEST_STATE_ANSWERED) {
+		if (response)
+			MHD_destroy_response(response);
+		return;
+	}
+	request->state = REQUEST_STATE_ANSWERED;
+	request->status = status;
+	request->response = response; /* NULL: no memory; the connection is cut */
+	if (response)
+		add_common_headers(request, response);
+	resume(request);
+}
+
+static ssize_t read_stream(void *userdata, uint64_t position, char *data, size_t size)
+{
+	struct request *request = userdata;
+	ssize_t n;
+
+	(void)position;
+	if (request->client_left || request->server->stopping)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	n = request->stream->read(request->stream_userdata, data, size);
+	if (n > 0)
+		return n;
+	if (n == 0) {
+		request_suspend(request);
+		return 0;
+	}
+	return n == -ENODATA ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+void request_start_stream(struct request *request, const char *content_type,
+			  const struct request_stream *stream, void *userdata)
+{
+	struct http_counters *counters = request->server->options.counters;
+	struct MHD_Response *response;
+
+	if (request->stream || request->state == REQUEST_STATE_ANSWERED ||
+	    counters->n_streams >= request->server->options.max_streams) {
+		stream->closed(userdata);
+		request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "5");
+		reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, "too many streams");
+		return;
+	}
+	response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES,
+						     read_stream, request, NULL);
+	if (!response) {
+		stream->closed(userdata);
+		request_answer(request, MHD_HTTP_SERVICE_UNAVAILABLE, NULL);
+		return;
+	}
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	(void)MHD_add_response_header(response, "X-Accel-Buffering", "no");
+	request->stream = stream;
+	request->stream_userdata = userdata;
+	counters->n_streams++;
+	request_answer(request, MHD_HTTP_OK, response);
+}
+
+void request_wake(struct request *request)
+{
+	if (request->stream)
+		resume(request);
+}

@@ -1,0 +1,29 @@
+/*
+ * What server.c and request.c share, and nobody else looks into.
+ */
+#pragma once
+
+#include <microhttpd.h>
+
+#include "base/slots.h"
+
+#include "supervisor/api/http/request.h"
+#include "supervisor/api/http/server.h"
+
+struct http_server {
+	struct http_server_options options;
+	struct MHD_Daemon *daemon;
+	sd_event *event;
+	sd_event_source *io;
+	sd_event_source *timer;
+	struct slots requests;
+	bool dirty; /* something was resumed */
+	bool stopping;
+};
+
+/* In RECEIVING, with an id of its own. NULL: no memory, or too many. */
+struct request *request_new(struct http_server *server, struct MHD_Connection *connection);
+void request_free(struct request *request);
+void request_suspend(struct request *request);
+/* The client left, as the loop or the end of the server says. */
+void request_cut(struct request *request);
