@@ -393,7 +393,7 @@ int session_connect(struct session *session, int *ret_fd)
 	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+	if (connect(fd, &address, sizeof(address)) < 0)
 		return -errno;
 	*ret_fd = TAKE_FD(fd);
 	return 0;

@@ -49,7 +49,7 @@ static int step_listener(struct session *session, struct err *err)
 	session->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (session->listen_fd < 0)
 		return err_fail(err, -errno, "listener", "socket");
-	if (bind(session->listen_fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+	if (bind(session->listen_fd, &address, sizeof(address)) < 0)
 		return err_fail(err, -errno, "listener", "bind");
 	session->has_socket = true;
 	if (listen(session->listen_fd, LISTEN_BACKLOG) < 0)
