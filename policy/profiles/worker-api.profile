@@ -6,22 +6,20 @@ kind worker
 filter worker
 default errno ENOSYS
 include own.rules
+allow @service
 
 # http: connections of clients, files as answers
-allow accept4 sendmmsg recvmmsg sendfile
+allow accept4 sendfile
 # store: the database, its journal and its shared memory
-allow openat newfstatat stat lstat access faccessat faccessat2 statx readlink readlinkat getcwd
-allow pwrite64 preadv pwritev ftruncate fallocate fsync fdatasync
-allow unlink unlinkat rename renameat renameat2 mkdir mkdirat rmdir fchmod fchown utimensat
-allow getdents64 fstatfs msync fadvise64
-# loop: sd-event's sources and its watchdog's look at the clock and the limits
-allow inotify_init1 inotify_add_watch inotify_rm_watch pidfd_open waitid pipe2
-allow prlimit64 sysinfo sched_getaffinity rt_sigpending rt_sigtimedwait sched_yield
+allow openat newfstatat stat lstat access readlink getcwd
+allow pwrite64 ftruncate fallocate fsync fdatasync unlink fchmod
+# how many descriptors and processors there are
+allow prlimit64 sysinfo sched_getaffinity sched_yield
 prctl: arg0 in { PR_SET_NAME PR_GET_NAME PR_GET_DUMPABLE PR_SET_VMA } allow
 prctl: else errno EPERM
-# log and later adapters on this host: a Unix socket at most
+# link: pairs of its own loop; a Unix socket of this host at most
+allow pipe2 connect
 socket: arg0 == AF_UNIX allow
 socket: else errno EAFNOSUPPORT
 socketpair: arg0 == AF_UNIX allow
 socketpair: else errno EAFNOSUPPORT
-allow connect

@@ -6,6 +6,7 @@ kind worker
 filter worker
 default errno ENOSYS
 include own.rules
+allow @service
 
 # relay: accept in the session's namespace, connect on the host's, move bytes through a pipe
 allow accept4 connect splice pipe2 sendmmsg recvmmsg
@@ -20,8 +21,7 @@ socketpair: else errno EAFNOSUPPORT
 openat: arg2 & OPEN_WRITES == 0 allow
 openat: else errno EACCES
 allow newfstatat
-# loop
-allow inotify_init1 inotify_add_watch inotify_rm_watch pidfd_open waitid
-allow prlimit64 sched_getaffinity sysinfo rt_sigpending rt_sigtimedwait sched_yield
+# how many descriptors and processors there are
+allow prlimit64 sched_getaffinity sysinfo sched_yield
 prctl: arg0 in { PR_SET_NAME PR_GET_NAME PR_GET_DUMPABLE PR_SET_VMA } allow
 prctl: else errno EPERM

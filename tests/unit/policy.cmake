@@ -6,5 +6,5 @@ sandboxd_unit_test(test_lint SOURCES test_lint.c policy_text.c LIBS sandboxd_pol
 sandboxd_unit_test(test_image LIBS sandboxd_policy_image)
 sandboxd_unit_test(test_policy LIBS sandboxd_policy)
 add_dependencies(test_policy policy_image)
-sandboxd_unit_test(test_filters LIBS sandboxd_policy_image)
+sandboxd_unit_test(test_filters LIBS sandboxd_policy_image PkgConfig::SQLITE)
 add_dependencies(test_filters policy_image)

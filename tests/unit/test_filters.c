@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -282,6 +283,46 @@ static void check_api(void)
 	CHECK(15, unshare(CLONE_NEWUSER) < 0 && errno == EPERM);
 }
 
+/* The store's library through its rarer ways: WAL, its shared memory, a large sort, a check point,
+ * a rewrite of the file. The folder is the working directory, as the worker's own is /state. */
+static void check_sqlite(void)
+{
+	static const char *const statements[] = {
+		"PRAGMA journal_mode=WAL",
+		"PRAGMA synchronous=FULL",
+		"CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+		"INSERT INTO t SELECT i, hex(randomblob(100)) FROM n",
+		"PRAGMA cache_size=10",
+		"PRAGMA temp_store=FILE",
+		"CREATE INDEX x ON t (b)",
+		"DELETE FROM t WHERE a % 2",
+		"PRAGMA wal_checkpoint(TRUNCATE)",
+		"VACUUM",
+		"PRAGMA integrity_check",
+	};
+	sqlite3 *database = NULL;
+
+	confine("worker-api");
+	CHECK(50, sqlite3_open("filters.db", &database) == SQLITE_OK);
+	for (size_t i = 0; i < ARRAY_SIZE(statements); i++)
+		CHECK((int)i + 51,
+		      sqlite3_exec(database, statements[i], NULL, NULL, NULL) == SQLITE_OK);
+	CHECK(80, sqlite3_close(database) == SQLITE_OK);
+}
+
+static void test_filters_api_worker_runs_its_store(void **state)
+{
+	struct test_temp temp;
+
+	(void)state;
+	test_temp_init(&temp);
+	assert_int_equal(fchdir(temp.fd), 0);
+	assert_exits_zero(check_sqlite);
+	assert_int_equal(chdir("/"), 0);
+	test_temp_done(&temp);
+}
+
 static void check_config(void)
 {
 	confine("worker-config");
@@ -350,6 +391,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_filters_other_abis_die),
 	cmocka_unit_test(test_filters_programs_run_under_the_command_filter),
 	cmocka_unit_test(test_filters_workers_do_their_work_and_no_more),
+	cmocka_unit_test(test_filters_api_worker_runs_its_store),
 	cmocka_unit_test(test_filters_abort_ends_a_confined_shim),
 	cmocka_unit_test(test_filters_a_session_profile_is_no_worker_profile),
 };
