@@ -6,11 +6,12 @@
 #include "base/frame.h"
 #include "base/str.h"
 
-#define BUFFER_HIGH_BYTES (1024u * 1024u) /* settle at once below this */
-#define BUFFER_LOW_BYTES  (512u * 1024u)  /* settle what was held at or below this */
+#define BUFFER_HIGH_BYTES ((size_t)1024 * 1024) /* settle at once below this */
+#define BUFFER_LOW_BYTES  ((size_t)512 * 1024)  /* settle what was held at or below this */
 /* Above the mark comes at most what one ring holds, as base64 with its braces. Tiny frames grow
  * most, and they are bounded by the link's window. A shim that sends more is no shim of ours. */
-#define BUFFER_MAX_BYTES  (8u * 1024u * 1024u)
+#define BUFFER_MAX_BYTES  ((size_t)8 * 1024 * 1024)
+#define HELD_MAX_BYTES    (2 * SHIM_LINK_WINDOW * sizeof(uint64_t))
 
 struct command {
 	struct activity activity;
@@ -100,9 +101,8 @@ static void on_output(struct activity *activity, uint64_t number, bool is_stderr
 	if (append_output(command, is_stderr, data, size) < 0) {
 		live_settle(activity->live, number);
 		give_up(command);
-	} else if (waiting_bytes(command) < BUFFER_HIGH_BYTES) {
-		live_settle(activity->live, number);
-	} else if (buf_append(&command->held, &number, sizeof(number)) < 0) {
+	} else if (waiting_bytes(command) < BUFFER_HIGH_BYTES ||
+		   buf_append(&command->held, &number, sizeof(number)) < 0) {
 		live_settle(activity->live, number);
 	}
 	wake(command);
@@ -240,7 +240,7 @@ int command_stream_start(struct request *request, struct live *live, uint32_t wi
 		return -ENOMEM;
 	command->to = answer_to(request);
 	command->out = BUF_NULL(BUFFER_MAX_BYTES);
-	command->held = BUF_NULL(2 * SHIM_LINK_WINDOW * sizeof(uint64_t));
+	command->held = BUF_NULL(HELD_MAX_BYTES);
 	live_add(live, &command->activity, &command_ops, wire_job);
 	request_start_stream(request, "application/x-ndjson", &stream_ops, command);
 	return 0;

@@ -14,7 +14,7 @@
 #include "supervisor/api/live.h"
 #include "supervisor/api/tasks.h"
 
-#define READ_BYTES    (256u * 1024u)
+#define READ_BYTES    ((size_t)256 * 1024)
 #define PENDING_BYTES (TASK_FRAMES_MAX_BYTES + READ_BYTES)
 
 struct task_stream {

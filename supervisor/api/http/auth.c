@@ -63,10 +63,10 @@ static bool equal_but_underscore(const char *name, const char *wanted)
 	if (length == 0 || strlen(name) != length)
 		return false;
 	for (size_t i = 0; i < length; i++) {
-		char c = name[i] == '_' ? '-' : name[i];
-		char w = wanted[i] == '_' ? '-' : wanted[i];
+		bool both_dash = (name[i] == '_' || name[i] == '-') &&
+				 (wanted[i] == '_' || wanted[i] == '-');
 
-		if (strncasecmp(&c, &w, 1) != 0)
+		if (!both_dash && strncasecmp(name + i, wanted + i, 1) != 0)
 			return false;
 	}
 	return true;

@@ -71,6 +71,7 @@ void handle_session_list(struct request *request)
 		reply_spec_error(request, r, errors);
 		return;
 	}
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
 	found = calloc(filter.limit, sizeof(*found));
 	if (!found) {
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");

@@ -9,7 +9,7 @@
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/http/server_state.h"
 
-#define STREAM_BLOCK_BYTES (32u * 1024u)
+#define STREAM_BLOCK_BYTES ((size_t)32 * 1024)
 
 struct request *request_new(struct http_server *server, struct MHD_Connection *connection)
 {

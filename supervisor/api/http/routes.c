@@ -6,8 +6,8 @@
 #include "supervisor/api/http/handlers.h"
 
 #define SMALL_BODY_BYTES   1024
-#define SETTINGS_MAX_BYTES (128 * 1024)
-#define COMMAND_MAX_BYTES  HTTP_BODY_MAX_BYTES
+#define SETTINGS_MAX_BYTES ((size_t)128 * 1024)
+#define LARGE_BODY_BYTES   ((size_t)HTTP_BODY_MAX_BYTES)
 
 #define READ        (AUTH_DATA_READ)
 #define READ_WRITE  (AUTH_DATA_READ | AUTH_DATA_WRITE)
@@ -53,7 +53,7 @@ static const struct route table[] = {
 	 .pattern = DAGSTER("/sessions/{id}/components"),
 	 .handler = handle_session_component,
 	 .scopes = READ_WRITE,
-	 BODY(HTTP_BODY_MAX_BYTES),
+	 BODY(LARGE_BODY_BYTES),
 	 .success = 200,
 	 .summary = "Write a component into the session's folder",
 	 .request = "ComponentWrite",
@@ -135,7 +135,7 @@ static const struct route table[] = {
 	 .pattern = SANDBOX("/{id}/commands"),
 	 .handler = handle_sandbox_command,
 	 .scopes = AUTH_SANDBOX_WRITE,
-	 BODY(COMMAND_MAX_BYTES),
+	 BODY(LARGE_BODY_BYTES),
 	 .flags = ROUTE_V1 | ROUTE_STREAM,
 	 .success = 200,
 	 .summary = "Run a command; NDJSON with start, stdout, stderr and exit",

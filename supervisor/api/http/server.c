@@ -24,7 +24,7 @@
 #include "supervisor/api/http/judge.h"
 #include "supervisor/api/http/server_state.h"
 
-#define CONNECTION_MEMORY_BYTES (64u * 1024u)
+#define CONNECTION_MEMORY_BYTES ((size_t)64 * 1024)
 #define IDLE_TIMEOUT_S          60u
 
 static void log_request(const struct request *request, enum MHD_RequestTerminationCode code)
@@ -105,7 +105,8 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 	 * used again; before a larger or an unframed one the answer goes out and the connection
 	 * ends. */
 	if (request->state == REQUEST_STATE_ANSWERED &&
-	    (walk.length > HTTP_BODY_MAX_BYTES || request->status == MHD_HTTP_CONTENT_TOO_LARGE ||
+	    (walk.length > (uint64_t)HTTP_BODY_MAX_BYTES ||
+	     request->status == MHD_HTTP_CONTENT_TOO_LARGE ||
 	     request->status == MHD_HTTP_BAD_REQUEST))
 		return queue_answer(request);
 	return MHD_YES;
@@ -139,7 +140,7 @@ static enum MHD_Result take_body(struct request *request, const char *data, size
 	*size = 0;
 	if (request->state == REQUEST_STATE_ANSWERED) {
 		request->body.max_bytes += n; /* here: bytes that were dropped */
-		return request->body.max_bytes > HTTP_BODY_MAX_BYTES ? MHD_NO : MHD_YES;
+		return request->body.max_bytes > (size_t)HTTP_BODY_MAX_BYTES ? MHD_NO : MHD_YES;
 	}
 	r = body_add(request, data, n);
 	if (r == -EMSGSIZE)
@@ -147,6 +148,8 @@ static enum MHD_Result take_body(struct request *request, const char *data, size
 	return r < 0 ? MHD_NO : MHD_YES;
 }
 
+/* The library's type for this callback has eight parameters. */
+/* NOLINTNEXTLINE(readability-function-size) */
 static enum MHD_Result on_access(void *userdata, struct MHD_Connection *connection,
 				 const char *path, const char *method, const char *version,
 				 const char *upload_data, size_t *upload_data_size, void **con_cls)
@@ -247,7 +250,7 @@ static int start_daemon(struct http_server *server, int listen_fd)
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_UNESCAPE_CALLBACK,
 		keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT,
 		(unsigned int)server->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-		IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
+		IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_BYTES,
 		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
 		MHD_OPTION_END);
 	return server->daemon ? 0 : -EIO;

@@ -75,13 +75,22 @@ static void update_events(struct shim_link *link)
 	(void)sd_event_source_set_io_events(link->io, events);
 }
 
+/* struct iovec has no const: what is sent is not written to. */
+static struct iovec piece(const void *data, size_t size)
+{
+	union {
+		const void *from;
+		void *to;
+	} pointer = {.from = data};
+
+	return (struct iovec){pointer.to, size};
+}
+
 /* Send now if nothing waits, else queue. */
 static int send_frame(struct shim_link *link, const struct wire_header *header,
 		      const struct iovec *parts, size_t n_parts)
 {
-	struct iovec iov[4] = {
-		{(void *)(uintptr_t)header, sizeof(*header)}
-        };
+	struct iovec iov[4] = {piece(header, sizeof(*header))};
 	struct out *out;
 	size_t at = 0;
 	int r;
@@ -119,7 +128,7 @@ static int send_bytes(struct shim_link *link, uint16_t type, uint32_t job, const
 		      size_t size)
 {
 	struct wire_header header = frame_header(type, job, 0, size);
-	struct iovec part = {(void *)(uintptr_t)data, size};
+	struct iovec part = piece(data, size);
 
 	return send_frame(link, &header, &part, size > 0 ? 1 : 0);
 }

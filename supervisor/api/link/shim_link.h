@@ -23,8 +23,8 @@
 #include "sandboxd/wire.h"
 #include "supervisor/api/jobs/flow.h"
 
-#define SHIM_LINK_WINDOW        16384                /* unsettled frames */
-#define SHIM_LINK_OUT_MAX_BYTES (8u * 1024u * 1024u) /* waiting for the socket */
+#define SHIM_LINK_WINDOW        ((size_t)16384)           /* unsettled frames */
+#define SHIM_LINK_OUT_MAX_BYTES ((size_t)8 * 1024 * 1024) /* waiting for the socket */
 
 struct shim_link;
 
