@@ -22,9 +22,8 @@
 /* NULL when unset or longer than a variable of this protocol can be. */
 static const char *protocol_variable(const char *name)
 {
-	/* One thread and nobody calls setenv: getenv is safe. NOLINTNEXTLINE(concurrency-mt-unsafe)
-	 */
-	const char *text = getenv(name);
+	/* One thread, and nobody calls setenv. */
+	const char *text = getenv(name); /* NOLINT(concurrency-mt-unsafe) */
 
 	return text && strlen(text) < 256 ? text : NULL;
 }

@@ -7,12 +7,14 @@
 #include "supervisor/log_relay.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/str.h"
 
 static void flush_line(struct log_relay *relay)
 {
@@ -24,14 +26,11 @@ static void flush_line(struct log_relay *relay)
 		{relay->line, relay->used},
 		{newline,     1          },
 	};
-	size_t length = strnlen(relay->from, sizeof(from) - 7);
 
 	if (relay->used == 0)
 		return;
-	memcpy(from, "from=", 5);
-	memcpy(from + 5, relay->from, length);
-	from[5 + length] = ' ';
-	iov[0].iov_len = length + 6;
+	if (str_format(from, sizeof(from), "from=%s ", relay->from) == 0)
+		iov[0].iov_len = strlen(from);
 	relay->used = 0;
 	/* A log that cannot be written is nothing that a log could tell. */
 	if (writev(STDERR_FILENO, iov, (int)ARRAY_SIZE(iov)) < 0)
@@ -41,14 +40,14 @@ static void flush_line(struct log_relay *relay)
 void log_relay_feed(struct log_relay *relay, const char *bytes, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
-		unsigned char c = (unsigned char)bytes[i];
+		bool printable = bytes[i] >= 0x20 && bytes[i] < 0x7f;
 
-		if (c == '\n') {
+		if (bytes[i] == '\n') {
 			flush_line(relay);
 			continue;
 		}
 		if (relay->used < sizeof(relay->line))
-			relay->line[relay->used++] = c < 0x20 || c >= 0x7f ? '?' : (char)c;
+			relay->line[relay->used++] = (char)(printable ? bytes[i] : '?');
 	}
 }
 

@@ -43,7 +43,7 @@ static const struct kept {
 static int read_sets(struct capability_sets *ret_sets)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2];
+	struct __user_cap_data_struct data[2] = {{0}};
 
 	if (syscall(SYS_capget, &header, data) < 0)
 		return -errno;
@@ -89,7 +89,7 @@ static int limit_bounding(uint64_t mask, struct err *err)
 
 int privileges_limit(struct err *err)
 {
-	struct capability_sets sets;
+	struct capability_sets sets = {0};
 	uint64_t mask = 0;
 	int r;
 

@@ -46,7 +46,7 @@ int signals_open(const int *signals, struct err *err)
 	(void)sigemptyset(&set);
 	for (size_t i = 0; signals[i]; i++)
 		(void)sigaddset(&set, signals[i]);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) /* NOLINT(concurrency-mt-unsafe): no threads */
 		return err_fail(err, -errno, "signals", "block");
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
@@ -79,6 +79,7 @@ int signals_reset(void)
 			return -errno;
 	}
 	(void)sigemptyset(&none);
+	/* No thread exists. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)
 		return -errno;
 	return 0;

@@ -9,8 +9,6 @@
 #include "base/path.h"
 #include "base/str.h"
 
-#define WALK_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-
 /* Nothing is made where somebody else could put something in its place: root's, and writable by
  * root alone or sticky (/tmp). */
 static int check_parent(int dir_fd)
@@ -29,7 +27,7 @@ static int open_or_make(int dir_fd, const char *name, mode_t mode)
 	int fd;
 	int r;
 
-	fd = openat(dir_fd, name, WALK_FLAGS);
+	fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
 	if (errno != ENOENT)
@@ -40,7 +38,7 @@ static int open_or_make(int dir_fd, const char *name, mode_t mode)
 	/* EEXIST: another instance was faster. */
 	if (mkdirat(dir_fd, name, mode) < 0 && errno != EEXIST)
 		return -errno;
-	fd = openat(dir_fd, name, WALK_FLAGS);
+	fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -50,7 +48,7 @@ static int make_missing(const char *path, mode_t mode)
 	AUTO_CLOSE int fd = -1;
 	char name[NAME_MAX + 1];
 
-	fd = open("/", WALK_FLAGS);
+	fd = open("/", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	for (;;) {
@@ -69,7 +67,7 @@ static int make_missing(const char *path, mode_t mode)
 		next = open_or_make(fd, name, path[strspn(path, "/")] ? 0755 : mode);
 		if (next < 0)
 			return next;
-		fd = fd_close(fd);
+		(void)fd_close(fd);
 		fd = next;
 	}
 }

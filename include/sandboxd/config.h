@@ -8,7 +8,7 @@
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
 
-#define CONFIG_FILE_MAX_BYTES  (256 * 1024)
+#define CONFIG_FILE_MAX_BYTES  262144
 #define CONFIG_ERROR_MAX_BYTES 4096 /* what the supervisor reads of the reader's complaints */
 
 #define CONFIG_SESSIONS_MAX     20000u
@@ -21,7 +21,7 @@
 #define CONFIG_UID_MAX          (UINT32_MAX - 1)
 #define CONFIG_QUEUE_MAX        SESSION_QUEUE_MAX_JOBS
 #define CONFIG_KEEP_MIN_S       60u
-#define CONFIG_KEEP_MAX_S       (10u * 366 * 24 * 3600)
+#define CONFIG_KEEP_MAX_S       (10ull * 366 * 24 * 3600)
 #define CONFIG_JANITOR_MIN_S    1u
 #define CONFIG_JANITOR_MAX_S    3600u
 
