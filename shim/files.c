@@ -71,7 +71,7 @@ static int files_open_parent(int dir_fd, char *path, const char **ret_name)
 		next = files_open_folder(folder_fd, at);
 		if (next < 0)
 			return next;
-		folder_fd = fd_close(folder_fd);
+		(void)fd_close(folder_fd);
 		folder_fd = next;
 		at = slash + 1;
 	}

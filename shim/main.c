@@ -32,8 +32,6 @@
 #include "shim/spawner.h"
 #include "shim/steps.h"
 
-static struct shim app;
-
 static int start_self(struct shim *shim, struct err *err)
 {
 	(void)shim;
@@ -115,6 +113,7 @@ static int (*const start_steps[])(struct shim *, struct err *) = {
 
 int main(void)
 {
+	static struct shim app; /* too large for a stack */
 	const uint8_t ready = SHIM_READY_BYTE;
 	struct err err = ERR_NULL;
 	int r = 0;

@@ -15,7 +15,7 @@
 
 /* Jobs that run, and beside them such that have ended without output and wait for their
  * acknowledgement. */
-#define SHIM_N_SLOTS (2 * SHIM_MAX_JOBS)
+#define SHIM_N_SLOTS (2ul * SHIM_MAX_JOBS)
 
 struct shim {
 	struct loop *loop;

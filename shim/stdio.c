@@ -28,7 +28,7 @@
 
 #define STDIO_FRAMES_A_TURN    4
 #define STDIO_LARGE_PIPE_BYTES (256 * 1024)
-#define STDIO_MIN_BURST_BYTES  (64 * 1024)
+#define STDIO_MIN_BURST_BYTES  (64ul * 1024)
 /* With fewer tokens than this reading waits: frames stay large under a rate. */
 #define STDIO_MIN_TOKENS       4096
 

@@ -94,7 +94,8 @@ int steps_params(struct shim_params *ret_params, struct err *err)
 		return err_fail(err, -EINVAL, "shim-params", "ids");
 	if (params.max_files < PLAN_FILES_MIN || params.max_files > PLAN_FILES_MAX)
 		return err_fail(err, -EINVAL, "shim-params", "max_files");
-	if (params.ring_bytes < 2 * WIRE_FRAME_MAX_BYTES || params.ring_bytes > SHIM_RING_BYTES)
+	if (params.ring_bytes < 2ull * WIRE_FRAME_MAX_BYTES ||
+	    params.ring_bytes > (uint64_t)SHIM_RING_BYTES)
 		return err_fail(err, -EINVAL, "shim-params", "ring_bytes");
 	if ((params.flags & ~(uint32_t)SHIM_PARAMS_ALL_) != 0)
 		return err_fail(err, -EINVAL, "shim-params", "flags");
@@ -150,14 +151,16 @@ int steps_signals(struct err *err)
 {
 	struct sigaction action = {.sa_handler = SIG_DFL};
 	sigset_t all;
+	int r;
 
 	/* Only an ignored signal would be inherited by commands; SIGKILL, SIGSTOP and glibc's own
 	 * two refuse, and cannot be ignored either. */
 	for (int number = 1; number < SIGRTMAX; number++)
 		(void)sigaction(number, &action, NULL);
 	(void)sigfillset(&all);
-	if (sigprocmask(SIG_SETMASK, &all, NULL) < 0)
-		return err_fail(err, -errno, "shim-signals", "sigprocmask");
+	r = pthread_sigmask(SIG_SETMASK, &all, NULL);
+	if (r != 0)
+		return err_fail(err, -r, "shim-signals", "block");
 	return 0;
 }
 

@@ -103,7 +103,7 @@ static int folder_read(int dir_fd, struct report *report, char **ret_text, size_
 	if (r >= 0 && !S_ISREG(st.st_mode))
 		r = -EINVAL;
 	if (r >= 0)
-		r = io_read_file(fd, COMPONENT_BODY_MAX_BYTES, ret_text, ret_size);
+		r = io_read_file(fd, (size_t)COMPONENT_BODY_MAX_BYTES, ret_text, ret_size);
 	if (r >= 0 || r == -ENOMEM)
 		return r;
 	r = r == -EFBIG

@@ -37,13 +37,16 @@
 
 #define RIG_ID_BASE 1073741824u
 
-#define RIG_DO(expression)                                                                         \
-	do {                                                                                       \
-		if ((expression) < 0) {                                                            \
-			(void)fprintf(stderr, "rig: %s: %s\n", #expression, strerror(errno));      \
-			_exit(99);                                                                 \
-		}                                                                                  \
-	} while (0)
+#define RIG_DO(expression) rig_must((expression), #expression)
+
+/* For the child: any failure ends it, and the test by its exit. */
+static void rig_must(int64_t result, const char *what)
+{
+	if (result >= 0)
+		return;
+	(void)fprintf(stderr, "rig: %s: %s\n", what, strerrordesc_np(errno));
+	_exit(99);
+}
 
 static const uint8_t rig_session[ID_BYTES] = {1, 2, 3, 4, 5, 6, 0x47, 8, 0x89};
 static uint8_t rig_buffer[WIRE_FRAME_MAX_BYTES];
@@ -87,7 +90,7 @@ static int rig_loader(void)
 
 	if (fd < 0)
 		return fd_memfd_sealed("loader", "", 0, 1);
-	assert_int_equal(io_read_file(fd, 64u * 1024 * 1024, &data, &size), 0);
+	assert_int_equal(io_read_file(fd, 64ul * 1024 * 1024, &data, &size), 0);
 	return fd_memfd_sealed("loader", data, size, 1);
 }
 
@@ -220,7 +223,7 @@ static void rig_listen(struct rig *rig)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	assert_int_equal(str_format(rig->socket_path, sizeof(rig->socket_path),
-				    "/tmp/shim-rig-%d-%d.sock", getpid(), rand()),
+				    "/tmp/shim-rig-%d.sock", getpid()),
 			 0);
 	assert_int_equal(str_copy(address.sun_path, sizeof(address.sun_path), rig->socket_path), 0);
 	rig->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -238,7 +241,8 @@ static void rig_ready(int fd)
 	n = read(fd, &err, sizeof(err));
 	if (n == (ssize_t)sizeof(err)) {
 		err_sanitize(&err);
-		fail_msg("shim: step %s: %s: %s", err.step, err.text, strerror(err.error_number));
+		fail_msg("shim: step %s: %s: %s", err.step, err.text,
+			 strerrordesc_np(err.error_number));
 	}
 	assert_int_equal(n, 1);
 	assert_int_equal(*(const uint8_t *)&err, SHIM_READY_BYTE);
