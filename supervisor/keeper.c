@@ -99,8 +99,8 @@ static int exec_supervisor(const struct keeper *keeper, int life_fd)
 		if (dup2(copies[i], LISTENERS_FIRST_FD + (int)i) < 0)
 			return -errno;
 	}
-	if (signals_reset() < 0)
-		return -errno;
+	/* The signals stay blocked over the exec: a TERM that comes now waits until the supervisor
+	 * reads it, instead of killing one that has not cleaned up yet. */
 	(void)kernel_execveat(program_fd, keeper->argv, env);
 	return -errno;
 }
@@ -206,8 +206,9 @@ static void stop(struct keeper *keeper)
 	if (keeper->stopping)
 		return;
 	keeper->stopping = true;
-	if (keeper->pid == 0) {
-		loop_quit(keeper->loop, EXIT_FAILURE); /* it was between two lives */
+	/* Between two lives: one more, which clears away what the former left, then stops. */
+	if (keeper->pid == 0 && start_supervisor(keeper) < 0) {
+		loop_quit(keeper->loop, EXIT_FAILURE);
 		return;
 	}
 	(void)kill(keeper->pid, SIGTERM);
