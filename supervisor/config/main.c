@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/confine.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -25,7 +26,13 @@ static int confine(void)
 {
 	struct err err = ERR_NULL;
 	bool applied = false;
-	int r = confine_worker(WORKER_FD_POLICY, "worker-config", &applied, &err);
+	int r;
+
+	r = confine_no_files();
+	if (r < 0)
+		(void)err_fail(&err, r, "confine", "files");
+	else
+		r = confine_worker(WORKER_FD_POLICY, "worker-config", &applied, &err);
 
 	if (r < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "cannot confine itself", &err);

@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/confine.h"
 #include "base/fd.h"
 #include "base/launch.h"
 #include "base/log.h"
@@ -24,7 +25,13 @@ static int confine(void)
 {
 	struct err err = ERR_NULL;
 	bool applied = false;
-	int r = confine_worker(WORKER_FD_POLICY, "worker-egress", &applied, &err);
+	int r;
+
+	r = confine_no_files();
+	if (r < 0)
+		(void)err_fail(&err, r, "confine", "files");
+	else
+		r = confine_worker(WORKER_FD_POLICY, "worker-egress", &applied, &err);
 
 	if (r < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "cannot confine itself", &err);

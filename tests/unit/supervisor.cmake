@@ -2,3 +2,4 @@ foreach(module IN ITEMS ceilings config_check options serve trusted_dir log_rela
 	sandboxd_unit_test(test_${module} LIBS sandboxd_supervisor)
 endforeach()
 sandboxd_unit_test(test_config_parse LIBS sandboxd_config_domain sandboxd_supervisor)
+sandboxd_unit_test(test_confine_files)
