@@ -283,6 +283,10 @@ static void check_api(void)
 	CHECK(15, unshare(CLONE_NEWUSER) < 0 && errno == EPERM);
 }
 
+#define INSERT_MANY                                                                                \
+	"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "         \
+	"INSERT INTO t SELECT i, hex(randomblob(100)) FROM n"
+
 /* The store's library through its rarer ways: WAL, its shared memory, a large sort, a check point,
  * a rewrite of the file. The folder is the working directory, as the worker's own is /state. */
 static void check_sqlite(void)
@@ -291,8 +295,7 @@ static void check_sqlite(void)
 		"PRAGMA journal_mode=WAL",
 		"PRAGMA synchronous=FULL",
 		"CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)",
-		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
-		"INSERT INTO t SELECT i, hex(randomblob(100)) FROM n",
+		INSERT_MANY,
 		"PRAGMA cache_size=10",
 		"PRAGMA temp_store=FILE",
 		"CREATE INDEX x ON t (b)",
