@@ -335,8 +335,10 @@ static void on_hello(void *userdata, const struct launch_msg *answer, int fd)
 
 	(void)fd_close(fd);
 	if (!answer || answer->error != LAUNCH_E_NONE ||
-	    supervisor_client_request(app->supervisor, LAUNCH_ADOPT, NULL, NULL,
-				      APP_REQUEST_TIMEOUT, on_adopt, app) < 0) {
+	    supervisor_client_request(app->supervisor,
+				      &(struct supervisor_request){.type = LAUNCH_ADOPT,
+								   .timeout = APP_REQUEST_TIMEOUT},
+				      on_adopt, app) < 0) {
 		log_line(LOG_LEVEL_ERROR, NULL, "the supervisor does not answer", "error=%s",
 			 answer ? launch_error_text(answer->error) : "timeout");
 		(void)sd_event_exit(app->event, EXIT_FAILURE);
@@ -347,6 +349,8 @@ static void on_hello(void *userdata, const struct launch_msg *answer, int fd)
 
 int sessions_adopt(struct app *app)
 {
-	return supervisor_client_request(app->supervisor, LAUNCH_HELLO, NULL, NULL,
-					 APP_REQUEST_TIMEOUT, on_hello, app);
+	return supervisor_client_request(
+		app->supervisor,
+		&(struct supervisor_request){.type = LAUNCH_HELLO, .timeout = APP_REQUEST_TIMEOUT},
+		on_hello, app);
 }

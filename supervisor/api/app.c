@@ -290,7 +290,7 @@ static int start(struct app *app)
 	list_init(&app->forgotten);
 	list_init(&app->streams);
 	list_init(&app->adopting);
-	job_table_init(&app->tasks, JOB_TABLE_MAX_BYTES);
+	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	fill_summary(app);
 	count_descriptors(app);
 	app->scratch = malloc(WIRE_FRAME_MAX_BYTES);

@@ -138,8 +138,12 @@ static void learn_limits(struct app *app, struct session *session)
 {
 	session->limits_missing = app->limits_missing;
 	if (!app->limits_known)
-		IGNORE_RESULT(supervisor_client_request(app->supervisor, LAUNCH_PROOF, &session->id,
-							NULL, APP_REQUEST_TIMEOUT, on_proof, app));
+		IGNORE_RESULT(supervisor_client_request(
+			app->supervisor,
+			&(struct supervisor_request){.type = LAUNCH_PROOF,
+						     .session = &session->id,
+						     .timeout = APP_REQUEST_TIMEOUT},
+			on_proof, app));
 }
 
 static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
@@ -182,8 +186,12 @@ static int ask_launch(struct app *app, const struct session *session)
 		return -ENOMEM;
 	op->app = app;
 	op->session = session->id;
-	r = supervisor_client_request(app->supervisor, LAUNCH_START, &session->id, &session->plan,
-				      APP_LAUNCH_TIMEOUT, on_launch, op);
+	r = supervisor_client_request(app->supervisor,
+				      &(struct supervisor_request){.type = LAUNCH_START,
+								   .session = &session->id,
+								   .plan = &session->plan,
+								   .timeout = APP_LAUNCH_TIMEOUT},
+				      on_launch, op);
 	if (r < 0)
 		free(op);
 	return r;

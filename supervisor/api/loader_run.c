@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#define LOADER_OUTPUT_MAX_BYTES (16u * 1024u * 1024u)
+#define LOADER_OUTPUT_MAX_BYTES ((uint64_t)16 * 1024 * 1024)
 #define GRACE_MS                2000u
 
 static const char *const loader_argv[] = {"sandbox-loader", "/session", NULL};

@@ -29,6 +29,8 @@ const char *action_not_ready(const struct request *request)
 
 /* Metrics. */
 
+#define METRICS_MAX_BYTES ((size_t)64 * 1024)
+
 struct metric {
 	const char *name;
 	const char *type;
@@ -82,7 +84,7 @@ void action_metrics(struct request *request)
 		{"store_waiting",              "gauge",   "Writes that wait.",                stats.n_waiting             },
 		{"store_degraded",             "gauge",   "1 while the store refuses.",       stats.degraded              },
 	};
-	struct buf text = BUF_NULL(64 * 1024);
+	struct buf text = BUF_NULL(METRICS_MAX_BYTES);
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(metrics); i++)
@@ -264,8 +266,12 @@ static void inspect(struct request *request, const struct session *session, enum
 	if (op) {
 		op->to = answer_to(request);
 		op->session = session->id;
-		if (supervisor_client_request(app->supervisor, type, &session->id, NULL,
-					      APP_REQUEST_TIMEOUT, on_inspected, op) >= 0)
+		if (supervisor_client_request(
+			    app->supervisor,
+			    &(struct supervisor_request){.type = type,
+							 .session = &session->id,
+							 .timeout = APP_REQUEST_TIMEOUT},
+			    on_inspected, op) >= 0)
 			return;
 		free(op);
 	}

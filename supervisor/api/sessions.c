@@ -181,7 +181,10 @@ static void ask_kill(struct app *app, const struct id *session)
 		return; /* the expiry or the next restart of this worker comes back to it */
 	op->app = app;
 	op->session = *session;
-	if (supervisor_client_request(app->supervisor, LAUNCH_KILL, session, NULL, APP_KILL_TIMEOUT,
+	if (supervisor_client_request(app->supervisor,
+				      &(struct supervisor_request){.type = LAUNCH_KILL,
+								   .session = session,
+								   .timeout = APP_KILL_TIMEOUT},
 				      on_killed, op) < 0)
 		free(op);
 }

@@ -15,7 +15,7 @@
 #include "supervisor/api/tasks.h"
 
 #define READ_BYTES    ((size_t)256 * 1024)
-#define PENDING_BYTES (TASK_FRAMES_MAX_BYTES + READ_BYTES)
+#define PENDING_BYTES ((size_t)TASK_FRAMES_MAX_BYTES + READ_BYTES)
 
 struct task_stream {
 	struct list link; /* app->streams */

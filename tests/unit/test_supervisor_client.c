@@ -87,10 +87,14 @@ static void turn(struct rig *rig, uint64_t wait_us)
 
 static void ask(struct rig *rig, enum launch_type type, usec_t timeout)
 {
-	assert_int_equal(supervisor_client_request(rig->client, type,
-						   type == LAUNCH_ADOPT ? NULL : &some, NULL,
-						   timeout, on_answer, rig),
-			 0);
+	assert_int_equal(
+		supervisor_client_request(
+			rig->client,
+			&(struct supervisor_request){.type = type,
+						     .session = type == LAUNCH_ADOPT ? NULL : &some,
+						     .timeout = timeout},
+			on_answer, rig),
+		0);
 }
 
 static struct launch_msg take_request(struct rig *rig)
@@ -188,9 +192,12 @@ static void test_supervisor_client_nonsense_closes(void **state)
 	turn(&rig, 0);
 	assert_int_equal(rig.n_closed, 1);
 	assert_int_equal(rig.n_nothing, 1);
-	assert_int_equal(
-		supervisor_client_request(rig.client, LAUNCH_KILL, &some, NULL, 1, on_answer, &rig),
-		-EPIPE);
+	assert_int_equal(supervisor_client_request(rig.client,
+						   &(struct supervisor_request){.type = LAUNCH_KILL,
+										.session = &some,
+										.timeout = 1},
+						   on_answer, &rig),
+			 -EPIPE);
 	rig_close(&rig);
 }
 

@@ -31,7 +31,10 @@ enum MHD_Result judge_take_header(void *userdata, enum MHD_ValueKind kind, const
 	struct request *request = walk->request;
 
 	(void)kind;
-	(void)name_bytes;
+	/* A name that is no token, for one with a space before the colon, is read differently by
+	 * different programs. */
+	if (!str_only(name, name_bytes, "!#$%&'*+-.^_`|~"))
+		walk->bad = true;
 	auth_headers_add(&walk->auth, request_config(request), name, value, value_bytes);
 	if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
 		take_length(walk, value);

@@ -511,10 +511,7 @@ int shim_link_put(struct shim_link *link, const char *path, uint32_t mode, const
 {
 	struct wire_put put = {.mode = mode, .size_bytes = size};
 	size_t path_bytes = strlen(path) + 1;
-	struct iovec parts[2] = {
-		{&put,                    sizeof(put)},
-                {(void *)(uintptr_t)path, path_bytes }
-        };
+	struct iovec parts[2] = {piece(&put, sizeof(put)), piece(path, path_bytes)};
 	struct wire_header header;
 	struct wire_job *job;
 	int r;

@@ -223,15 +223,15 @@ struct supervisor_client *supervisor_client_free(struct supervisor_client *clien
 	return NULL;
 }
 
-int supervisor_client_request(struct supervisor_client *client, enum launch_type type,
-			      const struct id *session, const struct plan *plan, usec_t timeout,
-			      supervisor_answer callback, void *userdata)
+int supervisor_client_request(struct supervisor_client *client,
+			      const struct supervisor_request *request, supervisor_answer callback,
+			      void *userdata)
 {
 	static const uint8_t no_session[ID_BYTES];
 	struct pending *pending;
 	int r;
 
-	ASSERT((type == LAUNCH_START) == (plan != NULL));
+	ASSERT((request->type == LAUNCH_START) == (request->plan != NULL));
 	if (client->closed)
 		return -EPIPE;
 	if (client->n_pending >= MAX_OUTSTANDING)
@@ -240,16 +240,16 @@ int supervisor_client_request(struct supervisor_client *client, enum launch_type
 	if (!pending)
 		return -ENOMEM;
 	client->last_serial++;
-	pending->msg =
-		launch_message(type, client->last_serial, session ? session->bytes : no_session);
-	if (plan)
-		pending->msg.u.plan = *plan;
-	if (type == LAUNCH_HELLO) {
+	pending->msg = launch_message(request->type, client->last_serial,
+				      request->session ? request->session->bytes : no_session);
+	if (request->plan)
+		pending->msg.u.plan = *request->plan;
+	if (request->type == LAUNCH_HELLO) {
 		pending->msg.u.hello.magic = LAUNCH_MAGIC;
 		pending->msg.u.hello.version = LAUNCH_VERSION;
 		pending->msg.u.hello.message_bytes = sizeof(struct launch_msg);
 	}
-	pending->deadline = clock_add(clock_boottime(), timeout);
+	pending->deadline = clock_add(clock_boottime(), request->timeout);
 	pending->callback = callback;
 	pending->userdata = userdata;
 	list_append(&client->pending, &pending->link);

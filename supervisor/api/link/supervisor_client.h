@@ -36,8 +36,14 @@ MUST_USE int supervisor_client_new(sd_event *event, int fd,
 /* Outstanding requests are answered with NULL first. Accepts NULL; returns NULL. */
 struct supervisor_client *supervisor_client_free(struct supervisor_client *client);
 
-/* session may be NULL (HELLO, ADOPT); plan only for LAUNCH_START. 0; -ENOBUFS: too many are
- * outstanding; -EPIPE: closed; -ENOMEM. */
-MUST_USE int supervisor_client_request(struct supervisor_client *client, enum launch_type type,
-				       const struct id *session, const struct plan *plan,
-				       usec_t timeout, supervisor_answer callback, void *userdata);
+struct supervisor_request {
+	enum launch_type type;
+	const struct id *session; /* NULL: HELLO, ADOPT */
+	const struct plan *plan;  /* LAUNCH_START only */
+	usec_t timeout;
+};
+
+/* 0; -ENOBUFS: too many are outstanding; -EPIPE: closed; -ENOMEM. Then no answer follows. */
+MUST_USE int supervisor_client_request(struct supervisor_client *client,
+				       const struct supervisor_request *request,
+				       supervisor_answer callback, void *userdata);
