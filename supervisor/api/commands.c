@@ -127,6 +127,11 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 	struct component_put *put = LIST_ENTRY(activity, struct component_put, activity);
 	struct session *session = activity->live->session;
 	struct request *request = answer_get(&put->to);
+	const struct store_component component = {
+		.file = put->file,
+		.body = put->spec.body,
+		.body_length = put->spec.body_length,
+	};
 
 	live_settle(activity->live, result->number);
 	if (result->end != ACTIVITY_PUT_DONE) {
@@ -134,9 +139,8 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 			reply_failed(request, result, "component was not written");
 		put_free(put);
 	} else if (session_component_set(session, put->file, put->spec.body_length) < 0 ||
-		   store_session_component(put->app->store, &session->id, put->file, put->spec.body,
-					   put->spec.body_length, clock_realtime(),
-					   on_component_row, put) < 0) {
+		   store_session_component(put->app->store, &session->id, &component,
+					   clock_realtime(), on_component_row, put) < 0) {
 		answer_put(put);
 		put_free(put);
 	}

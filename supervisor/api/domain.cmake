@@ -1,6 +1,7 @@
 # The pure part of the api worker (no system call; time, ids and randomness are arguments), and the
 # store. They are libraries so that unit tests and fuzzers link exactly what the worker links.
 add_library(sandboxd_api_domain STATIC
+	${CMAKE_CURRENT_LIST_DIR}/session/body_fields.c
 	${CMAKE_CURRENT_LIST_DIR}/session/component_name.c
 	${CMAKE_CURRENT_LIST_DIR}/session/endpoint.c
 	${CMAKE_CURRENT_LIST_DIR}/session/environment.c
@@ -10,6 +11,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/registry.c
 	${CMAKE_CURRENT_LIST_DIR}/session/session.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec.c
+	${CMAKE_CURRENT_LIST_DIR}/session/spec_command.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
 	${CMAKE_CURRENT_LIST_DIR}/session/transitions.c
 	${CMAKE_CURRENT_LIST_DIR}/jobs/flow.c
@@ -56,6 +58,8 @@ add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/queries.c
 	${CMAKE_CURRENT_LIST_DIR}/store/rows.c
 	${CMAKE_CURRENT_LIST_DIR}/store/sqlite.c
+	${CMAKE_CURRENT_LIST_DIR}/store/sqlite_open.c
+	${CMAKE_CURRENT_LIST_DIR}/store/sqlite_reads.c
 	${CMAKE_CURRENT_LIST_DIR}/store/writes.c
 	${PROJECT_BINARY_DIR}/generated/migrations.c
 )

@@ -40,6 +40,18 @@ static void note(void *userdata, enum store_result result)
 	answers->last = result;
 }
 
+/* store_session_component as one writes it in a test. */
+static void put(struct rig *rig, const char *file, const char *body, size_t length,
+		struct answers *answers)
+{
+	const struct store_component component = {
+		.file = file, .body = body, .body_length = length};
+
+	assert_int_equal(store_session_component(rig->store, &rig->session->id, &component, 1, note,
+						 answers),
+			 0);
+}
+
 static struct id make_id(uint8_t n)
 {
 	return (struct id){
@@ -229,15 +241,9 @@ static void test_store_session_row_round_trip(void **state)
 	(void)state;
 	rig_init(&rig);
 	insert(&rig);
-	assert_int_equal(store_session_component(rig.store, &rig.session->id, "a.yaml", "x: 1\n", 5,
-						 1, note, &answers),
-			 0);
-	assert_int_equal(store_session_component(rig.store, &rig.session->id, "a.yaml",
-						 "y: \"2\"\n", 7, 1, note, &answers),
-			 0);
-	assert_int_equal(store_session_component(rig.store, &rig.session->id, "b \xc3\xa9/c.yaml",
-						 "\xc3\xa9", 2, 1, note, &answers),
-			 0);
+	put(&rig, "a.yaml", "x: 1\n", 5, &answers);
+	put(&rig, "a.yaml", "y: \"2\"\n", 7, &answers);
+	put(&rig, "b \xc3\xa9/c.yaml", "\xc3\xa9", 2, &answers);
 	(void)strcpy(rig.session->last_run_id, "run");
 	assert_int_equal(store_session_status(rig.store, rig.session, 1, note, &answers), 0);
 	assert_int_equal(store_session_log(rig.store, rig.session, 1, note, &answers), 0);
@@ -517,9 +523,7 @@ static void test_store_full_disk_degrades_and_recovers(void **state)
 	rig.store = store_close(rig.store);
 	rig.store = reopen_path(rig.path, 230);
 	insert(&rig);
-	assert_int_equal(store_session_component(rig.store, &rig.session->id, "a.yaml", body,
-						 sizeof(body), 1, note, &big),
-			 0);
+	put(&rig, "a.yaml", body, sizeof(body), &big);
 	assert_int_equal(store_session_log(rig.store, rig.session, 1, note, &later), 0);
 	store_flush(rig.store, 1000);
 	assert_int_equal(big.n, 1);
@@ -605,9 +609,7 @@ static void test_store_waiting_queue_is_bounded(void **state)
 	assert_int_equal(sqlite3_open(rig.path, &other), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
 	for (int i = 0; i < 4; i++) {
-		assert_int_equal(store_session_component(rig.store, &rig.session->id, "a.yaml",
-							 body, sizeof(body), 1, note, &answers),
-				 0);
+		put(&rig, "a.yaml", body, sizeof(body), &answers);
 		store_flush(rig.store, 1);
 	}
 	assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
@@ -720,9 +722,7 @@ static void test_store_retain_deletes_by_age(void **state)
 	(void)state;
 	rig_init(&rig);
 	insert(&rig);
-	assert_int_equal(store_session_component(rig.store, &rig.session->id, "a.yaml", "x", 1, 1,
-						 note, &answers),
-			 0);
+	put(&rig, "a.yaml", "x", 1, &answers);
 	add_frame(&rig, FRAMES_STAGE_DONE, "end");
 	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 0, note, &answers), 0);
 	/* An open session is never touched. */

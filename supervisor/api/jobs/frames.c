@@ -40,7 +40,7 @@ void frames_init(struct frames *frames, const struct id *task)
 		.task = *task,
 		.next_seq = 1,
 		.max_frames = TASK_FRAMES_MAX,
-		.max_bytes = TASK_FRAMES_MAX_BYTES,
+		.max_bytes = (size_t)TASK_FRAMES_MAX_BYTES,
 	};
 }
 
@@ -71,7 +71,7 @@ static bool is_core_key(const char *key)
 
 /* The JSON text of a frame, or NULL: no memory. */
 static char *format_frame(const struct frames *frames, enum frames_stage stage, const char *message,
-			  const json_t *extras, usec_t now)
+			  json_t *extras, usec_t now)
 {
 	char task[ID_TEXT_BYTES];
 	const char *key;
@@ -85,7 +85,7 @@ static char *format_frame(const struct frames *frames, enum frames_stage stage, 
 			  (double)now / (double)USEC_PER_SEC, "seq", (json_int_t)frames->next_seq);
 	if (!frame)
 		return NULL;
-	json_object_foreach((json_t *)(uintptr_t)extras, key, value)
+	json_object_foreach(extras, key, value)
 	{
 		if (is_core_key(key))
 			continue;
@@ -115,7 +115,7 @@ static int reserve_line(struct frames *frames)
 }
 
 static int add_line(struct frames *frames, enum frames_stage stage, const char *message,
-		    const json_t *extras, usec_t now)
+		    json_t *extras, usec_t now)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size;
@@ -166,8 +166,8 @@ static int add_dropped_note(struct frames *frames, usec_t now)
 	return r;
 }
 
-int frames_add(struct frames *frames, enum frames_stage stage, const char *message,
-	       const json_t *extras, usec_t now, uint32_t *ret_seq)
+int frames_add(struct frames *frames, enum frames_stage stage, const char *message, json_t *extras,
+	       usec_t now, uint32_t *ret_seq)
 {
 	int r;
 

@@ -72,7 +72,7 @@ void frames_resume(struct frames *frames, uint32_t last_seq, bool terminal);
 #define FRAMES_E_TERMINAL 1
 #define FRAMES_E_DROPPED  2
 MUST_USE int frames_add(struct frames *frames, enum frames_stage stage, const char *message,
-			const json_t *extras, usec_t now, uint32_t *ret_seq);
+			json_t *extras, usec_t now, uint32_t *ret_seq);
 void frames_settle(struct frames *frames, uint32_t seq);
 /* First frame with a number above `after`, settled or not; NULL: none. Valid until the next add. */
 const struct frames_line *frames_after(const struct frames *frames, uint32_t after);

@@ -158,7 +158,7 @@ int progress_feed(struct job *job, struct session *session, const void *data, si
 	if (r < 0)
 		return r;
 	job->held_bytes += size;
-	if (!job->parser.result.complete && job->held_bytes < PROGRESS_HOLD_BYTES)
+	if (!job->parser.result.complete && job->held_bytes < (size_t)PROGRESS_HOLD_BYTES)
 		return 0;
 	r = show(job, session, now);
 	if (r < 0)

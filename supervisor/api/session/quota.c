@@ -59,7 +59,8 @@ enum quota_reason quota_component(const struct session *session, const char *fil
 
 	if (!old && session->n_components >= COMPONENTS_MAX)
 		return QUOTA_COMPONENTS;
-	if (others > COMPONENTS_MAX_BYTES || body_bytes > COMPONENTS_MAX_BYTES - others)
+	if (others > (size_t)COMPONENTS_MAX_BYTES ||
+	    body_bytes > (size_t)COMPONENTS_MAX_BYTES - others)
 		return QUOTA_COMPONENTS_BYTES;
 	return QUOTA_OK;
 }

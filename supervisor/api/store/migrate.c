@@ -124,7 +124,7 @@ static int record(sqlite3 *db, const struct migration *step, usec_t now, struct 
 
 static int apply(sqlite3 *db, const struct migration *steps, usec_t now, struct err *err)
 {
-	int64_t version;
+	int64_t version = 0;
 	int r;
 
 	if (sqlite3_exec(db, create_table, NULL, NULL, NULL) != SQLITE_OK)

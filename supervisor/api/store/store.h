@@ -99,6 +99,13 @@ struct store_frame {
 typedef void (*store_frames_read)(void *userdata, enum store_result result,
 				  const struct store_frame *frames, size_t n, bool more);
 
+/* A component as it is written. */
+struct store_component {
+	const char *file;
+	const char *body;
+	size_t body_length;
+};
+
 struct store_stats {
 	uint64_t n_writes;
 	uint64_t n_commits;
@@ -115,9 +122,9 @@ struct store_ops {
 			      void *userdata);
 	int (*session_status)(struct store *store, const struct session *session, usec_t now,
 			      store_done done, void *userdata);
-	int (*session_component)(struct store *store, const struct id *session, const char *file,
-				 const char *body, size_t body_length, usec_t now, store_done done,
-				 void *userdata);
+	int (*session_component)(struct store *store, const struct id *session,
+				 const struct store_component *component, usec_t now,
+				 store_done done, void *userdata);
 	int (*session_log)(struct store *store, const struct session *session, usec_t now,
 			   store_done done, void *userdata);
 	int (*session_close)(struct store *store, const struct id *session, const char *reason,
@@ -184,12 +191,10 @@ MUST_USE static inline int store_session_status(struct store *store, const struc
 
 /* One member of components_json set or replaced. */
 MUST_USE static inline int store_session_component(struct store *store, const struct id *session,
-						   const char *file, const char *body,
-						   size_t body_length, usec_t now, store_done done,
-						   void *userdata)
+						   const struct store_component *component,
+						   usec_t now, store_done done, void *userdata)
 {
-	return store->ops->session_component(store, session, file, body, body_length, now, done,
-					     userdata);
+	return store->ops->session_component(store, session, component, now, done, userdata);
 }
 
 /* log_summary_json as it is in the session now. */

@@ -1,0 +1,59 @@
+/*
+ * Reading the members of one JSON request body by a table of fields. Types and messages of the
+ * items are those that FastAPI clients know; ours differ in one way: a number must be a JSON
+ * integer. No message quotes the input; only names of members stand in `loc`.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+
+#include "supervisor/api/session/spec.h"
+
+#define BODY_MSG_STRING "Input should be a valid string"
+#define BODY_MSG_NUL    "Value error, must not contain NUL"
+
+struct body {
+	const struct spec_options *options;
+	json_t *errors; /* owned until body_finish gives it away; NULL: nothing is wrong so far */
+	void *dest;     /* of the readers */
+	int fatal;      /* -ENOMEM */
+};
+
+struct body_field {
+	const char *name; /* NULL ends the table */
+	bool required;
+	void (*read)(struct body *body, const char *field, json_t *value);
+};
+
+/* Append one item to *errors, made where it is NULL; loc ends with NULL or after three. What is
+ * beyond a bound of items is left out. 0 or -ENOMEM. */
+MUST_USE int body_item_add(json_t **errors, const char *type, const char *const loc[],
+			   const char *msg);
+/* Add an item for body.field, or body.field.member. */
+void body_wrong(struct body *body, const char *type, const char *field, const char *msg);
+void body_wrong_in(struct body *body, const char *type, const char *field, const char *member,
+		   const char *msg);
+
+bool body_has_nul(const json_t *value);
+/* A copy of a string with a NUL behind it; NULL and body->fatal without memory. */
+char *body_take_string(struct body *body, const json_t *value, size_t *ret_length);
+/* An integer in min..max. False: an item was added. */
+bool body_read_integer(struct body *body, const char *field, const json_t *value, uint32_t min,
+		       uint32_t max, uint32_t *ret_number);
+/* An object NAME -> text as NAME=VALUE entries. On an error *ret_env may hold some of them. */
+void body_read_envs(struct body *body, const char *field, json_t *value, char ***ret_env,
+		    size_t *ret_n_env);
+
+/* The common course: text -> document -> fields. What the readers made stays in body->dest; the
+ * caller drops it unless 0 is returned. 0, SPEC_E_INVALID or -ENOMEM. */
+MUST_USE int body_parse(struct body *body, const char *text, size_t size,
+			const struct body_field *fields, bool may_be_empty);
+/* Hand the items to the caller, or drop them. Returns r. */
+int body_finish(struct body *body, int r, json_t **ret_errors);
+
+void body_strings_free(char **strings, size_t n);

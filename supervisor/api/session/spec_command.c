@@ -1,0 +1,194 @@
+/*
+ * Bodies of what is done in a session: components and commands.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+#include "supervisor/api/session/body_fields.h"
+#include "supervisor/api/session/fit.h"
+#include "supervisor/api/session/spec.h"
+
+void spec_component_done(struct spec_component *spec)
+{
+	free(spec->name);
+	free(spec->body);
+	*spec = SPEC_COMPONENT_NULL;
+}
+
+static void read_name(struct body *body, const char *field, json_t *value)
+{
+	struct spec_component *spec = body->dest;
+
+	if (!json_is_string(value)) {
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+		return;
+	}
+	spec->name = body_take_string(body, value, &spec->name_length);
+}
+
+static void read_component_body(struct body *body, const char *field, json_t *value)
+{
+	struct spec_component *spec = body->dest;
+
+	if (!json_is_string(value))
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+	else if (json_string_length(value) > (size_t)COMPONENT_BODY_MAX_BYTES)
+		body_wrong(body, "string_too_long", field,
+			   "String should have at most 1048576 bytes");
+	else if (body_has_nul(value))
+		body_wrong(body, "value_error", field, BODY_MSG_NUL);
+	else
+		spec->body = body_take_string(body, value, &spec->body_length);
+}
+
+int spec_parse_component(const char *text, size_t size, const struct spec_options *options,
+			 struct spec_component *ret_spec, json_t **ret_errors)
+{
+	static const struct body_field fields[] = {
+		{"name", true,  read_name          },
+		{"body", true,  read_component_body},
+		{NULL,   false, NULL               },
+	};
+	struct spec_component spec = SPEC_COMPONENT_NULL;
+	struct body body = {.options = options, .dest = &spec};
+	int r;
+
+	r = body_parse(&body, text, size, fields, false);
+	if (r != 0)
+		spec_component_done(&spec);
+	else
+		*ret_spec = spec;
+	return body_finish(&body, r, ret_errors);
+}
+
+void spec_command_done(struct spec_command *spec)
+{
+	body_strings_free(spec->argv, spec->n_argv);
+	body_strings_free(spec->env, spec->n_env);
+	free(spec->cwd);
+	free(spec->stdin_text);
+	*spec = SPEC_COMMAND_NULL;
+}
+
+static void read_argument(struct body *body, const char *field, size_t index, json_t *value,
+			  struct spec_command *spec)
+{
+	char member[24];
+	size_t length;
+
+	fit_text(member, sizeof(member), "%zu", index);
+	if (!json_is_string(value)) {
+		body_wrong_in(body, "string_type", field, member, BODY_MSG_STRING);
+	} else if (body_has_nul(value)) {
+		body_wrong_in(body, "value_error", field, member, BODY_MSG_NUL);
+	} else if (index == 0 && json_string_length(value) == 0) {
+		body_wrong_in(body, "string_too_short", field, member,
+			      "String should have at least 1 character");
+	} else {
+		spec->argv[spec->n_argv] = body_take_string(body, value, &length);
+		if (spec->argv[spec->n_argv])
+			spec->n_argv++;
+	}
+}
+
+static void read_argv(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+	size_t n = json_array_size(value);
+
+	if (!json_is_array(value)) {
+		body_wrong(body, "list_type", field, "Input should be a valid list");
+		return;
+	}
+	if (n == 0) {
+		body_wrong(body, "too_short", field, "List should have at least 1 item");
+		return;
+	}
+	if (n > EXEC_MAX_ARGV) {
+		body_wrong(body, "too_long", field, "List should have at most 1024 items");
+		return;
+	}
+	spec->argv = calloc(n + 1, sizeof(*spec->argv));
+	if (!spec->argv) {
+		body->fatal = -ENOMEM;
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		read_argument(body, field, i, json_array_get(value, i), spec);
+}
+
+static void read_cwd(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+	size_t length;
+
+	if (json_is_null(value))
+		return;
+	if (!json_is_string(value))
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+	else if (body_has_nul(value))
+		body_wrong(body, "value_error", field, BODY_MSG_NUL);
+	else if (json_string_length(value) >= EXEC_CWD_BYTES)
+		body_wrong(body, "string_too_long", field, "String should have at most 4095 bytes");
+	else if (json_string_value(value)[0] != '/')
+		body_wrong(body, "value_error", field, "Value error, must be an absolute path");
+	else
+		spec->cwd = body_take_string(body, value, &length);
+}
+
+static void read_command_envs(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+
+	body_read_envs(body, field, value, &spec->env, &spec->n_env);
+}
+
+static void read_timeout(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+
+	if (!json_is_null(value))
+		(void)body_read_integer(body, field, value, 1, SPEC_TIMEOUT_MAX_MS,
+					&spec->timeout_ms);
+}
+
+static void read_stdin(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+
+	if (json_is_null(value))
+		return;
+	if (!json_is_string(value))
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+	else if (json_string_length(value) > (size_t)SPEC_STDIN_MAX_BYTES)
+		body_wrong(body, "string_too_long", field,
+			   "String should have at most 1048576 bytes");
+	else
+		spec->stdin_text = body_take_string(body, value, &spec->stdin_length);
+}
+
+int spec_parse_command(const char *text, size_t size, const struct spec_options *options,
+		       struct spec_command *ret_spec, json_t **ret_errors)
+{
+	static const struct body_field fields[] = {
+		{"argv",       true,  read_argv        },
+                {"cwd",        false, read_cwd         },
+		{"envs",       false, read_command_envs},
+                {"timeout_ms", false, read_timeout     },
+		{"stdin",      false, read_stdin       },
+                {NULL,         false, NULL             },
+	};
+	struct spec_command spec = SPEC_COMMAND_NULL;
+	struct body body = {.options = options, .dest = &spec};
+	int r;
+
+	r = body_parse(&body, text, size, fields, false);
+	if (r != 0)
+		spec_command_done(&spec);
+	else
+		*ret_spec = spec;
+	return body_finish(&body, r, ret_errors);
+}

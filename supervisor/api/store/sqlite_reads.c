@@ -1,0 +1,194 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "supervisor/api/store/migrate.h"
+#include "supervisor/api/store/rows.h"
+#include "supervisor/api/store/sqlite_store.h"
+
+#define FRAMES_A_READ 256
+
+static void read_task(struct sqlite_store *s, struct read *read)
+{
+	sqlite3_stmt *statement = s->statement[QUERY_TASK_GET];
+	enum store_result result = STORE_DEGRADED;
+	struct store_task task;
+	char id[ID_TEXT_BYTES];
+	int r;
+
+	id_format(&read->task, id);
+	r = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+	if (r == SQLITE_OK)
+		r = sqlite3_step(statement);
+	if (r == SQLITE_ROW)
+		result = rows_read_task(statement, &task) == 0 ? STORE_OK : STORE_NOT_FOUND;
+	else if (r == SQLITE_DONE)
+		result = STORE_NOT_FOUND;
+	if (read->task_read)
+		read->task_read(read->userdata, result, result == STORE_OK ? &task : NULL);
+	(void)sqlite3_reset(statement);
+}
+
+/* Copies, because the texts of a row end with the next row. */
+static int collect_frames(sqlite3_stmt *statement, size_t max_bytes, struct store_frame *frames,
+			  char **texts, size_t *ret_n, bool *ret_more)
+{
+	size_t bytes = 0;
+	size_t n = 0;
+	int r;
+
+	*ret_more = false;
+	while ((r = sqlite3_step(statement)) == SQLITE_ROW) {
+		const char *stage = (const char *)sqlite3_column_text(statement, 1);
+		const void *text = sqlite3_column_text(statement, 2);
+		size_t size = (size_t)sqlite3_column_bytes(statement, 2);
+		int known = stage ? frames_stage_from_text(stage) : -1;
+		char *copy;
+
+		if (n == FRAMES_A_READ || (n > 0 && bytes + size > max_bytes)) {
+			*ret_more = true;
+			r = SQLITE_DONE;
+			break;
+		}
+		if (known < 0 || !text)
+			continue;
+		copy = malloc(size + 1);
+		if (!copy) {
+			r = SQLITE_NOMEM;
+			break;
+		}
+		memcpy(copy, text, size + 1);
+		texts[n] = copy;
+		frames[n++] = (struct store_frame){
+			.seq = (uint32_t)sqlite3_column_int64(statement, 0),
+			.stage = (enum frames_stage)known,
+			.text = copy,
+			.size = size,
+		};
+		bytes += size;
+	}
+	*ret_n = n;
+	return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
+static void read_frames(struct sqlite_store *s, struct read *read)
+{
+	sqlite3_stmt *statement = s->statement[QUERY_FRAMES_GET];
+	struct store_frame frames[FRAMES_A_READ];
+	char *texts[FRAMES_A_READ];
+	char id[ID_TEXT_BYTES];
+	size_t n = 0;
+	bool more = false;
+	int r;
+
+	id_format(&read->task, id);
+	r = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+	if (r == SQLITE_OK)
+		r = sqlite3_bind_int64(statement, 2, read->after);
+	if (r == SQLITE_OK)
+		r = collect_frames(statement, read->max_bytes, frames, texts, &n, &more);
+	(void)sqlite3_reset(statement);
+	if (read->frames_read)
+		read->frames_read(read->userdata, r == SQLITE_OK ? STORE_OK : STORE_DEGRADED,
+				  frames, r == SQLITE_OK ? n : 0, r == SQLITE_OK && more);
+	for (size_t i = 0; i < n; i++)
+		free(texts[i]);
+}
+
+void sqlite_do_reads(struct sqlite_store *s)
+{
+	struct list *last = s->reads.prev;
+	bool end = list_empty(&s->reads);
+
+	/* Reads that a callback queues wait for the next flush. */
+	while (!end) {
+		struct read *read = LIST_ENTRY(s->reads.next, struct read, link);
+
+		end = &read->link == last;
+		list_remove(&read->link);
+		if (read->task_read)
+			read_task(s, read);
+		else if (read->frames_read)
+			read_frames(s, read);
+		free(read);
+	}
+}
+
+void sqlite_drop_reads(struct sqlite_store *s)
+{
+	LIST_FOR_EACH_SAFE (link, following, &s->reads) {
+		list_remove(link);
+		free(LIST_ENTRY(link, struct read, link));
+	}
+}
+
+int sqlite_task_get(struct store *store, const struct id *task, store_task_read task_read,
+		    void *userdata)
+{
+	struct read *read = calloc(1, sizeof(*read));
+
+	if (!read)
+		return -ENOMEM;
+	read->task = *task;
+	read->task_read = task_read;
+	read->userdata = userdata;
+	list_append(&sqlite_store_of(store)->reads, &read->link);
+	return 0;
+}
+
+int sqlite_frames_get(struct store *store, const struct id *task, uint32_t after, size_t max_bytes,
+		      store_frames_read frames_read, void *userdata)
+{
+	struct read *read = calloc(1, sizeof(*read));
+
+	if (!read)
+		return -ENOMEM;
+	read->task = *task;
+	read->after = after;
+	read->max_bytes = max_bytes;
+	read->frames_read = frames_read;
+	read->userdata = userdata;
+	list_append(&sqlite_store_of(store)->reads, &read->link);
+	return 0;
+}
+
+int sqlite_each_open_session(struct store *store, store_session_seen seen, void *userdata)
+{
+	sqlite3_stmt *statement = sqlite_store_of(store)->statement[QUERY_SESSIONS_OPEN];
+	struct store_session row;
+	int r = 0;
+	int rc;
+
+	while ((rc = sqlite3_step(statement)) == SQLITE_ROW) {
+		/* A row that is none of ours is left alone. */
+		if (rows_read_session(statement, &row) < 0)
+			continue;
+		r = seen(userdata, &row);
+		if (r < 0)
+			break;
+	}
+	(void)sqlite3_reset(statement);
+	if (r < 0)
+		return r;
+	return migrate_errno(rc);
+}
+
+int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userdata)
+{
+	sqlite3_stmt *statement = sqlite_store_of(store)->statement[QUERY_TASKS_OPEN];
+	struct store_task task;
+	int r = 0;
+	int rc;
+
+	while ((rc = sqlite3_step(statement)) == SQLITE_ROW) {
+		if (rows_read_task(statement, &task) < 0)
+			continue;
+		r = seen(userdata, &task);
+		if (r < 0)
+			break;
+	}
+	(void)sqlite3_reset(statement);
+	if (r < 0)
+		return r;
+	return migrate_errno(rc);
+}
