@@ -9,7 +9,7 @@
  *     forked at the first command of a session and used again, so it costs one fork once. Only a
  *     runner without children is used again. Descendants that outlive their command's leader
  *     belong to the session: the runner reports, leaves, and pid 1 inherits them.
- *   - TERM: to the leader's process group and to every descendant that /proc shows.
+ *   - TERM: to every descendant that /proc shows.
  *   - KILL, first: rounds of { the group, every direct child; reap } until no child is left. A
  *     killed process hands its children up to the runner, so each round reaches one level deeper.
  *     That ends every ordinary tree, and a fork bomb that stays in its group, in one step of the
@@ -116,9 +116,8 @@ static void runner_signal_near(const struct runner *runner, int number)
 
 static void runner_terminate(const struct runner *runner)
 {
-	if (runner->leader > 0)
-		(void)kill(-runner->leader, SIGTERM);
-	/* Twice for those in the group; without /proc only the group and the direct children. */
+	/* Once to each: a second TERM means something else to many programs. Without /proc only the
+	 * group and the direct children are reached. */
 	if (tree_signal(getpid(), SIGTERM) <= 0)
 		runner_signal_near(runner, SIGTERM);
 }

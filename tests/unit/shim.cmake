@@ -6,3 +6,6 @@ foreach(name IN ITEMS test_shim_commands test_shim_files test_shim_stream)
 	sandboxd_unit_test(${name} SOURCES ${name}.c shim_rig.c LIBS sandboxd_base sandboxd_policy_image)
 	add_dependencies(${name} sandbox-shim sandbox-loader policy_image)
 endforeach()
+
+sandboxd_unit_test(test_shim_start)
+add_dependencies(test_shim_start sandbox-shim)

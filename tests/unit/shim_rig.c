@@ -198,6 +198,8 @@ static _Noreturn void rig_child(const int *fds, int shim_fd, int to_fd, int from
 	RIG_DO(dup3(120, SHIM_FD_NEXT_, O_CLOEXEC));
 	RIG_DO(fd_close_from(SHIM_FD_NEXT_ + 1));
 	rig_capabilities();
+	/* A test that dies leaves no session behind. */
+	RIG_DO(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
 	RIG_DO(kernel_execveat(SHIM_FD_NEXT_, argv, envp));
 	_exit(99);
 }
