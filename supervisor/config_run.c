@@ -44,9 +44,11 @@ int config_run_open(const char *path, struct err *err)
 			return err_fail(err, -errno, "config", "/dev/null");
 		return TAKE_FD(fd);
 	}
-	if (fd < 0)
+	if (fd == -EPERM)
 		return err_fail(err, fd, "config",
-				"configuration file: open, or not owned by root alone");
+				"the configuration, or a directory above it, is not root's alone");
+	if (fd < 0)
+		return err_fail(err, fd, "config", "open the configuration file");
 	if (fstat(fd, &st) < 0)
 		return err_fail(err, -errno, "config", "stat");
 	if (!S_ISREG(st.st_mode))
