@@ -296,6 +296,12 @@ static void finish_adoption(struct app *app)
 	}
 	close_rows(&start);
 	end_tasks(&start);
+	LIST_FOR_EACH (entry, &app->lives) {
+		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
+
+		sessions_write_status(app, session); /* no task of it runs any more */
+		creation_learn_limits(app, session);
+	}
 	log_line(LOG_LEVEL_INFO, NULL, "adopted", "sessions=%u killed=%u rows_closed=%zu",
 		 start.n_adopted, start.n_killed, start.close.size / sizeof(struct id));
 	buf_done(&start.close);

@@ -143,11 +143,11 @@ static void arm_store_timer(struct app *app)
 static void end_turn(struct app *app)
 {
 	store_flush(app->store, clock_boottime());
-	LIST_FOR_EACH (entry, &app->lives) {
-		struct live *live = LIST_ENTRY(entry, struct live, link);
+	while (!list_empty(&app->crediting)) {
+		struct live *live = LIST_ENTRY(app->crediting.next, struct live, credit);
 
-		if (live->shim)
-			shim_link_flush(live->shim);
+		list_remove(&live->credit);
+		shim_link_flush(live->shim);
 	}
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		if (app->server[i])
@@ -288,6 +288,7 @@ static int start(struct app *app)
 
 	list_init(&app->lives);
 	list_init(&app->forgotten);
+	list_init(&app->crediting);
 	list_init(&app->streams);
 	list_init(&app->adopting);
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
@@ -314,11 +315,13 @@ static int start(struct app *app)
 /* What still lives is the supervisor's; here only memory and sockets end. */
 static void drop_sessions(struct app *app)
 {
+	enum session_reason reason = app->phase == APP_PHASE_STOPPING ? SESSION_REASON_HOST_STOPPED
+								      : SESSION_REASON_RESTART;
+
 	while (!list_empty(&app->lives)) {
 		struct live *live = LIST_ENTRY(app->lives.next, struct live, link);
 
-		tasks_fail(app, live->session, session_reason_code(SESSION_REASON_HOST_STOPPED),
-			   "the service stopped");
+		tasks_fail(app, live->session, session_reason_code(reason), "the service stopped");
 		live_end_all(live);
 		sessions_forget(app, live->session);
 	}

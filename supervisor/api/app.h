@@ -67,6 +67,7 @@ struct app {
 	uint8_t *scratch;      /* of the shim links */
 	struct list lives;     /* struct live */
 	struct list forgotten; /* struct live: freed at the end of the turn */
+	struct list crediting; /* struct live: acknowledged at the end of the turn */
 	struct list streams;   /* struct task_stream */
 	struct list adopting;  /* struct adoptee, between ADOPT and the first request */
 	sd_event_source *deadline_timer;
@@ -77,7 +78,7 @@ struct app {
 	uint64_t limits_missing;
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;
-	bool limits_known;
+	bool limits_asked;
 };
 
 /* Whom a request's answer waits for: survives the request. */
@@ -102,6 +103,7 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 /* After HELLO: asks for what lives, adopts or cleans up, then calls app_serve. */
 MUST_USE int sessions_adopt(struct app *app);
 void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone);
+void sessions_write_status(struct app *app, const struct session *session);
 void sessions_expire(struct app *app); /* and arms the timer for the next one */
 /* Out of the registry at once; freed at the end of the turn. */
 void sessions_forget(struct app *app, struct session *session);

@@ -125,25 +125,27 @@ static void on_proof(void *userdata, const struct launch_msg *answer, int fd)
 	struct app *app = userdata;
 
 	(void)fd_close(fd);
-	if (!answer || answer->error != LAUNCH_E_NONE)
+	if (!answer || answer->error != LAUNCH_E_NONE) {
+		app->limits_asked = false; /* the next session is asked */
 		return;
+	}
 	app->limits_missing = answer->u.proof.limits_missing;
-	app->limits_known = true;
 	LIST_FOR_EACH (entry, &app->lives)
 		LIST_ENTRY(entry, struct live, link)->session->limits_missing = app->limits_missing;
 }
 
 /* Which limits this host cannot set is the same for every session: asked once. */
-static void learn_limits(struct app *app, struct session *session)
+void creation_learn_limits(struct app *app, struct session *session)
 {
 	session->limits_missing = app->limits_missing;
-	if (!app->limits_known)
-		IGNORE_RESULT(supervisor_client_request(
-			app->supervisor,
-			&(struct supervisor_request){.type = LAUNCH_PROOF,
-						     .session = &session->id,
-						     .timeout = APP_REQUEST_TIMEOUT},
-			on_proof, app));
+	if (app->limits_asked)
+		return;
+	app->limits_asked = supervisor_client_request(
+				    app->supervisor,
+				    &(struct supervisor_request){.type = LAUNCH_PROOF,
+								 .session = &session->id,
+								 .timeout = APP_REQUEST_TIMEOUT},
+				    on_proof, app) >= 0;
 }
 
 static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
@@ -173,7 +175,7 @@ static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 	}
 	(void)TAKE_FD(shim_fd);
 	app->counters.n_created++;
-	learn_limits(app, session);
+	creation_learn_limits(app, session);
 	sessions_event(app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);
 }
 

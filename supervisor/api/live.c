@@ -102,6 +102,7 @@ int live_new(struct app *app, struct session *session, struct live **ret_live)
 	live->app = app;
 	live->session = session;
 	list_init(&live->activities);
+	list_init(&live->credit);
 	list_init(&live->waiters);
 	list_append(&app->lives, &live->link);
 	session->link = live;
@@ -117,6 +118,7 @@ struct live *live_free(struct live *live)
 	ASSERT(list_empty(&live->waiters));
 	ASSERT(!live->creation);
 	list_remove(&live->link);
+	list_remove(&live->credit);
 	live->shim = shim_link_free(live->shim);
 	live->session->link = NULL;
 	free(live);
@@ -159,8 +161,11 @@ void live_add(struct live *live, struct activity *activity, const struct activit
 
 void live_settle(struct live *live, uint64_t number)
 {
-	if (live->shim && number > 0)
-		shim_link_settle(live->shim, number);
+	if (!live->shim || number == 0)
+		return;
+	shim_link_settle(live->shim, number);
+	if (list_empty(&live->credit))
+		list_append(&live->app->crediting, &live->credit);
 }
 
 void live_end_all(struct live *live)

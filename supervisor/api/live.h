@@ -45,7 +45,8 @@ struct activity {
 };
 
 struct live {
-	struct list link; /* app->lives or app->forgotten */
+	struct list link;   /* app->lives or app->forgotten */
+	struct list credit; /* app->crediting: numbers were settled in this turn; or alone */
 	struct app *app;
 	struct session *session;
 	struct shim_link *shim; /* NULL: not yet, or not any more */

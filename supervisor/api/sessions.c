@@ -64,7 +64,7 @@ store_done sessions_write_done(void)
 	return on_write;
 }
 
-static void write_status(struct app *app, const struct session *session)
+void sessions_write_status(struct app *app, const struct session *session)
 {
 	void *op = sessions_write(app, &session->id);
 
@@ -217,7 +217,7 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 		return;
 	}
 	if (actions & SESSION_ACTION_STATUS_ROW)
-		write_status(app, session);
+		sessions_write_status(app, session);
 	if (actions & SESSION_ACTION_FAIL_JOBS) {
 		tasks_fail(app, session, session_reason_code(session->reason), "session ended");
 		live_end_all(live_of(session));
