@@ -1,11 +1,11 @@
 #include "supervisor/api/http/actions.h"
-#include "supervisor/api/http/body.h"
 #include "supervisor/api/http/handlers.h"
+#include "supervisor/api/http/payload.h"
 #include "supervisor/api/http/reply.h"
 
 void handle_sandbox_create(struct request *request)
 {
-	struct spec_options options = body_options(request);
+	struct spec_options options = payload_options(request);
 	struct spec_create spec = SPEC_CREATE_NULL;
 	json_t *errors = NULL;
 	int r;
@@ -38,7 +38,7 @@ void handle_sandbox_delete(struct request *request)
 
 void handle_sandbox_command(struct request *request)
 {
-	struct spec_options options = body_options(request);
+	struct spec_options options = payload_options(request);
 	struct spec_command spec = SPEC_COMMAND_NULL;
 	struct session *session;
 	json_t *errors = NULL;

@@ -4,13 +4,13 @@
 #include "base/str.h"
 
 #include "supervisor/api/http/actions.h"
-#include "supervisor/api/http/body.h"
 #include "supervisor/api/http/handlers.h"
+#include "supervisor/api/http/payload.h"
 #include "supervisor/api/http/reply.h"
 
 void handle_session_create(struct request *request)
 {
-	struct spec_options options = body_options(request);
+	struct spec_options options = payload_options(request);
 	struct spec_create spec = SPEC_CREATE_NULL;
 	json_t *errors = NULL;
 	int r;
@@ -106,7 +106,7 @@ void handle_session_delete(struct request *request)
 
 void handle_session_component(struct request *request)
 {
-	struct spec_options options = body_options(request);
+	struct spec_options options = payload_options(request);
 	struct spec_component spec = SPEC_COMPONENT_NULL;
 	struct session *session;
 	json_t *errors = NULL;

@@ -20,8 +20,8 @@
 #include "base/str.h"
 
 #include "sandboxd/api.h"
-#include "supervisor/api/http/body.h"
 #include "supervisor/api/http/judge.h"
+#include "supervisor/api/http/payload.h"
 #include "supervisor/api/http/server_state.h"
 
 #define CONNECTION_MEMORY_BYTES ((size_t)64 * 1024)
@@ -142,7 +142,7 @@ static enum MHD_Result take_body(struct request *request, const char *data, size
 		request->body.max_bytes += n; /* here: bytes that were dropped */
 		return request->body.max_bytes > (size_t)HTTP_BODY_MAX_BYTES ? MHD_NO : MHD_YES;
 	}
-	r = body_add(request, data, n);
+	r = payload_add(request, data, n);
 	if (r == -EMSGSIZE)
 		return refuse_endless_body(request);
 	return r < 0 ? MHD_NO : MHD_YES;
@@ -165,7 +165,7 @@ static enum MHD_Result on_access(void *userdata, struct MHD_Connection *connecti
 		return take_body(request, upload_data, upload_data_size);
 	if (request->state == REQUEST_STATE_RECEIVING) {
 		request->state = REQUEST_STATE_HANDLING;
-		if (body_finish(request))
+		if (payload_finish(request))
 			request->route->handler(request);
 		if (request->state == REQUEST_STATE_HANDLING)
 			request->state = REQUEST_STATE_WAITING;

@@ -1,11 +1,11 @@
-#include "supervisor/api/http/body.h"
+#include "supervisor/api/http/payload.h"
 
 #include <errno.h>
 
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/session/spec.h"
 
-int body_add(struct request *request, const char *data, size_t size)
+int payload_add(struct request *request, const char *data, size_t size)
 {
 	size_t max = request->route ? request->route->body_max_bytes : 0;
 
@@ -15,16 +15,16 @@ int body_add(struct request *request, const char *data, size_t size)
 	return buf_append(&request->body, data, size);
 }
 
-struct spec_options body_options(const struct request *request)
+struct spec_options payload_options(const struct request *request)
 {
 	return (struct spec_options){
 		.ignore_unknown_fields = request_config(request)->unknown_fields_ignore != 0,
 	};
 }
 
-bool body_finish(struct request *request)
+bool payload_finish(struct request *request)
 {
-	struct spec_options options = body_options(request);
+	struct spec_options options = payload_options(request);
 	json_t *errors = NULL;
 	int r;
 

@@ -11,8 +11,8 @@
 #include "supervisor/api/session/spec.h"
 
 /* 0; -EMSGSIZE: beyond the route's bound; -ENOMEM. */
-MUST_USE int body_add(struct request *request, const char *data, size_t size);
+MUST_USE int payload_add(struct request *request, const char *data, size_t size);
 /* Routes without a body accept none, `{}` and `null`. True: go on. False: it was answered (422). */
-MUST_USE bool body_finish(struct request *request);
+MUST_USE bool payload_finish(struct request *request);
 /* The options that the spec parsers take, by configuration. */
-struct spec_options body_options(const struct request *request);
+struct spec_options payload_options(const struct request *request);
