@@ -146,7 +146,7 @@ static int read_answer(struct client *client)
 		if (strncasecmp(line, "transfer-encoding: chunked", 26) == 0)
 			chunked = true;
 	}
-	r = chunked ? read_chunks(client, &reader) : read_body(client, reader, (size_t)length);
+	r = chunked ? read_chunks(client, reader) : read_body(client, reader, (size_t)length);
 	client->answer[client->answer_bytes] = '\0';
 	return r;
 }
