@@ -199,7 +199,7 @@ static int stage_root(struct host *host, const struct host_options *options, str
 	return rootfs_proc_mask(&host->proc_mask, err);
 }
 
-int host_settle_mask(struct host *host, struct err *err)
+int host_settle(struct host *host, struct err *err)
 {
 	struct usr_mask_job *job = &host->mask_job;
 	const struct usr_mask *mask = &host->usr_mask;
@@ -227,7 +227,7 @@ static int on_mask_end(void *userdata, uint32_t events)
 
 	(void)events;
 	/* Each launch is then refused with the same reason. */
-	if (host_settle_mask(userdata, &err) < 0)
+	if (host_settle(userdata, &err) < 0)
 		log_err(LOG_LEVEL_ERROR, NULL, "no session can be launched", &err);
 	return 0;
 }
@@ -401,7 +401,7 @@ struct host *host_close(struct host *host)
 	ASSERT(list_empty(&host->sessions));
 	session_free_dead(host);
 	/* Its process may still run: wait for it, nothing of ours stays behind. */
-	(void)!host_settle_mask(host, NULL);
+	(void)!host_settle(host, NULL);
 	host->turn = loop_remove(host->turn);
 	if (host->reserve.idblock)
 		userns_reserve_done(&host->reserve);

@@ -23,7 +23,8 @@ struct host_options {
 	uint32_t userns_reserve; /* user namespaces prepared ahead, refilled between loop turns */
 	bool strict;
 	bool kernel_6_1;  /* SANDBOX_KERNEL=6.1: every newer feature off */
-	int state_dir_fd; /* state directory, whose `api` becomes a worker's /state; 0 or -1: none */
+	int state_dir_fd; /* state directory, whose `api` becomes a worker's /state; 0 or -1: none
+			   */
 	uint64_t max_memory_bytes; /* totals of the instance's groups; 0: none */
 	uint64_t max_pids;
 };
@@ -35,6 +36,9 @@ struct host_options {
  */
 MUST_USE int host_open(struct loop *loop, const struct host_options *options,
 		       struct host **ret_host, struct err *err);
+/* Wait until sessions can be launched: the look through /usr, begun by host_open, has ended. Called
+ * last, when everything that can start beside it has been started. */
+MUST_USE int host_settle(struct host *host, struct err *err);
 /* Kills what a former instance of the same id left (groups, sockets, id blocks). Called before the
  * first launch; adoption of live sessions is a later issue. */
 MUST_USE int host_clean_leftovers(struct host *host, struct err *err);

@@ -64,8 +64,6 @@ struct host {
 
 /* File name below /proc/PID/ns. */
 const char *host_namespace_name(enum host_namespace which);
-/* The cover of /usr is complete: 0, else why no session can be launched. Waits if it must. */
-MUST_USE int host_settle_mask(struct host *host, struct err *err);
 /* Have the deferred work done at the end of this turn. */
 void host_wake(struct host *host);
 /* Free the sessions of host->dead: session.c. */

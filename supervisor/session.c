@@ -317,7 +317,7 @@ int session_start(struct host *host, const struct plan *plan, const struct sessi
 		*ret_error = LAUNCH_E_PLAN;
 		return err_fail(err, -EINVAL, "plan", "no session profile %u", plan->profile);
 	}
-	int r = host_settle_mask(host, err);
+	int r = host_settle(host, err);
 	if (r < 0) {
 		*ret_error = LAUNCH_E_STEP;
 		return r;

@@ -280,6 +280,12 @@ static int stage_workers(struct app *app, struct err *err)
 	return 0;
 }
 
+/* The workers start meanwhile; their greeting is read afterwards, so that ready means ready. */
+static int stage_settle(struct app *app, struct err *err)
+{
+	return host_settle(app->host, err);
+}
+
 /* Runs as root with the host's capabilities until `privileges`, with the table's after it. */
 static const struct stage {
 	const char *name;
@@ -298,6 +304,7 @@ static const struct stage {
 	{"api-state",     stage_api_state    }, /* no worker is alive yet */
 	{"serve",         stage_serve        }, /* ceilings */
 	{"workers",       stage_workers      }, /* from here on requests come in */
+	{"settle",        stage_settle       }, /* the cover of /usr, begun with `host` */
 };
 
 /* The shims' sockets lay there; a session that did not end keeps its own, and the directories. */
