@@ -1,0 +1,1 @@
+sandboxd_fuzzer(fuzz_loader LIBS sandbox_loader_modules)
