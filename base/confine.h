@@ -3,11 +3,25 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/auto.h"
 
 struct sock_filter;
+
+/* In a sanitizer build, whose runtime opens files of /proc when it reports: a program skips then
+ * what would refuse that, and says so in its log. */
+#if defined(__SANITIZE_ADDRESS__)
+#define CONFINE_SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CONFINE_SANITIZED true
+#endif
+#endif
+#ifndef CONFINE_SANITIZED
+#define CONFINE_SANITIZED false
+#endif
 
 /* PR_SET_NO_NEW_PRIVS: no exec gains anything any more (B12). 0 or -errno. */
 MUST_USE int confine_no_new_privs(void);

@@ -119,7 +119,8 @@ static void receive(struct peer *peer)
 
 	if (n == -EAGAIN)
 		return;
-	if (n == 0) {
+	/* ECONNRESET: it closed with answers unread. */
+	if (n == 0 || n == -ECONNRESET) {
 		end(peer, LOG_LEVEL_DEBUG, "closed by the worker");
 		return;
 	}
