@@ -116,6 +116,8 @@ int doc_parse(const char *text, size_t size, json_t **ret_doc, const char **ret_
 
 char *doc_format(const json_t *doc, int ascii)
 {
-	return json_dumps(doc,
-			  JSON_COMPACT | JSON_ENCODE_ANY | (ascii ? (size_t)JSON_ENSURE_ASCII : 0));
+	/* 16 digits show a time in seconds to the microsecond exactly; 17 would show the noise of
+	 * binary fractions behind it. */
+	return json_dumps(doc, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(16) |
+				       (ascii ? (size_t)JSON_ENSURE_ASCII : 0));
 }

@@ -36,6 +36,30 @@ static void test_frames_add_text_and_order_of_keys(void **state)
 	frames_done(&frames);
 }
 
+static void test_frames_add_timestamp_to_the_microsecond(void **state)
+{
+	static const struct {
+		usec_t now;
+		const char *text;
+	} cases[] = {
+		{1795967021859254, "\"timestamp\":1795967021.859254,"},
+		{1795967021859189, "\"timestamp\":1795967021.859189,"},
+		{1764422886116877, "\"timestamp\":1764422886.116877,"},
+		{1764422886000000, "\"timestamp\":1764422886.0,"     },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct frames frames;
+
+		frames_init(&frames, &task);
+		assert_int_equal(
+			frames_add(&frames, FRAMES_STAGE_START, "m", NULL, cases[i].now, NULL), 0);
+		assert_non_null(strstr(frames.line[0].text, cases[i].text));
+		frames_done(&frames);
+	}
+}
+
 static void test_frames_add_exactly_one_terminal(void **state)
 {
 	static const enum frames_stage terminal[] = {FRAMES_STAGE_DONE, FRAMES_STAGE_ERROR};
@@ -166,6 +190,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_frames_add_text_and_order_of_keys),
+		cmocka_unit_test(test_frames_add_timestamp_to_the_microsecond),
 		cmocka_unit_test(test_frames_add_exactly_one_terminal),
 		cmocka_unit_test(test_frames_visible_only_when_settled),
 		cmocka_unit_test(test_frames_bounds_drop_log_frames_only_and_say_so),
