@@ -3,7 +3,8 @@
  * so that a noisy moment hits all of them alike. Prints a table and writes JSON with stable keys.
  * Nothing here asserts: the bars of the design are ratios that a reader compares.
  *
- * usage: sandboxd-bench --libexec-dir DIR --programs DIR --socket PATH [--json FILE] [--rounds N]
+ * usage: sandboxd-bench --libexec-dir DIR --programs DIR --socket PATH --control PATH [--json FILE]
+ * [--rounds N]
  *
  * The daemon is started by tests/bench/run, which also makes the OCI bundle for runc in the current
  * folder.
@@ -42,6 +43,7 @@ enum line {
 	LINE_HTTP_NOOP,
 	LINE_404_MISSING,
 	LINE_404_CLOSED,
+	LINE_404_FOREIGN,
 	LINE_404_MALFORMED,
 	LINE_MAX_,
 };
@@ -58,6 +60,7 @@ static const char *const line_keys[LINE_MAX_] = {
 	[LINE_HTTP_NOOP] = "http_noop_us",
 	[LINE_404_MISSING] = "not_found_missing_us",
 	[LINE_404_CLOSED] = "not_found_closed_us",
+	[LINE_404_FOREIGN] = "not_found_foreign_us",
 	[LINE_404_MALFORMED] = "not_found_malformed_us",
 };
 
@@ -65,7 +68,9 @@ struct bench {
 	struct floor *floor;
 	struct client client;
 	const char *socket_path;
+	const char *control_path;
 	const char *true_path;
+	unsigned int not_found_differ; /* answers whose bytes were not those of the first */
 	struct stats line[LINE_MAX_];
 	double churn_per_s;
 	double churn_bwrap_per_s;
@@ -188,16 +193,64 @@ static int measure_create(struct bench *bench)
 	r = str_format(path, sizeof(path), DAGSTER "/%s", id);
 	if (r < 0)
 		return r;
-	r = timed(bench, LINE_MAX_, "DELETE", path, NULL, 200);
+	return timed(bench, LINE_MAX_, "DELETE", path, NULL, 200);
+}
+
+#define IDENTITY(user) "X-Sandbox-User: " user "\r\nX-Sandbox-Scopes: data:read data:write\r\n"
+#define NOT_FOUND_N    500
+
+static int create_id(struct bench *bench, char *id, size_t id_bytes)
+{
+	int r = timed(bench, LINE_MAX_, "POST", DAGSTER, "{}", 201);
+
+	return r < 0 ? r : client_member(&bench->client, "id", id, id_bytes);
+}
+
+/* What a caller sees of a session that is not there, not there any more, somebody else's, or no id
+ * at all: the same bytes, and no difference in time that tells them apart. */
+static int measure_not_found(struct bench *bench)
+{
+	static const enum line lines[] = {LINE_404_MISSING, LINE_404_CLOSED, LINE_404_FOREIGN,
+					  LINE_404_MALFORMED};
+	char path[ARRAY_SIZE(lines)][128];
+	char own[64], foreign[64], body[256] = "";
+	int r;
+
+	client_done(&bench->client);
+	r = client_connect(&bench->client, bench->control_path);
 	if (r < 0)
 		return r;
-	r = timed(bench, LINE_404_CLOSED, "GET", path, NULL, 404);
+	bench->client.identity = IDENTITY("bench-b");
+	r = create_id(bench, foreign, sizeof(foreign));
 	if (r < 0)
 		return r;
-	r = timed(bench, LINE_404_MISSING, "GET", DAGSTER "/" NOT_HERE, NULL, 404);
-	if (r < 0)
-		return r;
-	return timed(bench, LINE_404_MALFORMED, "GET", DAGSTER "/x", NULL, 404);
+	bench->client.identity = IDENTITY("bench-a");
+	r = create_id(bench, own, sizeof(own));
+	if (r == 0)
+		r = str_format(path[1], sizeof(path[1]), DAGSTER "/%s", own);
+	if (r == 0)
+		r = timed(bench, LINE_MAX_, "DELETE", path[1], NULL, 200);
+	if (r == 0)
+		r = str_format(path[0], sizeof(path[0]), DAGSTER "/" NOT_HERE);
+	if (r == 0)
+		r = str_format(path[2], sizeof(path[2]), DAGSTER "/%s", foreign);
+	if (r == 0)
+		r = str_format(path[3], sizeof(path[3]), DAGSTER "/not-an-id");
+	for (size_t i = 0; r == 0 && i < NOT_FOUND_N * ARRAY_SIZE(lines); i++) {
+		size_t kind = i % ARRAY_SIZE(lines);
+
+		r = timed(bench, lines[kind], "GET", path[kind], NULL, 404);
+		if (r == 0 && i == 0)
+			r = str_copy(body, sizeof(body), bench->client.answer);
+		if (r == 0 && !str_equal(body, bench->client.answer))
+			bench->not_found_differ++;
+	}
+	bench->client.identity = IDENTITY("bench-b");
+	if (r == 0)
+		r = timed(bench, LINE_MAX_, "DELETE", path[2], NULL, 200);
+	client_done(&bench->client);
+	bench->client.identity = NULL;
+	return r < 0 ? r : client_connect(&bench->client, bench->socket_path);
 }
 
 static int round_once(struct bench *bench, const char *commands_path)
@@ -391,6 +444,7 @@ struct options {
 	const char *libexec_dir;
 	const char *programs_dir;
 	const char *socket_path;
+	const char *control_path;
 	const char *json_path;
 	uint32_t n_rounds;
 };
@@ -401,6 +455,7 @@ static int parse(int argc, char **argv, struct options *options)
 		{"libexec-dir", required_argument, NULL, 'l'},
 		{"programs",    required_argument, NULL, 'p'},
 		{"socket",      required_argument, NULL, 's'},
+		{"control",     required_argument, NULL, 'c'},
 		{"json",        required_argument, NULL, 'j'},
 		{"rounds",      required_argument, NULL, 'r'},
 		{NULL,          0,                 NULL, 0  },
@@ -419,6 +474,9 @@ static int parse(int argc, char **argv, struct options *options)
 		case 's':
 			options->socket_path = optarg;
 			break;
+		case 'c':
+			options->control_path = optarg;
+			break;
 		case 'j':
 			options->json_path = optarg;
 			break;
@@ -430,7 +488,10 @@ static int parse(int argc, char **argv, struct options *options)
 			return -EINVAL;
 		}
 	}
-	return options->libexec_dir && options->programs_dir && options->socket_path ? 0 : -EINVAL;
+	return options->libexec_dir && options->programs_dir && options->socket_path &&
+			       options->control_path
+		       ? 0
+		       : -EINVAL;
 }
 
 static double ratio(struct bench *bench, enum line value, enum line floor)
@@ -447,13 +508,14 @@ static void print_json(struct bench *bench, FILE *out)
 		stats_print(out, line_keys[i], &bench->line[i]);
 		(void)fprintf(out, ",\n");
 	}
-	(void)fprintf(out,
-		      "  \"ratio_create_cold\": %.3f,\n  \"ratio_run\": %.3f,\n"
-		      "  \"churn_per_s\": %.1f,\n  \"churn_bwrap_per_s\": %.1f,\n"
-		      "  \"idle_kib\": %.1f,\n  \"floor_idle_kib\": %.1f\n}\n",
-		      ratio(bench, LINE_CREATE_COLD, LINE_FLOOR_CREATE),
-		      ratio(bench, LINE_RUN_TRUE, LINE_FLOOR_SPAWN), bench->churn_per_s,
-		      bench->churn_bwrap_per_s, bench->idle_kib, bench->floor_idle_kib);
+	(void)fprintf(
+		out,
+		"  \"not_found_differ\": %u,\n  \"ratio_create_cold\": %.3f,\n  \"ratio_run\": %.3f,\n"
+		"  \"churn_per_s\": %.1f,\n  \"churn_bwrap_per_s\": %.1f,\n"
+		"  \"idle_kib\": %.1f,\n  \"floor_idle_kib\": %.1f\n}\n",
+		bench->not_found_differ, ratio(bench, LINE_CREATE_COLD, LINE_FLOOR_CREATE),
+		ratio(bench, LINE_RUN_TRUE, LINE_FLOOR_SPAWN), bench->churn_per_s,
+		bench->churn_bwrap_per_s, bench->idle_kib, bench->floor_idle_kib);
 }
 
 static int measure(struct bench *bench, const struct options *options)
@@ -477,6 +539,9 @@ static int measure(struct bench *bench, const struct options *options)
 		if (i % 10 == 0)
 			round_peers(bench);
 	}
+	r = measure_not_found(bench);
+	if (r < 0)
+		return fail("404s", r);
 	r = measure_idle(bench);
 	if (r < 0)
 		return fail("idle", r);
@@ -515,13 +580,15 @@ int main(int argc, char **argv)
 		    0 ||
 	    str_format(true_path, sizeof(true_path), "%s/bench-true", options.programs_dir) < 0) {
 		(void)fprintf(stderr, "usage: sandboxd-bench --libexec-dir DIR --programs DIR "
-				      "--socket PATH [--json FILE] [--rounds N]\n");
+				      "--socket PATH --control PATH [--json FILE] [--rounds N]\n");
 		return 2;
 	}
 	bench.socket_path = options.socket_path;
+	bench.control_path = options.control_path;
 	bench.true_path = true_path;
 	for (size_t i = 0; i < LINE_MAX_; i++) {
-		r = stats_init(&bench.line[i], options.n_rounds);
+		r = stats_init(&bench.line[i],
+			       options.n_rounds > NOT_FOUND_N ? options.n_rounds : NOT_FOUND_N);
 		if (r < 0)
 			return 1;
 	}

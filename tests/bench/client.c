@@ -159,8 +159,8 @@ int client_request(struct client *client, const char *method, const char *path, 
 
 	r = str_format(head, sizeof(head),
 		       "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-		       "Content-Length: %zu\r\n\r\n",
-		       method, path, body_bytes);
+		       "%sContent-Length: %zu\r\n\r\n",
+		       method, path, client->identity ? client->identity : "", body_bytes);
 	if (r < 0)
 		return r;
 	/* One segment where it fits: the daemon then sees the whole request at once. */

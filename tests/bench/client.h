@@ -22,6 +22,7 @@ struct client {
 	char answer[256 * 1024]; /* body of the last answer, NUL terminated */
 	size_t answer_bytes;
 	int status;
+	const char *identity; /* further header lines, each with its CRLF; or NULL */
 	struct reader reader;
 };
 
