@@ -74,8 +74,8 @@ int instance_open(struct instance *instance, const char *state_dir, struct err *
 
 /*
  * The worker's ids come from an id block and may differ from those of the last run, so the store
- * changes hands. What lies in that directory was made by a worker that may have been taken over, and
- * root working through such a directory is how most escapes from containers began (A16, A18).
+ * changes hands. What lies in that directory was made by a worker that may have been taken over,
+ * and root working through such a directory is how most escapes from containers began (A16, A18).
  * Hence: never recursive, only these names; O_PATH|O_NOFOLLOW opens nothing and follows nothing; a
  * regular file with one link cannot be a hard link to a file elsewhere; and no worker is alive that
  * could swap a name in between.
