@@ -17,7 +17,7 @@ struct job_output;
  * with {REQUEST, ENOBUFS}. The api worker splits and paces what it sends. */
 #define STDIO_STDIN_MAX_BYTES (256ul * 1024)
 /* The same for a file: one component of the largest size, sent in one go, and some. */
-#define STDIO_PUT_MAX_BYTES   (2u * 1024 * 1024)
+#define STDIO_PUT_MAX_BYTES   (2ul * 1024 * 1024)
 
 MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, int *ret_child_fd);
 MUST_USE int stdio_open_input(struct job *job, size_t max_bytes, int *ret_child_fd);

@@ -48,6 +48,11 @@ static void rig_must(int64_t result, const char *what)
 	_exit(99);
 }
 
+union rig_address {
+	struct sockaddr any;
+	struct sockaddr_un un;
+};
+
 static const uint8_t rig_session[ID_BYTES] = {1, 2, 3, 4, 5, 6, 0x47, 8, 0x89};
 static uint8_t rig_buffer[WIRE_FRAME_MAX_BYTES];
 
@@ -222,16 +227,17 @@ static void rig_write_map(pid_t pid, const char *name)
 
 static void rig_listen(struct rig *rig)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	union rig_address address = {.un.sun_family = AF_UNIX};
 
 	assert_int_equal(str_format(rig->socket_path, sizeof(rig->socket_path),
 				    "/tmp/shim-rig-%d.sock", getpid()),
 			 0);
-	assert_int_equal(str_copy(address.sun_path, sizeof(address.sun_path), rig->socket_path), 0);
+	assert_int_equal(
+		str_copy(address.un.sun_path, sizeof(address.un.sun_path), rig->socket_path), 0);
 	rig->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_true(rig->listen_fd >= 0);
 	(void)unlink(rig->socket_path);
-	assert_int_equal(bind(rig->listen_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(bind(rig->listen_fd, &address.any, sizeof(address)), 0);
 	assert_int_equal(listen(rig->listen_fd, 4), 0);
 }
 
@@ -308,13 +314,14 @@ void rig_stop(struct rig *rig)
 
 static int rig_dial(const struct rig *rig)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	union rig_address address = {.un.sun_family = AF_UNIX};
 	int fd;
 
-	assert_int_equal(str_copy(address.sun_path, sizeof(address.sun_path), rig->socket_path), 0);
+	assert_int_equal(
+		str_copy(address.un.sun_path, sizeof(address.un.sun_path), rig->socket_path), 0);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_true(fd >= 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(connect(fd, &address.any, sizeof(address)), 0);
 	return fd;
 }
 

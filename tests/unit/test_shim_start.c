@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,11 +43,11 @@ static struct start start_right(void)
 static int listener(int type)
 {
 	/* Autobind: an abstract name that the kernel chooses. */
-	const struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const struct sockaddr address = {.sa_family = AF_UNIX};
 	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);
-	assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof(sa_family_t)), 0);
+	assert_int_equal(bind(fd, &address, sizeof(sa_family_t)), 0);
 	assert_int_equal(listen(fd, 1), 0);
 	return fd;
 }

@@ -221,15 +221,18 @@ static void test_second_connection_is_refused(void **state)
 {
 	struct rig second = rig;
 	struct pollfd poll_fd = {.events = POLLIN};
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	union {
+		struct sockaddr any;
+		struct sockaddr_un un;
+	} address = {.un.sun_family = AF_UNIX};
 	char byte;
 
 	(void)state;
 	rig_require();
-	assert_int_equal(str_copy(address.sun_path, sizeof(address.sun_path), second.socket_path),
-			 0);
+	assert_int_equal(
+		str_copy(address.un.sun_path, sizeof(address.un.sun_path), second.socket_path), 0);
 	poll_fd.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	assert_int_equal(connect(poll_fd.fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(connect(poll_fd.fd, &address.any, sizeof(address)), 0);
 	assert_int_equal(poll(&poll_fd, 1, 5000), 1);
 	assert_int_equal(recv(poll_fd.fd, &byte, 1, 0), 0);
 	(void)fd_close(poll_fd.fd);
