@@ -81,7 +81,10 @@ static const struct option_row *option_find(const char *word, size_t length, uin
 
 static int option_bad_value(const struct option_row *row)
 {
-	(void)fprintf(stderr, "sandboxctl: --%s wants %s\n", row->name, row->argument);
+	if (row->argument)
+		(void)fprintf(stderr, "sandboxctl: --%s wants %s\n", row->name, row->argument);
+	else
+		(void)fprintf(stderr, "sandboxctl: --%s takes no value\n", row->name);
 	return -EINVAL;
 }
 
