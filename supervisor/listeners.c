@@ -152,7 +152,7 @@ static int make_listener(int dir_fd, const char *name, mode_t mode, int *ret_fd)
 		return -errno;
 	/* By umask, not by a later chmod: the socket is never open to anybody else. */
 	old_mask = umask(0777 & ~mode);
-	r = bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+	r = bind(fd, &address, sizeof(address)) < 0 ? -errno : 0;
 	(void)umask(old_mask);
 	if (r < 0)
 		return r;

@@ -47,7 +47,7 @@ int notify_open(struct notify *notify, int keeper_fd, struct err *err)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_fail(err, -errno, "notify", "socket");
-	if (connect(fd, (const struct sockaddr *)&address, size) < 0)
+	if (connect(fd, &address, size) < 0)
 		return err_fail(err, -errno, "notify", "connect to NOTIFY_SOCKET");
 	notify->fd = TAKE_FD(fd);
 	return 0;

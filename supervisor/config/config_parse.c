@@ -91,12 +91,13 @@ static void complain_unknown(struct parse *parse, const char *section, const cha
 	for (size_t i = 0; i < n; i++) {
 		size_t used = strlen(allowed);
 
-		if (str_equal(rows[i].section, section) ||
-		    (!option_table_has_section(section) &&
-		     (i == 0 || !str_equal(rows[i - 1].section, rows[i].section))))
-			(void)snprintf(allowed + used, sizeof(allowed) - used, " %s",
-				       option_table_has_section(section) ? rows[i].key
-									 : rows[i].section);
+		if ((str_equal(rows[i].section, section) ||
+		     (!option_table_has_section(section) &&
+		      (i == 0 || !str_equal(rows[i - 1].section, rows[i].section)))) &&
+		    str_format(allowed + used, sizeof(allowed) - used, " %s",
+			       option_table_has_section(section) ? rows[i].key : rows[i].section) <
+			    0)
+			break; /* the list is long enough */
 	}
 	if (!option_table_has_section(section))
 		complain(parse, "unknown section [%s]; there are:%s", section, allowed);
