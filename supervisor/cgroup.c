@@ -110,10 +110,42 @@ static int make_below(int parent_fd, const char *name, int *ret_fd)
 	return 0;
 }
 
-/*
- * v2 lets a group hand controllers down only while no process is in it. Where it refuses, the
- * processes of our own group (the supervisor, the keeper) move to a leaf beside the sessions.
- */
+/* Are there processes in our own v2 group that are neither this one nor its keeper? */
+static bool has_strangers(int group_fd)
+{
+	char pids[4096];
+	uint32_t pid = 0;
+
+	if (io_read_at(group_fd, "cgroup.procs", pids, sizeof(pids)) < 0)
+		return true;
+	for (char *line = pids; line && *line;) {
+		char *next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		if (num_parse_u32(line, 0, INT32_MAX, &pid) < 0 ||
+		    ((pid_t)pid != getpid() && (pid_t)pid != getppid()))
+			return true;
+		line = next;
+	}
+	return false;
+}
+
+/* Move this process and its keeper to a leaf beside the sessions. */
+static int move_to_leaf(const struct cgroup *cgroup)
+{
+	const pid_t pids[] = {getpid(), getppid()};
+	AUTO_CLOSE int leaf_fd = -1;
+
+	int r = make_below(cgroup->v2_parent_fd, CGROUP_FIND_LEAF, &leaf_fd);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(pids); i++) {
+		/* 0: the parent is outside of our PID namespace, and no keeper. */
+		if (pids[i] > 0)
+			r = write_u64(leaf_fd, ".", "cgroup.procs", (uint64_t)pids[i]);
+	}
+	return r;
+}
+
+/* v2 lets a group hand controllers down only while no process is in it (its top excepted). */
 static int delegate(const struct cgroup *cgroup, const char *controller)
 {
 	char text[TEXT_BYTES];
@@ -123,24 +155,9 @@ static int delegate(const struct cgroup *cgroup, const char *controller)
 		return r;
 	r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
 	if (r == -EBUSY) {
-		AUTO_CLOSE int leaf_fd = -1;
-		r = make_below(cgroup->v2_parent_fd, "sandboxd-supervisor", &leaf_fd);
-		if (r < 0)
-			return r;
-		char pids[4096];
-		ssize_t n = io_read_at(cgroup->v2_parent_fd, "cgroup.procs", pids, sizeof(pids));
-		if (n < 0)
-			return (int)n;
-		for (char *line = pids; line && *line;) {
-			char *next = strchr(line, '\n');
-			if (next)
-				*next++ = '\0';
-			r = io_write_at(leaf_fd, "cgroup.procs", line);
-			if (r < 0 && r != -ESRCH)
-				return r;
-			line = next;
-		}
-		r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
+		r = move_to_leaf(cgroup);
+		if (r == 0)
+			r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
 	}
 	if (r < 0)
 		return r;
@@ -187,6 +204,29 @@ static int open_controller(struct cgroup *cgroup, enum cgroup_controller which, 
 	return 0;
 }
 
+/*
+ * The v2 group below which the instance's group is made: our own; but where controllers are to be
+ * handed down and somebody else's processes are in it (a login shell's scope, say), the top of the
+ * tree, as container runtimes do, instead of moving strangers about.
+ */
+static int open_v2_parent(struct cgroup *cgroup, struct err *err)
+{
+	int r = cgroup_find_own(NULL, err);
+
+	if (r < 0)
+		return err_fail(err, r, "cgroup", "no cgroup2 tree is mounted");
+	cgroup->v2_parent_fd = r;
+	if (!v2_offers(cgroup, controller_name[CGROUP_MEMORY]) ||
+	    !has_strangers(cgroup->v2_parent_fd))
+		return 0;
+	r = cgroup_find_top(err);
+	if (r < 0)
+		return err_fail(err, r, "cgroup", "open the top of the cgroup2 tree");
+	cgroup->v2_parent_fd = fd_close(cgroup->v2_parent_fd);
+	cgroup->v2_parent_fd = r;
+	return 0;
+}
+
 /* The sum of all sessions stays below these, whatever the single limits say (B21). */
 static int set_totals(const struct cgroup *cgroup, uint64_t memory, uint64_t pids)
 {
@@ -214,10 +254,9 @@ int cgroup_open(struct cgroup *cgroup, const char *instance, uint64_t max_memory
 	int r = str_format(cgroup->name, sizeof(cgroup->name), "sandboxd-%s", instance);
 	if (r < 0)
 		return err_fail(err, r, "cgroup", "instance name");
-	r = cgroup_find_own(NULL, err);
+	r = open_v2_parent(cgroup, err);
 	if (r < 0)
-		return err_fail(err, r, "cgroup", "no cgroup2 tree is mounted");
-	cgroup->v2_parent_fd = r;
+		return r;
 	r = make_below(cgroup->v2_parent_fd, cgroup->name, &cgroup->v2_fd);
 	if (r < 0)
 		return err_fail(err, r, "cgroup", "make v2 %s", cgroup->name);

@@ -114,7 +114,7 @@ static bool mount_matches(char *line, const char *controller, const char **ret_r
 }
 
 /* One line of /proc/self/cgroup: id:controllers:path; v2 is "0::path". */
-static const char *own_path(char *text, const char *controller)
+static char *own_path(char *text, const char *controller)
 {
 	char *line = NULL;
 
@@ -149,25 +149,18 @@ static int open_group(const char *point, const char *below, bool is_v2)
 	return TAKE_FD(fd);
 }
 
-int cgroup_find_own(const char *controller, struct err *err)
+/* Open `own`, or the top of the tree, in the first mount of the hierarchy that shows it. */
+static int find(const char *controller, const char *own, bool top, struct err *err)
 {
 	AUTO_FREE char *mounts = NULL;
-	AUTO_FREE char *groups = NULL;
 	const char *root = NULL;
 	const char *point = NULL;
+	char *line = NULL;
 
 	int r = read_proc("/proc/self/mountinfo", &mounts, err);
 	if (r < 0)
 		return r;
-	r = read_proc("/proc/self/cgroup", &groups, err);
-	if (r < 0)
-		return r;
-	const char *own = own_path(groups, controller);
-	if (!own || strstr(own, "/.."))
-		return -ENOENT;
-
 	char *rest = mounts;
-	char *line = NULL;
 	r = -ENOENT;
 	while ((line = next_field(&rest, '\n'))) {
 		if (!mount_matches(line, controller, &root, &point))
@@ -176,9 +169,30 @@ int cgroup_find_own(const char *controller, struct err *err)
 		size_t length = str_equal(root, "/") ? 0 : strlen(root);
 		if (strncmp(own, root, length) != 0)
 			continue;
-		r = open_group(point, own + length, controller == NULL);
+		r = open_group(point, top ? "" : own + length, controller == NULL);
 		if (r >= 0)
 			return r;
 	}
 	return r;
+}
+
+int cgroup_find_own(const char *controller, struct err *err)
+{
+	static const char leaf[] = "/" CGROUP_FIND_LEAF;
+	AUTO_FREE char *groups = NULL;
+
+	int r = read_proc("/proc/self/cgroup", &groups, err);
+	if (r < 0)
+		return r;
+	char *own = own_path(groups, controller);
+	if (!own || strstr(own, "/.."))
+		return -ENOENT;
+	if (!controller && str_has_suffix(own, leaf))
+		own[strlen(own) - strlen(leaf)] = '\0';
+	return find(controller, own, false, err);
+}
+
+int cgroup_find_top(struct err *err)
+{
+	return find(NULL, "/", true, err);
 }

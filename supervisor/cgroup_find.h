@@ -13,6 +13,13 @@
  * right file system. The descriptor; -ENOENT: no such hierarchy is mounted; -errno.
  */
 MUST_USE int cgroup_find_own(const char *controller, struct err *err);
+/* The top of the v2 tree, as far as this process's control group namespace shows it. */
+MUST_USE int cgroup_find_top(struct err *err);
+
+/* v2 hands controllers down from groups without processes only: the supervisor's own move to this
+ * leaf. Who is in it counts as being in its parent, so that a restarted one finds its groups again.
+ */
+#define CGROUP_FIND_LEAF "sandboxd-supervisor"
 
 /* Does this line of /proc/PID/cgroup ("4:cpu,cpuacct:/path") belong to the controller? */
 bool cgroup_find_lists(const char *line, const char *controller);
