@@ -3,11 +3,15 @@
  * one after the other, prints the proof and the trace of the last one and the times of all, and
  * checks that nothing is left.
  *
- *   launch-probe RUNTIME_DIR LIBEXEC_DIR [COUNT [PROFILE [HOLD_SECONDS]]]
+ *   launch-probe RUNTIME_DIR LIBEXEC_DIR [COUNT [PROFILE [HOLD_SECONDS [MODE]]]]
+ *
+ * MODE: plain; early (killed in the turn of its start); freeze (killed while frozen, after a
+ * connection and a stat); shim (its pid 1 is killed from outside).
  *
  * Run it as root, best under `unshare -mnp --fork --mount-proc`.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +29,15 @@
 
 #define MAX_COUNT 20000u
 
+enum probe_mode {
+	PROBE_MODE_PLAIN,
+	PROBE_MODE_EARLY,
+	PROBE_MODE_FREEZE,
+	PROBE_MODE_SHIM,
+	PROBE_MODE_MAX_,
+};
+static const char *const mode_names[PROBE_MODE_MAX_] = {"plain", "early", "freeze", "shim"};
+
 struct probe {
 	struct loop *loop;
 	struct host *host;
@@ -34,6 +47,7 @@ struct probe {
 	uint32_t count;
 	uint32_t n_done;
 	uint32_t hold_s;
+	enum probe_mode mode;
 	int n_failed;
 	usec_t asked_at;
 	usec_t killed_at;
@@ -74,11 +88,40 @@ static void next(struct probe *probe)
 		loop_quit(probe->loop, 0);
 }
 
+static void check(struct probe *probe, bool holds, const char *what)
+{
+	if (holds)
+		return;
+	printf("does not hold: %s\n", what);
+	probe->n_failed++;
+}
+
+/* What is allowed when, on the way to a frozen session. */
+static void freeze(struct probe *probe, struct session *session)
+{
+	struct launch_stat stat = {0};
+	int fd = -1;
+
+	check(probe, session_connect(session, &fd) == 0, "connect");
+	fd = fd_close(fd);
+	check(probe, session_stat(session, &stat) == 0 && stat.n_pids == 3 && stat.memory_bytes > 0,
+	      "stat");
+	check(probe, session_thaw(session) == -EINVAL, "no thaw of what is not frozen");
+	check(probe, session_freeze(session) == 0, "freeze");
+	check(probe, session_freeze(session) == -EINVAL, "no second freeze");
+	check(probe, session_connect(session, &fd) == -EINVAL, "no connect while frozen");
+}
+
 static void on_started(void *userdata, struct session *session, enum launch_error error,
 		       const struct err *err)
 {
 	struct probe *probe = userdata;
 
+	if (error != LAUNCH_E_NONE && probe->mode == PROBE_MODE_EARLY) {
+		check(probe, err->error_number == ECANCELED, "killed early says so");
+		next(probe);
+		return;
+	}
 	if (error != LAUNCH_E_NONE) {
 		printf("failed: error %d step %s errno %d (%s) %s\n", (int)error, err->step,
 		       err->error_number, strerrordesc_np(err->error_number), err->text);
@@ -97,8 +140,13 @@ static void on_started(void *userdata, struct session *session, enum launch_erro
 			       clock_add(clock_boottime(), probe->hold_s * USEC_PER_SEC));
 		return;
 	}
+	if (probe->mode == PROBE_MODE_FREEZE)
+		freeze(probe, session);
 	probe->killed_at = clock_boottime();
-	session_kill(session);
+	if (probe->mode == PROBE_MODE_SHIM)
+		check(probe, kill(session_proof(session)->shim_pid, SIGKILL) == 0, "kill");
+	else
+		session_kill(session);
 }
 
 static void on_ended(void *userdata, struct session *session, enum launch_gone_reason reason,
@@ -107,7 +155,8 @@ static void on_ended(void *userdata, struct session *session, enum launch_gone_r
 	struct probe *probe = userdata;
 
 	(void)session;
-	if (reason != LAUNCH_GONE_KILLED) {
+	if (reason !=
+	    (probe->mode == PROBE_MODE_SHIM ? LAUNCH_GONE_SHIM_EXITED : LAUNCH_GONE_KILLED)) {
 		printf("ended by itself: reason %d status %d\n", (int)reason, wait_status);
 		probe->n_failed++;
 	}
@@ -147,7 +196,10 @@ static void launch(struct probe *probe)
 		       err.error_number, err.text);
 		probe->n_failed++;
 		next(probe);
+		return;
 	}
+	if (probe->mode == PROBE_MODE_EARLY)
+		session_kill(probe->session);
 }
 
 static int compare(const void *a, const void *b)
@@ -236,6 +288,10 @@ int main(int argc, char **argv)
 	    (argc > 4 && num_parse_u32(argv[4], 0, 1, &profile) < 0) ||
 	    (argc > 5 && num_parse_u32(argv[5], 0, 3600, &probe->hold_s) < 0))
 		return 2;
+	for (int i = 0; argc > 6 && i < PROBE_MODE_MAX_; i++) {
+		if (str_equal(argv[6], mode_names[i]))
+			probe->mode = (enum probe_mode)i;
+	}
 	log_init("launch-probe", LOG_LEVEL_INFO);
 	int r = run(probe, &options, profile);
 	if (r == 0 && probe->n_failed == 0) {
