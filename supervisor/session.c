@@ -306,6 +306,7 @@ static struct session *session_new(struct host *host, const struct plan *plan,
 	return session;
 }
 
+/* Seven values of seven kinds. NOLINTNEXTLINE(readability-function-size) */
 int session_start(struct host *host, const struct plan *plan, const struct session_events *events,
 		  void *userdata, struct session **ret_session, enum launch_error *ret_error,
 		  struct err *err)
