@@ -26,18 +26,20 @@ static const struct kept {
 	const char *name;
 	const char *why; /* for the reader of this table */
 } kept[] = {
-	{CAP_SYS_ADMIN,    "SYS_ADMIN",    "clone of namespaces, mounts, pivot_root, setns"                  },
-	{CAP_SYS_CHROOT,   "SYS_CHROOT",   "entering a mount namespace asks for it beside SYS_ADMIN"         },
-	{CAP_SETUID,       "SETUID",       "worker and shim ids, uid_map"                                    },
-	{CAP_SETGID,       "SETGID",       "worker and shim ids, setgroups, gid_map"                         },
-	{CAP_SETPCAP,      "SETPCAP",      "bounding and ambient sets, securebits of children"               },
-	{CAP_CHOWN,        "CHOWN",        "tmpfs of a session and state of the api worker change hands"     },
-	{CAP_DAC_OVERRIDE, "DAC_OVERRIDE", "the api worker's state directory is not root's"                  },
-	{CAP_FOWNER,       "FOWNER",       "modes of what now belongs to a block"                            },
-	{CAP_MKNOD,        "MKNOD",        "null, zero, full, random, urandom and tty of the template's /dev"},
-	{CAP_KILL,         "KILL",         "sessions and workers have other ids"                             },
-	{CAP_NET_ADMIN,    "NET_ADMIN",    "lo and sysctls of a session's network namespace"                 },
-	{CAP_SYS_PTRACE,   "SYS_PTRACE",   "/proc/PID/ns and status of undumpable shims (proof)"             },
+	{CAP_SYS_ADMIN,       "SYS_ADMIN",       "clone of namespaces, mounts, pivot_root, setns"                  },
+	{CAP_SYS_CHROOT,      "SYS_CHROOT",      "entering a mount namespace asks for it beside SYS_ADMIN"         },
+	{CAP_SETUID,          "SETUID",          "worker and shim ids, uid_map"                                    },
+	{CAP_SETGID,          "SETGID",          "worker and shim ids, setgroups, gid_map"                         },
+	{CAP_SETPCAP,         "SETPCAP",         "bounding and ambient sets, securebits of children"               },
+	{CAP_CHOWN,           "CHOWN",           "tmpfs of a session and state of the api worker change hands"     },
+	{CAP_DAC_OVERRIDE,    "DAC_OVERRIDE",    "the api worker's state directory is not root's"                  },
+	{CAP_FOWNER,          "FOWNER",          "modes of what now belongs to a block"                            },
+	{CAP_MKNOD,           "MKNOD",           "null, zero, full, random, urandom and tty of the template's /dev"},
+	{CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH",
+	 "groups of other instances by id: are their id blocks free"                                               },
+	{CAP_KILL,            "KILL",            "sessions and workers have other ids"                             },
+	{CAP_NET_ADMIN,       "NET_ADMIN",       "lo and sysctls of a session's network namespace"                 },
+	{CAP_SYS_PTRACE,      "SYS_PTRACE",      "/proc/PID/ns and status of undumpable shims (proof)"             },
 };
 
 static int read_sets(struct capability_sets *ret_sets)
