@@ -165,7 +165,6 @@ static void begin_end(struct session *session)
 	session->state = SESSION_STATE_ENDING;
 	session->ready_source = loop_remove(session->ready_source);
 	session->ready_fd = fd_close(session->ready_fd);
-	session->plan_fd = fd_close(session->plan_fd);
 	/* One write for everything in the group; the signal is for a child that never got into it.
 	 */
 	(void)!cgroup_kill(&host->cgroup, session->name);
@@ -301,6 +300,7 @@ static struct session *session_new(struct host *host, const struct plan *plan,
 	session->userns = USERNS_NULL;
 	session->clock = SESSION_NO_CLOCK;
 	session->listen_fd = session->group_fd = session->plan_fd = -1;
+	session->child_plan_fd = session->child_ready_fd = -1;
 	session->ready_fd = session->pid_fd = session->events_fd = -1;
 	session->begun_at = clock_boottime();
 	return session;

@@ -26,8 +26,10 @@ struct session {
 	bool has_socket;
 	int listen_fd; /* until the clone */
 	int group_fd;  /* until the clone */
-	int plan_fd;   /* until the plan is sent */
-	int ready_fd;  /* until the shim is confined */
+	int plan_fd;   /* until the clone; both ends of the socket, and the child's of the pipe */
+	int child_plan_fd;
+	int child_ready_fd;
+	int ready_fd; /* until the shim is confined */
 	int pid;
 	int pid_fd;
 	int events_fd; /* cgroup.events, while ENDING */

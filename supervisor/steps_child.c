@@ -42,7 +42,7 @@
 #define FD_SAFE        64 /* above every descriptor number of enum shim_fd */
 #define SHIM_MIN_FILES 512
 
-/* Wait for the parent: by then the groups have their limits. End of file: it died. */
+/* It was sent before the clone, so this never waits. */
 static int step_plan(struct steps_child *child)
 {
 	struct steps_plan plan;

@@ -20,8 +20,8 @@ struct steps_clock {
 	uint32_t us[STEPS_CHILD_MAX]; /* since steps_child.begun_at */
 };
 
-/* The message that releases the child: barrier and data at once. The user namespace's descriptor
- * comes with it. */
+/* The message that waits for the child when it is cloned. The user namespace's descriptor comes
+ * with it. */
 struct steps_plan {
 	struct plan plan;
 	uint32_t id_base;

@@ -2,10 +2,11 @@
  * The supervisor's half of a launch: one table, run in one go, without waiting for the child.
  *
  * The order has reasons. The socket is bound before the clone, so that whoever finds the session's
- * group later also finds its socket (DESIGN: no third state after a restart). The child is cloned
- * straight into its v2 group, so that cgroup.kill reaches it and all it forks from its first
- * instruction on (E3). The v1 groups get their limits while the child waits for the plan; it joins
- * them itself then, before it makes anything that they should count.
+ * group later also finds its socket. The groups have their
+ * limits before anything can be in them. The plan lies in the socket when the child is cloned, so
+ * that it need not sleep: straight into its v2 group, so that cgroup.kill reaches it and all it
+ * forks from its first instruction on (E3); the v1 groups it joins itself, before it makes anything
+ * that they should count.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,6 +82,16 @@ static void take_clock(struct session *session)
 	}
 }
 
+/* What the child has a copy of, and the supervisor no further use for. */
+static void close_child_ends(struct session *session)
+{
+	session->listen_fd = fd_close(session->listen_fd);
+	session->group_fd = fd_close(session->group_fd);
+	session->plan_fd = fd_close(session->plan_fd);
+	session->child_plan_fd = fd_close(session->child_plan_fd);
+	session->child_ready_fd = fd_close(session->child_ready_fd);
+}
+
 /* Everything the child needs, as values: it formats, looks up and allocates nothing. */
 static int prepare_child(struct session *session, struct steps_child *child)
 {
@@ -107,6 +118,8 @@ static int prepare_child(struct session *session, struct steps_child *child)
  /* The last one is scratch for launches beyond the traced ones. */
 		.clock = &host->clocks[session->clock == SESSION_NO_CLOCK ? HOST_CLOCKS
 									  : session->clock],
+		.plan_fd = session->child_plan_fd,
+		.ready_fd = session->child_ready_fd,
 		.listen_fd = session->listen_fd,
 		.policy_fd = host->session_policy_fd[plan->profile],
 		.loader_fd = host->loader_fd,
@@ -124,6 +137,30 @@ static int prepare_child(struct session *session, struct steps_child *child)
 			       profile->proc == POLICY_PROC_SUBSET, &host->proc_mask);
 }
 
+/* Barrier, data and descriptor in one message. It waits for the child, not the child for it: a
+ * process that sleeps and is woken again costs more than everything the parent does meanwhile. */
+static int step_plan(struct session *session, struct err *err)
+{
+	struct steps_plan plan = {.plan = session->plan, .id_base = session->userns.base};
+	int plan_fds[2] = {-1, -1};
+	int ready_fds[2] = {-1, -1};
+
+	int r = sockmsg_pair(plan_fds, 0);
+	if (r < 0)
+		return err_fail(err, r, "send-plan", "socketpair");
+	session->plan_fd = plan_fds[0];
+	session->child_plan_fd = plan_fds[1];
+	if (pipe2(ready_fds, O_CLOEXEC) < 0)
+		return err_fail(err, -errno, "send-plan", "pipe");
+	session->ready_fd = ready_fds[0];
+	session->child_ready_fd = ready_fds[1];
+	r = sockmsg_send(session->plan_fd, &plan, sizeof(plan), &session->userns.fd, 1);
+	if (r < 0)
+		return err_fail(err, r, "send-plan", "send");
+	session->userns.fd = fd_close(session->userns.fd);
+	return 0;
+}
+
 /*
  * All namespaces but user (joined later, prepared) and cgroup (made by the child after the v1
  * joins) in one call. exit_signal 0: no SIGCHLD, and no wait() of anybody else can reap a session.
@@ -131,25 +168,11 @@ static int prepare_child(struct session *session, struct steps_child *child)
 static int step_clone(struct session *session, struct err *err)
 {
 	struct steps_child child;
-	int plan_fds[2] = {-1, -1};
-	int ready_fds[2] = {-1, -1};
 	int pid_fd = -1;
 
 	int r = prepare_child(session, &child);
 	if (r < 0)
 		return err_fail(err, r, "clone", "prepare the child");
-	r = sockmsg_pair(plan_fds, 0);
-	if (r < 0)
-		return err_fail(err, r, "clone", "socketpair");
-	session->plan_fd = plan_fds[0];
-	AUTO_CLOSE int child_plan_fd = plan_fds[1];
-	if (pipe2(ready_fds, O_CLOEXEC) < 0)
-		return err_fail(err, -errno, "clone", "pipe");
-	session->ready_fd = ready_fds[0];
-	AUTO_CLOSE int child_ready_fd = ready_fds[1];
-	child.plan_fd = child_plan_fd;
-	child.ready_fd = child_ready_fd;
-
 	struct clone_args args = {
 		.flags = (uint64_t)(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
 				    CLONE_NEWUTS | CLONE_PIDFD) |
@@ -158,17 +181,13 @@ static int step_clone(struct session *session, struct err *err)
 		.cgroup = (uint32_t)session->group_fd,
 	};
 	pid_t pid = kernel_clone3(&args);
-	if (pid == 0) {
-		/* Else the child itself would keep its barrier open when the supervisor dies. */
-		(void)close(session->plan_fd);
+	if (pid == 0)
 		steps_child_run(&child);
-	}
 	if (pid < 0)
 		return err_fail(err, -errno, "clone", "clone3");
 	session->pid = pid;
 	session->pid_fd = pid_fd;
-	session->listen_fd = fd_close(session->listen_fd);
-	session->group_fd = fd_close(session->group_fd);
+	close_child_ends(session);
 	return 0;
 }
 
@@ -192,19 +211,6 @@ static int step_limits(struct session *session, struct err *err)
 	return cgroup_limit(&session->host->cgroup, session->name, &session->plan, err);
 }
 
-/* One message: data, descriptor and barrier. */
-static int step_release(struct session *session, struct err *err)
-{
-	struct steps_plan plan = {.plan = session->plan, .id_base = session->userns.base};
-
-	int r = sockmsg_send(session->plan_fd, &plan, sizeof(plan), &session->userns.fd, 1);
-	if (r < 0)
-		return err_fail(err, r, "release", "send the plan");
-	session->plan_fd = fd_close(session->plan_fd);
-	session->userns.fd = fd_close(session->userns.fd);
-	return 0;
-}
-
 /* While the child works on the other processor: what it can no longer change. */
 static int step_prove_early(struct session *session, struct err *err)
 {
@@ -221,10 +227,10 @@ static const struct step {
 	{"user-ids",    step_user_ids,    LAUNCH_E_IDS },
         {"listener",    step_listener,    LAUNCH_E_STEP},
 	{"group",       step_group,       LAUNCH_E_STEP},
+        {"limits",      step_limits,      LAUNCH_E_STEP},
+	{"send-plan",   step_plan,        LAUNCH_E_STEP},
         {"clone",       step_clone,       LAUNCH_E_STEP},
 	{"watch",       step_watch,       LAUNCH_E_STEP},
-        {"limits",      step_limits,      LAUNCH_E_STEP},
-	{"release",     step_release,     LAUNCH_E_STEP},
         {"prove-early", step_prove_early, LAUNCH_E_STEP},
 };
 
@@ -255,9 +261,7 @@ int steps_parent_undo(struct session *session)
 	struct host *host = session->host;
 	char socket_name[ID_TEXT_BYTES + 8];
 
-	session->listen_fd = fd_close(session->listen_fd);
-	session->group_fd = fd_close(session->group_fd);
-	session->plan_fd = fd_close(session->plan_fd);
+	close_child_ends(session);
 	session->ready_fd = fd_close(session->ready_fd);
 	if (session->has_socket &&
 	    str_format(socket_name, sizeof(socket_name), "%s.sock", session->name) == 0) {
