@@ -14,15 +14,17 @@
 
 enum wire_job_state {
 	WIRE_JOB_FREE,
-	WIRE_JOB_SENT,    /* command: STARTED or FAILED may come */
-	WIRE_JOB_RUNNING, /* command: output, EXIT or FAILED may come */
-	WIRE_JOB_PUTTING, /* file: PUT_DONE or FAILED may come */
+	/* A command: STARTED once, output, EXIT or FAILED may come. STARTED has no number: it is
+	 * not sent again, so nothing waits for it. */
+	WIRE_JOB_COMMAND,
+	WIRE_JOB_PUTTING, /* a file: PUT_DONE or FAILED may come */
 	WIRE_JOB_MAX_,
 };
 
 struct wire_job {
 	uint32_t id;
 	enum wire_job_state state;
+	bool started; /* STARTED came */
 };
 
 /* One frame that waits for the socket. */
@@ -173,6 +175,7 @@ static int add_job(struct shim_link *link, enum wire_job_state state, struct wir
 			continue;
 		job->id = link->next_job;
 		job->state = state;
+		job->started = false;
 		link->next_job = link->next_job == UINT32_MAX ? 1 : link->next_job + 1;
 		link->n_jobs++;
 		*ret_job = job;
@@ -257,10 +260,10 @@ static int take_started(struct shim_link *link, struct wire_job *job, const uint
 {
 	struct wire_started started;
 
-	if (job->state != WIRE_JOB_SENT)
+	if (job->state != WIRE_JOB_COMMAND || job->started)
 		return -EPROTO;
 	memcpy(&started, payload, sizeof(started));
-	job->state = WIRE_JOB_RUNNING;
+	job->started = true;
 	link->events->started(link->userdata, job->id, started.pid);
 	return 0;
 }
@@ -274,7 +277,7 @@ static int take_end(struct shim_link *link, struct wire_job *job, const struct w
 
 	switch (header->type) {
 	case WIRE_EXIT:
-		if (job->state != WIRE_JOB_RUNNING)
+		if (job->state != WIRE_JOB_COMMAND)
 			return -EPROTO;
 		memcpy(&status, payload, sizeof(status));
 		drop_job(link, job);
@@ -341,7 +344,7 @@ static int take_frame(struct shim_link *link, const struct wire_header *header,
 		return take_started(link, job, payload);
 	case WIRE_STDOUT:
 	case WIRE_STDERR:
-		if (job->state != WIRE_JOB_RUNNING)
+		if (job->state != WIRE_JOB_COMMAND)
 			return -EPROTO;
 		link->events->output(link->userdata, job->id, header->number,
 				     header->type == WIRE_STDERR, payload, size);
@@ -488,7 +491,7 @@ int shim_link_exec(struct shim_link *link, const struct shim_link_command *comma
 			     command->env, &payload_bytes);
 	if (r < 0)
 		return r;
-	r = add_job(link, WIRE_JOB_SENT, &job);
+	r = add_job(link, WIRE_JOB_COMMAND, &job);
 	if (r < 0)
 		return r;
 	r = send_bytes(link, WIRE_EXEC, job->id, payload, payload_bytes);
