@@ -34,6 +34,7 @@
 #include "base/str.h"
 
 #include "sandboxd/kernel.h"
+#include "shim/steps.h"
 
 #define EXEC_STACK_BYTES  16384
 #define EXEC_DEFAULT_PATH "/usr/bin:/bin"
@@ -69,6 +70,8 @@ static int exec_become_user(const struct shim_params *params)
 		return -1;
 	if (syscall(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return -1;
+	if (shim_weak(params, SHIM_PARAMS_WEAK_CAPS))
+		return 0;
 	if (syscall(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
 		return -1;
 	return (int)syscall(SYS_capset, &header, none);
@@ -149,6 +152,8 @@ static int exec_child_main(void *userdata)
 		return exec_fail(child, WIRE_STEP_EXEC);
 	if (syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
 		return exec_fail(child, WIRE_STEP_EXEC);
+	if (shim_weak(child->params, SHIM_PARAMS_WEAK_FD))
+		(void)syscall(SYS_dup, SHIM_FD_LOADER);
 	if (child->exec->head.program == WIRE_PROGRAM_LOADER)
 		(void)syscall(SYS_execveat, SHIM_FD_LOADER, "", child->exec->argv, child->exec->env,
 			      0x1000 /* AT_EMPTY_PATH */);

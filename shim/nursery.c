@@ -74,7 +74,8 @@ int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret
 		(void)fd_close(SHIM_FD_LISTEN);
 		(void)fd_close(SHIM_FD_READY);
 		(void)signal(SIGCHLD, SIG_IGN);
-		if (steps_caps(SHIM_CAPS, NULL) >= 0)
+		if (shim_weak(&context->params, SHIM_PARAMS_WEAK_CAPS) ||
+		    steps_caps(SHIM_CAPS, NULL) >= 0)
 			nursery_serve(context, theirs);
 		_exit(1);
 	}

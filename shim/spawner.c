@@ -33,9 +33,11 @@ static int spawner_confine(const struct nursery_context *context, struct err *er
 	r = steps_bounding(err);
 	if (r < 0)
 		return r;
-	r = steps_caps(SHIM_CAPS_SPAWNER, err);
-	if (r < 0)
-		return r;
+	if (!shim_weak(&context->params, SHIM_PARAMS_WEAK_CAPS)) {
+		r = steps_caps(SHIM_CAPS_SPAWNER, err);
+		if (r < 0)
+			return r;
+	}
 	r = steps_rlimits(&context->params, err);
 	if (r < 0)
 		return r;

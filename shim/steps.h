@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -12,6 +13,18 @@
 #include "sandboxd/policy_image.h"
 
 #define STEPS_SESSION_DIR "/session"
+
+/* Is a layer left away? Only ever in a test build: supervisor/weaken.h. */
+static inline bool shim_weak(const struct shim_params *params, uint32_t flag)
+{
+#ifdef SANDBOXD_TEST_HOOKS
+	return (params->flags & flag) != 0;
+#else
+	(void)params;
+	(void)flag;
+	return false;
+#endif
+}
 
 /* The descriptors that the launch promises are open, of the right kind, and nothing else is. */
 MUST_USE int steps_descriptors(struct err *err);

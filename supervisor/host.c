@@ -25,6 +25,7 @@
 #include "supervisor/host_state.h"
 #include "supervisor/mountns.h"
 #include "supervisor/probe.h"
+#include "supervisor/weaken.h"
 
 #define PROGRAM_MAX_BYTES ((size_t)64 * 1024 * 1024)
 #define WORKERS_GROUP     "workers"
@@ -168,6 +169,8 @@ static int stage_policy(struct host *host, const struct host_options *options, s
 		r = image_session(&host->image, i, &data, &size);
 		if (r == -ENOENT)
 			continue; /* a worker's profile */
+		if (r == 0)
+			r = weaken_policy(&data, &size);
 		if (r == 0)
 			r = fd_memfd_sealed("session-policy", data, size, 0);
 		if (r < 0)

@@ -64,8 +64,11 @@ struct keeper {
 /* Runs in the child between fork and exec. Everything but the three sockets is close-on-exec. */
 static int exec_supervisor(const struct keeper *keeper, int life_fd)
 {
-	static const char *const passed_on[] = {"SANDBOX_KERNEL", "SANDBOX_FAIL_STEP",
-						"ASAN_OPTIONS", "UBSAN_OPTIONS"};
+	static const char *const passed_on[] = {"SANDBOX_KERNEL",    "SANDBOX_FAIL_STEP",
+#ifdef SANDBOXD_TEST_HOOKS
+						"SANDBOX_LAYER_OFF", "SANDBOX_PLANT",
+#endif
+						"ASAN_OPTIONS",      "UBSAN_OPTIONS"};
 	const int sockets[] = {keeper->listeners.control_fd, keeper->listeners.operator_fd,
 			       life_fd};
 	int copies[ARRAY_SIZE(sockets)];

@@ -18,6 +18,7 @@ add_library(sandboxd_launch STATIC
 	steps_parent.c
 	userns.c
 	usr_mask.c
+	weaken.c
 )
 target_link_libraries(sandboxd_launch PUBLIC sandboxd_base sandboxd_policy_image)
 

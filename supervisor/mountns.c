@@ -18,6 +18,7 @@
 
 #include "sandboxd/limits.h"
 #include "supervisor/rootfs_mount.h"
+#include "supervisor/weaken.h"
 
 #define TTY_GROUP 5 /* in the template's /etc/group */
 
@@ -135,7 +136,7 @@ int mountns_root(struct mountns *mountns)
 
 int mountns_usr(struct mountns *mountns)
 {
-	int fd = overlay("m:u");
+	int fd = weakened(WEAKEN_OVERLAY) ? rootfs_clone(AT_FDCWD, "/u") : overlay("m:u");
 
 	if (fd < 0)
 		return fd;
@@ -151,6 +152,7 @@ int mountns_proc(struct mountns *mountns)
 		{"subset",  "pid"            },
 	};
 	size_t n_options = ARRAY_SIZE(options) - (mountns->subset_pid ? 0 : 1);
+	size_t skip = weakened(WEAKEN_HIDEPID) ? 1 : 0;
 
 	if (!mountns->subset_pid) {
 		/* The still empty mount point is what covers directories. */
@@ -158,7 +160,8 @@ int mountns_proc(struct mountns *mountns)
 		if (mountns->empty_fd < 0)
 			return -errno;
 	}
-	mountns->proc_fd = rootfs_mount("proc", options, n_options, ATTR_BASE | MOUNT_ATTR_NOEXEC);
+	mountns->proc_fd = rootfs_mount("proc", options + skip, n_options - skip,
+					ATTR_BASE | MOUNT_ATTR_NOEXEC);
 	if (mountns->proc_fd < 0)
 		return mountns->proc_fd;
 	return rootfs_attach(mountns->proc_fd, mountns->root_fd, "proc");
@@ -180,7 +183,7 @@ static int cover(const struct mountns *mountns, const char *name, bool is_direct
 /* Only where the profile's programs need names at /proc's top level: B17. */
 int mountns_mask(struct mountns *mountns)
 {
-	if (mountns->subset_pid)
+	if (mountns->subset_pid || weakened(WEAKEN_PROC_MASK))
 		return 0;
 	for (uint32_t i = 0; i < mountns->proc_mask->n; i++) {
 		int r = cover(mountns, mountns->proc_mask->entry[i].name,
@@ -226,29 +229,39 @@ int mountns_dev(struct mountns *mountns)
 	return rootfs_attach(fd, mountns->root_fd, "dev/pts");
 }
 
+struct place_row {
+	const char *from;
+	const char *to;
+	uint64_t attr;
+};
+
+static int place(const struct mountns *mountns, const struct place_row *row)
+{
+	int fd = rootfs_clone(mountns->session_fd, row->from);
+
+	if (fd < 0)
+		return fd;
+	int r = row->attr ? rootfs_set_attr(fd, row->attr, 0) : 0;
+	if (r < 0)
+		return r;
+	return rootfs_attach(fd, mountns->root_fd, row->to);
+}
+
 int mountns_writable(struct mountns *mountns)
 {
-	static const struct place_row {
-		const char *from;
-		const char *to;
-		uint64_t attr;
-	} rows[] = {
+	static const struct place_row rows[] = {
 		{"session", "session", 0                },
 		{"tmp",     "tmp",     0                },
 		{"shm",     "dev/shm", MOUNT_ATTR_NOEXEC},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		int fd = rootfs_clone(mountns->session_fd, rows[i].from);
-		if (fd < 0)
-			return fd;
-		int r = rows[i].attr ? rootfs_set_attr(fd, rows[i].attr, 0) : 0;
-		if (r < 0)
-			return r;
-		r = rootfs_attach(fd, mountns->root_fd, rows[i].to);
+		int r = place(mountns, &rows[i]);
 		if (r < 0)
 			return r;
 	}
+	if (weakened(PLANT_MOUNT))
+		return place(mountns, &(struct place_row){.from = "tmp", .to = "etc"});
 	return 0;
 }
 

@@ -23,6 +23,7 @@
 #include "sandboxd/kernel.h"
 #include "supervisor/prove.h"
 #include "supervisor/session_state.h"
+#include "supervisor/weaken.h"
 
 #define LISTEN_BACKLOG   4
 #define START_TIMEOUT_US (10 * USEC_PER_SEC)
@@ -92,6 +93,19 @@ static void close_child_ends(struct session *session)
 	session->child_ready_fd = fd_close(session->child_ready_fd);
 }
 
+static uint32_t shim_flags(const struct host *host)
+{
+	uint32_t flags = 0;
+
+	if (host->probes & KERNEL_LANDLOCK_SCOPE && !weakened(WEAKEN_LANDLOCK))
+		flags |= SHIM_PARAMS_LANDLOCK_SCOPE;
+	if (weakened(WEAKEN_CAPS | PLANT_CAP))
+		flags |= SHIM_PARAMS_WEAK_CAPS;
+	if (weakened(PLANT_FD))
+		flags |= SHIM_PARAMS_WEAK_FD;
+	return flags;
+}
+
 /* Everything the child needs, as values: it formats, looks up and allocates nothing. */
 static int prepare_child(struct session *session, struct steps_child *child)
 {
@@ -109,9 +123,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
                              .user_id = SESSION_USER_ID,
                              .group_id = SESSION_USER_ID,
                              .max_files = plan->max_files,
-                             .flags = host->probes & KERNEL_LANDLOCK_SCOPE
-						 ? SHIM_PARAMS_LANDLOCK_SCOPE
-						 : 0,
+                             .flags = shim_flags(host),
                              .ring_bytes = (uint64_t)SHIM_RING_BYTES,
 			     },
 		.begun_at = session->begun_at,

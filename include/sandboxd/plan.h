@@ -85,7 +85,14 @@ enum shim_fd {
 
 enum shim_params_flags {
 	SHIM_PARAMS_LANDLOCK_SCOPE = 1, /* Landlock ABI 6: the spawner takes a domain with scopes */
+	/* Test builds only, see supervisor/weaken.h: commands keep capabilities, a descriptor. */
+	SHIM_PARAMS_WEAK_CAPS = 2,
+	SHIM_PARAMS_WEAK_FD = 4,
+#ifdef SANDBOXD_TEST_HOOKS
+	SHIM_PARAMS_ALL_ = 7,
+#else
 	SHIM_PARAMS_ALL_ = 1,
+#endif
 };
 
 struct shim_params {
