@@ -235,6 +235,10 @@ void stdio_pump(struct job *job, usec_t now)
 	bool again = true;
 	size_t allowance = 0;
 
+	/* An acknowledgement or a timer can come before the runner's STARTED, which no output may
+	 * overtake. */
+	if (job->pid == 0)
+		return;
 	/* The two pipes in turn, so that neither starves the other. */
 	for (int i = 0; again && i < STDIO_FRAMES_A_TURN; i++) {
 		again = false;
