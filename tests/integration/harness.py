@@ -441,8 +441,8 @@ class Daemon:
             for folder, folders, _ in os.walk(mount):
                 for name in folders:
                     if name == f"sandboxd-{self.instance}":
-                        top = Path(folder) / name
-                        found += [top, *[p for p in top.rglob("*") if p.is_dir()]]
+                        # os.walk does not mind groups that go away meanwhile.
+                        found += [path for path, _, _ in os.walk(Path(folder) / name)]
         return sorted(set(map(str, found)))
 
     def descriptors(self, pid):
