@@ -99,7 +99,7 @@ static uint32_t shim_flags(const struct host *host)
 
 	if (host->probes & KERNEL_LANDLOCK_SCOPE && !weakened(WEAKEN_LANDLOCK))
 		flags |= SHIM_PARAMS_LANDLOCK_SCOPE;
-	if (weakened(WEAKEN_CAPS | PLANT_CAP))
+	if (weakened(WEAKEN_CAPS) || weakened(PLANT_CAP))
 		flags |= SHIM_PARAMS_WEAK_CAPS;
 	if (weakened(PLANT_FD))
 		flags |= SHIM_PARAMS_WEAK_FD;
