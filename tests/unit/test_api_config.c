@@ -4,7 +4,8 @@
 #include "supervisor/api/config.h"
 #include "tests/lib/test.h"
 
-static struct api_config config; /* larger than a test's stack may be */
+/* Larger than a test's stack may be. */
+static struct api_config config; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
 
 static void set_good(void)
 {

@@ -146,7 +146,7 @@ static void test_routes_mutators_need_both_scopes(void **state)
 		if (str_has_prefix(route->pattern, API_PREFIX_RUNTIME))
 			assert_true(route->flags & ROUTE_V1);
 		assert_true(route->body_max_bytes > 0 &&
-			    route->body_max_bytes <= HTTP_BODY_MAX_BYTES);
+			    route->body_max_bytes <= (size_t)HTTP_BODY_MAX_BYTES);
 	}
 }
 

@@ -178,7 +178,7 @@ static uint32_t start_command(struct rig *rig)
 	static const char *const argv[] = {"true", NULL};
 	static const char *const env[] = {NULL};
 	struct shim_link_command command = {.cwd = "/session", .argv = argv, .env = env};
-	uint32_t job;
+	uint32_t job = 0;
 
 	assert_int_equal(shim_link_exec(rig->link, &command, &job), 0);
 	return job;
@@ -198,10 +198,10 @@ static void start_running(struct rig *rig, uint32_t *ret_job)
 static void test_shim_link_command_runs_and_is_credited(void **state)
 {
 	struct wire_exit status = {.code = 0};
-	struct wire_header header;
-	struct wire_credit credit;
-	struct rig rig;
-	uint32_t job;
+	struct wire_header header = {0};
+	struct wire_credit credit = {0};
+	struct rig rig = {.shim_fd = -1};
+	uint32_t job = 0;
 
 	(void)state;
 	rig_open(&rig, false, 0);
@@ -229,10 +229,10 @@ static void test_shim_link_command_runs_and_is_credited(void **state)
 static void test_shim_link_put_sends_all_pieces(void **state)
 {
 	AUTO_FREE char *data = calloc(1, 200000);
-	struct wire_header header;
+	struct wire_header header = {0};
 	size_t got = 0;
-	struct rig rig;
-	uint32_t job;
+	struct rig rig = {.shim_fd = -1};
+	uint32_t job = 0;
 	uint16_t type;
 
 	(void)state;
@@ -255,8 +255,8 @@ static void test_shim_link_put_sends_all_pieces(void **state)
 
 static void test_shim_link_duplicates_are_dropped(void **state)
 {
-	struct rig rig;
-	uint32_t job;
+	struct rig rig = {.shim_fd = -1};
+	uint32_t job = 0;
 
 	(void)state;
 	rig_open(&rig, false, 0);
@@ -278,8 +278,8 @@ static void test_shim_link_lies_end_the_link(void **state)
 
 	(void)state;
 	for (int lie = 0; lie < 8; lie++) {
-		struct rig rig;
-		uint32_t job;
+		struct rig rig = {.shim_fd = -1};
+		uint32_t job = 0;
 
 		rig_open(&rig, false, 0);
 		start_running(&rig, &job);
@@ -327,7 +327,7 @@ static void test_shim_link_lies_end_the_link(void **state)
 static void test_shim_link_first_frame_must_be_hello(void **state)
 {
 	struct wire_hello hello;
-	struct rig rig;
+	struct rig rig = {.shim_fd = -1};
 
 	(void)state;
 	rig_open(&rig, false, 0);
@@ -352,7 +352,7 @@ static void test_shim_link_first_frame_must_be_hello(void **state)
 
 static void test_shim_link_end_of_file_is_lost(void **state)
 {
-	struct rig rig;
+	struct rig rig = {.shim_fd = -1};
 
 	(void)state;
 	rig_open(&rig, false, 0);
@@ -366,9 +366,9 @@ static void test_shim_link_end_of_file_is_lost(void **state)
 static void test_shim_link_adopted_jobs_are_dropped_and_cancelled(void **state)
 {
 	struct wire_exit status = {.code = 0};
-	struct wire_header header;
-	struct wire_credit credit;
-	struct rig rig;
+	struct wire_header header = {0};
+	struct wire_credit credit = {0};
+	struct rig rig = {.shim_fd = -1};
 
 	(void)state;
 	rig_open(&rig, true, 10);
@@ -393,8 +393,8 @@ static void test_shim_link_jobs_are_bounded(void **state)
 	static const char *const argv[] = {"true", NULL};
 	static const char *const env[] = {NULL};
 	struct shim_link_command command = {.cwd = "/session", .argv = argv, .env = env};
-	struct rig rig;
-	uint32_t job;
+	struct rig rig = {.shim_fd = -1};
+	uint32_t job = 0;
 
 	(void)state;
 	rig_open(&rig, false, 0);
@@ -407,9 +407,9 @@ static void test_shim_link_jobs_are_bounded(void **state)
 
 static void test_shim_link_stops_reading_at_its_window(void **state)
 {
-	struct rig rig;
+	struct rig rig = {.shim_fd = -1};
 	uint64_t number = 0;
-	uint32_t job;
+	uint32_t job = 0;
 
 	(void)state;
 	rig_open(&rig, false, 0);
