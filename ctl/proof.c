@@ -48,6 +48,7 @@ struct report {
 	const struct proof_facts *inside;
 	const struct proof_facts *outside; /* NULL: we cannot look */
 	const json_t *proof;
+	const json_t *promised; /* limits_effective of the summary; NULL: not given */
 };
 
 struct collect {
@@ -268,12 +269,15 @@ static void report_limits(struct report *report)
 		     out ? out->pids : UINT64_MAX);
 	report_limit(report, "cpu percent", "cpu", UINT64_MAX, member_number(limits, "cpu_pct"),
 		     out ? out->cpu_pct : UINT64_MAX);
-	report_limit(report, "open files", NULL, report->inside->files, report->inside->files,
-		     UINT64_MAX);
-	report_limit(report, "disk KiB", NULL, report->inside->disk_kib, report->inside->disk_kib,
-		     UINT64_MAX);
-	report_limit(report, "disk inodes", NULL, report->inside->inodes, report->inside->inodes,
-		     UINT64_MAX);
+	/* These three are seen inside only; what the service promised is the other witness. */
+	report_limit(report, "open files", NULL, report->inside->files,
+		     member_number(report->promised, "open_files"), UINT64_MAX);
+	report_limit(report, "disk bytes", NULL,
+		     report->inside->disk_kib == UINT64_MAX ? UINT64_MAX
+							    : report->inside->disk_kib * 1024,
+		     member_number(report->promised, "tmpfs_bytes"), UINT64_MAX);
+	report_limit(report, "disk inodes", NULL, report->inside->inodes,
+		     member_number(report->promised, "tmpfs_inodes"), UINT64_MAX);
 }
 
 /* Each script must not reach the end of its plan. */
@@ -328,35 +332,49 @@ static int report_print(struct report *report, const char *session)
 	return report->n_bad ? EXIT_FAILED : EXIT_OK;
 }
 
+/* Our own look at the shim, where its number means the same to us as to the supervisor. */
+static bool look_outside(const json_t *proof, struct proof_facts *facts)
+{
+	const json_t *mnt = json_object_get(json_object_get(proof, "namespaces"), "mnt");
+	uint64_t pid = member_number(proof, "shim_pid");
+
+	return pid <= INT32_MAX &&
+	       proof_look_outside((int)pid, member_number(mnt, "session"), facts) == 0;
+}
+
+static int get_below(struct client *client, const char *session, const char *suffix,
+		     struct client_reply *reply)
+{
+	char path[512];
+	const struct client_request request = {.method = "GET", .path = path};
+	int r;
+
+	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, session, suffix);
+	if (r == 0)
+		r = client_perform(client, &request, reply);
+	return client_result(client, r, reply);
+}
+
 int command_proof(struct client *client, const struct options *options)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	AUTO_REPLY struct client_reply summary = CLIENT_REPLY_NULL;
 	const char *session = options->args[0];
-	char path[512];
-	const struct client_request request = {.method = "GET", .path = path};
 	struct proof_facts inside;
 	struct proof_facts outside;
 	struct report report = {.json = options->json, .inside = &inside};
-	uint64_t pid;
 	int r;
 
-	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, session, "/proof");
-	if (r == 0)
-		r = client_perform(client, &request, &reply);
-	r = client_result(client, r, &reply);
-	if (r != EXIT_OK)
-		return r;
-	r = look_inside(client, session, &inside);
+	r = get_below(client, session, "/proof", &reply);
+	if (r == EXIT_OK)
+		r = get_below(client, session, "", &summary);
+	if (r == EXIT_OK)
+		r = look_inside(client, session, &inside);
 	if (r != EXIT_OK)
 		return r;
 	report.proof = reply.doc;
-	pid = member_number(reply.doc, "shim_pid");
-	if (pid <= INT32_MAX &&
-	    proof_look_outside(
-		    (int)pid,
-		    member_number(json_object_get(json_object_get(reply.doc, "namespaces"), "mnt"),
-				  "session"),
-		    &outside) == 0)
+	report.promised = json_object_get(summary.doc, "limits_effective");
+	if (look_outside(reply.doc, &outside))
 		report.outside = &outside;
 	if (report.json)
 		report.rows = json_array();

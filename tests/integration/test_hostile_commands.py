@@ -32,9 +32,9 @@ def test_fork_bomb_is_bounded_and_ended_by_its_timeout(alice, session, other, da
 
 def test_disk_fill_is_enospc(alice, session, other):
     result = alice.shell(session, "cat /dev/zero > /session/full; rm /session/full; echo room >&2")
-    assert b"No space left" in result.err and b"room" in result.err
+    assert b"No space left" in result.err and b"room" in result.err, result
     result = alice.shell(session, "cat /dev/zero > /dev/shm/full; cat /dev/zero > /tmp/full")
-    assert b"No space left" in result.err
+    assert b"No space left" in result.err, result
     assert alice.write(session, "x", "type: a.B\n").status in (409, 413, 422, 429, 507)
     alice.shell(session, "rm /dev/shm/full /tmp/full")
     assert alice.write(session, "x", "type: a.B\n").status == 200
