@@ -611,8 +611,6 @@ static void forget_client(struct serve_session *entry, const struct serve_client
 			entry->waiter[kept++] = entry->waiter[i];
 	}
 	entry->n_waiters = kept;
-	/* The next worker hears only of what it adopts. */
-	entry->announced = false;
 	if (entry->asker == client) {
 		entry->asker = NULL;
 		session_kill(entry->session);
@@ -627,8 +625,14 @@ void serve_client_done(struct serve_client *client)
 		return;
 	if (serve->api == client)
 		serve->api = NULL;
-	LIST_FOR_EACH_SAFE (link, following, &serve->all)
-		forget_client(LIST_ENTRY(link, struct serve_session, all_link), client);
+	LIST_FOR_EACH_SAFE (link, following, &serve->all) {
+		struct serve_session *entry = LIST_ENTRY(link, struct serve_session, all_link);
+
+		/* The next api worker hears only of what it adopts; egress workers of nothing. */
+		if (client->worker == SERVE_WORKER_API)
+			entry->announced = false;
+		forget_client(entry, client);
+	}
 	peer_done(&client->peer);
 	serve->n_clients--;
 	client->serve = NULL;

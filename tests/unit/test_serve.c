@@ -632,6 +632,23 @@ static void test_serve_dead_worker_leaves_sessions_for_the_next(void **state)
 	assert_int_equal(answer.type, LAUNCH_EVENT_GONE);
 }
 
+/* An egress worker that comes and goes changes nothing for the api worker. */
+static void test_serve_dead_egress_worker_changes_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+	struct fixture egress = {.loop = fixture->loop, .serve = fixture->serve};
+	struct launch_msg answer;
+
+	greet(fixture);
+	start(fixture, 1);
+	open_worker(&egress, SERVE_WORKER_EGRESS);
+	greet(&egress);
+	close_worker(&egress);
+	end_session(1);
+	(void)hear(fixture, &answer);
+	assert_int_equal(answer.type, LAUNCH_EVENT_GONE);
+}
+
 static void test_serve_adopt_comes_once(void **state)
 {
 	struct fixture *fixture = *state;
@@ -708,6 +725,7 @@ static const struct CMUnitTest tests[] = {
 	SERVE_TEST(test_serve_own_end_is_told),
 	SERVE_TEST(test_serve_session_requests_need_their_state),
 	SERVE_TEST(test_serve_dead_worker_leaves_sessions_for_the_next),
+	SERVE_TEST(test_serve_dead_egress_worker_changes_nothing),
 	SERVE_TEST(test_serve_adopt_comes_once),
 	SERVE_TEST(test_serve_slow_worker_loses_nothing),
 	SERVE_TEST(test_serve_stopping_refuses_and_empties),
