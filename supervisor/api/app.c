@@ -14,6 +14,7 @@
 #define STORE_PATH      "/state/api.db"
 #define STOP_TIMEOUT    (8 * USEC_PER_SEC)
 #define RETENTION_EVERY (60 * USEC_PER_SEC)
+#define RETENTION_AGAIN (20 * USEC_PER_MS) /* while there is something to delete */
 #define EVENTS_A_TURN   128
 
 struct answer_to answer_to(const struct request *request)
@@ -90,16 +91,29 @@ static int on_store_timer(sd_event_source *source, uint64_t at, void *userdata)
 	return 0;
 }
 
-static void retain(struct app *app, usec_t now)
+static void on_retained(void *userdata, enum store_result result)
 {
+	struct app *app = userdata;
+	usec_t delay = result == STORE_OK ? RETENTION_AGAIN : RETENTION_EVERY;
+
+	if (result == STORE_DEGRADED)
+		return; /* a second answer follows */
+	(void)sd_event_source_set_time(app->retention_timer, clock_add(clock_boottime(), delay));
+	(void)sd_event_source_set_enabled(app->retention_timer, SD_EVENT_ONESHOT);
+}
+
+static int on_retention(sd_event_source *source, uint64_t at, void *userdata)
+{
+	struct app *app = userdata;
 	struct janitor_retention retention;
 
-	if (now - app->last_retention < RETENTION_EVERY)
-		return;
-	app->last_retention = now;
+	(void)source;
+	(void)at;
 	retention = janitor_plan_retention(clock_realtime(), app->config->frames_keep_s,
 					   app->config->rows_keep_s, app->config->bodies_keep_s);
-	IGNORE_RESULT(store_retain(app->store, &retention, NULL, NULL));
+	if (store_retain(app->store, &retention, on_retained, app) < 0)
+		on_retained(app, STORE_LOST);
+	return 0;
 }
 
 static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
@@ -113,7 +127,6 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	sessions_expire(app);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives)
 		tasks_next(app, LIST_ENTRY(entry, struct live, link)->session);
-	retain(app, now);
 	(void)sd_event_source_set_time(source, clock_add(now, APP_TICK));
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -254,6 +267,10 @@ static int add_sources(struct app *app)
 				      clock_add(clock_boottime(), APP_TICK), USEC_PER_SEC, on_tick,
 				      app);
 	if (r >= 0)
+		r = sd_event_add_time(app->event, &app->retention_timer, CLOCK_BOOTTIME,
+				      clock_add(clock_boottime(), RETENTION_EVERY), USEC_PER_MS,
+				      on_retention, app);
+	if (r >= 0)
 		r = sd_event_add_time(app->event, &app->store_timer, CLOCK_BOOTTIME, USEC_NEVER,
 				      USEC_PER_MS, on_store_timer, app);
 	if (r >= 0)
@@ -342,6 +359,7 @@ static void stop(struct app *app)
 	app->deadline_timer = sd_event_source_disable_unref(app->deadline_timer);
 	app->tick_timer = sd_event_source_disable_unref(app->tick_timer);
 	app->store_timer = sd_event_source_disable_unref(app->store_timer);
+	app->retention_timer = sd_event_source_disable_unref(app->retention_timer);
 	app->event = sd_event_unref(app->event);
 	free(app->scratch);
 	app->scratch = NULL;

@@ -73,7 +73,7 @@ struct app {
 	sd_event_source *deadline_timer;
 	sd_event_source *tick_timer;
 	sd_event_source *store_timer;
-	usec_t last_retention;
+	sd_event_source *retention_timer;
 	usec_t stop_at; /* boottime */
 	uint64_t limits_missing;
 	size_t max_descriptors;

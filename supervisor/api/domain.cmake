@@ -26,6 +26,7 @@ target_link_libraries(sandboxd_api_domain PUBLIC sandboxd_json sandboxd_base)
 # The schema's steps, compiled in byte by byte with their checksums (store/migrate.h).
 set(SANDBOXD_MIGRATIONS
 	0001_sessions.sql
+	0002_components.sql
 )
 set(_rows "")
 set(_bodies "")

@@ -131,6 +131,38 @@ static void test_migrate_compiled_in_steps_are_numbered(void **state)
 	assert_true(version > 0);
 }
 
+/* A file of the first schema keeps its component bodies. */
+static void test_migrate_bodies_move_to_rows_of_their_own(void **state)
+{
+	const struct migration before[] = {
+		migrations[0], {0, NULL, NULL, NULL}
+        };
+	sqlite3_stmt *statement = NULL;
+	struct err err = ERR_NULL;
+	sqlite3 *db = open_memory();
+
+	(void)state;
+	assert_int_equal(migrate_apply(db, before, 0, &err), 0);
+	assert_int_equal(sqlite3_exec(db,
+				      "INSERT INTO dagster_sandbox_sessions (id, created_at,"
+				      " updated_at, components_json) VALUES ('s', 't', 't',"
+				      " '{\"a.yaml\":\"x: \u00e9\",\"b.yml\":\"\"}'), ('n', 't',"
+				      " 't', NULL)",
+				      NULL, NULL, NULL),
+			 SQLITE_OK);
+	assert_int_equal(migrate_apply(db, migrations, 0, &err), 0);
+	assert_int_equal(sqlite3_prepare_v2(db,
+					    "SELECT group_concat(session_id || file || bytes"
+					    " || body, '|') FROM sandbox_components",
+					    -1, &statement, NULL),
+			 SQLITE_OK);
+	assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
+	assert_string_equal((const char *)sqlite3_column_text(statement, 0),
+			    "sa.yaml5x: \xc3\xa9|sb.yml0");
+	(void)sqlite3_finalize(statement);
+	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -139,6 +171,7 @@ int main(void)
 		cmocka_unit_test(test_migrate_apply_changed_text_is_refused),
 		cmocka_unit_test(test_migrate_apply_failed_step_leaves_nothing),
 		cmocka_unit_test(test_migrate_compiled_in_steps_are_numbered),
+		cmocka_unit_test(test_migrate_bodies_move_to_rows_of_their_own),
 	};
 	int n_before = test_begin();
 

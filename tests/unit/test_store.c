@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -261,10 +262,7 @@ static void test_store_session_row_round_trip(void **state)
 	assert_int_equal(seen.row.ttl_minutes, 60);
 	assert_true(seen.row.dagster && seen.row.has_plan);
 	assert_int_equal(seen.row.plan.memory_bytes, 5);
-	assert_sql(&rig,
-		   "SELECT json_extract(components_json, '$.\"a.yaml\"') FROM"
-		   " dagster_sandbox_sessions",
-		   "y: \"2\"\n");
+	assert_sql(&rig, "SELECT body FROM sandbox_components WHERE file = 'a.yaml'", "y: \"2\"\n");
 	assert_sql(&rig, "SELECT host || status FROM dagster_sandbox_sessions", "hereopen");
 	rig_done(&rig);
 }
@@ -554,9 +552,7 @@ static void test_store_full_disk_degrades_and_recovers(void **state)
 	assert_int_equal(later.n, 4);
 	assert_int_equal(later.last, STORE_OK);
 	assert_false(store_stats(rig.store).degraded);
-	assert_sql(&rig,
-		   "SELECT length(json_extract(components_json, '$.\"a.yaml\"')) FROM"
-		   " dagster_sandbox_sessions",
+	assert_sql(&rig, "SELECT length(body) FROM sandbox_components WHERE file = 'a.yaml'",
 		   "200000");
 	rig_done(&rig);
 }
@@ -731,7 +727,7 @@ static void test_store_retain_deletes_by_age(void **state)
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
 	store_flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_frames", "1");
-	assert_sql(&rig, "SELECT count(components_json) FROM dagster_sandbox_sessions", "1");
+	assert_sql(&rig, "SELECT count(*) FROM sandbox_components", "1");
 	assert_int_equal(store_session_close(rig.store, &rig.session->id, "deleted",
 					     50 * USEC_PER_SEC, note, &answers),
 			 0);
@@ -744,17 +740,64 @@ static void test_store_retain_deletes_by_age(void **state)
 	store_flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_frames", "0");
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_tasks", "1");
-	assert_sql(&rig, "SELECT count(components_json) FROM dagster_sandbox_sessions", "1");
+	assert_sql(&rig, "SELECT count(*) FROM sandbox_components", "1");
 	retention = (struct janitor_retention){.bodies_before = 51 * USEC_PER_SEC};
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
 	store_flush(rig.store, 1);
-	assert_sql(&rig, "SELECT count(components_json) FROM dagster_sandbox_sessions", "0");
+	assert_sql(&rig, "SELECT count(*) FROM sandbox_components", "0");
 	retention = (struct janitor_retention){.rows_before = 51 * USEC_PER_SEC};
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
 	store_flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_tasks", "0");
 	assert_sql(&rig, "SELECT count(*) FROM dagster_sandbox_sessions", "0");
 	assert_int_equal(answers.last, STORE_OK);
+	/* Said, so that a caller goes on as long as there is something, and no longer. */
+	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
+	store_flush(rig.store, 1);
+	assert_int_equal(answers.last, STORE_NOT_FOUND);
+	rig_done(&rig);
+}
+
+/* What one component's write costs does not grow with the others of its session. */
+static void test_store_component_writes_only_itself(void **state)
+{
+	enum {
+		BODY_BYTES = 1000000,
+		N = 20
+	};
+	AUTO_FREE char *body = malloc(BODY_BYTES);
+	struct answers answers = {0};
+	struct seen_session seen = {0};
+	struct rig rig;
+	char wal[128];
+	struct stat st;
+
+	(void)state;
+	assert_non_null(body);
+	memset(body, 'x', BODY_BYTES);
+	rig_init(&rig);
+	insert(&rig);
+	for (int i = 0; i < N; i++) {
+		char file[16];
+
+		assert_int_equal(str_format(file, sizeof(file), "c%d.yaml", i), 0);
+		put(&rig, file, body, BODY_BYTES, &answers);
+	}
+	store_flush(rig.store, 1);
+	reopen(&rig); /* which empties the log */
+	put(&rig, "c0.yaml", "x", 1, &answers);
+	store_flush(rig.store, 1);
+	assert_int_equal(answers.last, STORE_OK);
+	assert_int_equal(str_format(wal, sizeof(wal), "%s-wal", rig.path), 0);
+	assert_int_equal(stat(wal, &st), 0);
+	assert_true(st.st_size < 2 * BODY_BYTES);
+	/* A body for a session without a row is nobody's: it would never be deleted. */
+	rig.session->id.bytes[0]++;
+	put(&rig, "c0.yaml", "x", 1, &answers);
+	store_flush(rig.store, 1);
+	assert_sql(&rig, "SELECT count(DISTINCT session_id) FROM sandbox_components", "1");
+	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
+	assert_non_null(strstr(seen.text, "\"c0.yaml\":1,\"c1.yaml\":1000000"));
 	rig_done(&rig);
 }
 
@@ -790,6 +833,7 @@ int main(void)
 		cmocka_unit_test(test_store_killed_process_keeps_what_it_promised),
 		cmocka_unit_test(test_store_open_damaged_file_is_a_clear_error),
 		cmocka_unit_test(test_store_retain_deletes_by_age),
+		cmocka_unit_test(test_store_component_writes_only_itself),
 		cmocka_unit_test(test_store_close_writes_what_waits),
 	};
 	int n_before = test_begin();

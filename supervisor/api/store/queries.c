@@ -6,7 +6,7 @@
 #include "base/err.h"
 
 /* How much one step of retention takes, so that it never holds up a loop turn for long. */
-#define BODIES_A_STEP " LIMIT 50"
+#define BODIES_A_STEP " LIMIT 2"
 #define TASKS_A_STEP  " LIMIT 4"
 #define ROWS_A_STEP   " LIMIT 4"
 
@@ -25,19 +25,21 @@
 
 static const char *const sql[] = {
 	[QUERY_SESSION_INSERT] =
-		"INSERT INTO dagster_sandbox_sessions (id, status, components_json,"
-		" log_summary_json, expires_at, created_at, updated_at, owner_user_id,"
+		"INSERT INTO dagster_sandbox_sessions (id, status, log_summary_json, expires_at,"
+		" created_at, updated_at, owner_user_id,"
 		" workspace_id, project_id, env_overrides_json, ttl_minutes, owner_text, kind,"
 		" profile, envs_json, limits_json, host)"
-		" VALUES (?1, ?2, '{}', '[]', ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
+		" VALUES (?1, ?2, '[]', ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
 		" ?14, ?15)",
 	[QUERY_SESSION_STATUS] =
 		"UPDATE dagster_sandbox_sessions SET status = ?2, last_run_id = ?3,"
 		" expires_at = ?4, updated_at = ?5 WHERE id = ?1 AND status <> 'closed'",
 	[QUERY_SESSION_COMPONENT] =
-		"UPDATE dagster_sandbox_sessions SET components_json ="
-		" json_patch(coalesce(components_json, '{}'), json_object(?2, ?3)),"
-		" updated_at = ?4 WHERE id = ?1",
+		"INSERT INTO sandbox_components (session_id, file, body, bytes)"
+		" SELECT id, ?2, ?3, ?4 FROM dagster_sandbox_sessions WHERE id = ?1"
+		" ON CONFLICT (session_id, file) DO UPDATE SET body = excluded.body,"
+		" bytes = excluded.bytes",
+	[QUERY_SESSION_TOUCH] = "UPDATE dagster_sandbox_sessions SET updated_at = ?2 WHERE id = ?1",
 	[QUERY_SESSION_LOG] = "UPDATE dagster_sandbox_sessions SET log_summary_json = ?2,"
 			      " updated_at = ?3 WHERE id = ?1",
 	/* The values of a session that is gone are of no use to anybody honest. */
@@ -52,8 +54,8 @@ static const char *const sql[] = {
 		" coalesce(workspace_id, ''), coalesce(project_id, ''), coalesce(profile, ''),"
 		" coalesce(last_run_id, ''), coalesce(kind, 'dagster') = 'dagster', created_at,"
 		" expires_at, coalesce(ttl_minutes, 60), acked, env_overrides_json, envs_json,"
-		" (SELECT json_group_object(key, length(CAST(value AS BLOB)))"
-		"  FROM json_each(coalesce(components_json, '{}'))),"
+		" (SELECT json_group_object(file, bytes) FROM sandbox_components"
+		"  WHERE session_id = dagster_sandbox_sessions.id),"
 		" log_summary_json, limits_json"
 		" FROM dagster_sandbox_sessions WHERE status IN ('open', 'running')"
 		" ORDER BY created_at, id",
@@ -70,14 +72,16 @@ static const char *const sql[] = {
 	[QUERY_FRAMES_GET] = "SELECT seq, stage, body FROM sandbox_frames"
 			     " WHERE task_id = ?1 AND seq > ?2 ORDER BY seq",
 	[QUERY_RETAIN_BODIES] =
-		"UPDATE dagster_sandbox_sessions SET components_json = NULL WHERE id IN"
-		" (SELECT id FROM dagster_sandbox_sessions WHERE status = 'closed'"
-		"  AND closed_at < ?1 AND components_json IS NOT NULL ORDER BY closed_at, id" BODIES_A_STEP
-		")",
+		"DELETE FROM sandbox_components WHERE session_id IN"
+		" (SELECT s.id FROM dagster_sandbox_sessions s WHERE s.status = 'closed'"
+		"  AND s.closed_at < ?1 AND EXISTS (SELECT 1 FROM sandbox_components c"
+		"  WHERE c.session_id = s.id) ORDER BY s.closed_at, s.id" BODIES_A_STEP ")",
 	[QUERY_RETAIN_FRAMES] =
 		"DELETE FROM sandbox_frames WHERE task_id IN " TASKS_OF_OLD_SESSIONS,
 	[QUERY_RETAIN_FRAMES_MARK] =
 		"UPDATE sandbox_tasks SET frames_kept = 0 WHERE id IN " TASKS_OF_OLD_SESSIONS,
+	[QUERY_RETAIN_ROWS_COMPONENTS] =
+		"DELETE FROM sandbox_components WHERE session_id IN " OLD_SESSIONS,
 	[QUERY_RETAIN_ROWS_FRAMES] =
 		"DELETE FROM sandbox_frames WHERE task_id IN"
 		" (SELECT id FROM sandbox_tasks WHERE session_id IN " OLD_SESSIONS ")",

@@ -134,6 +134,23 @@ void rows_session_status(struct write *write, const struct session *session, use
 	write_add(write, QUERY_SESSION_STATUS, values, ARRAY_SIZE(values));
 }
 
+void rows_session_component(struct write *write, const struct id *session,
+			    const struct store_component *component, usec_t now)
+{
+	char id[ID_TEXT_BYTES];
+	char updated[CLOCK_ISO_BYTES];
+	const struct value values[] = {
+		value_id(session, id),
+		value_text(component->file),
+		value_bytes(component->body, component->body_length),
+		value_integer((int64_t)component->body_length),
+	};
+	const struct value touch[] = {values[0], value_time(now, updated)};
+
+	write_add(write, QUERY_SESSION_COMPONENT, values, ARRAY_SIZE(values));
+	write_add(write, QUERY_SESSION_TOUCH, touch, ARRAY_SIZE(touch));
+}
+
 void rows_session_log(struct write *write, const struct session *session, usec_t now)
 {
 	AUTO_FREE char *log = doc_format(session->log_summary, 0);
@@ -224,6 +241,7 @@ void rows_retain(struct write *write, const struct janitor_retention *retention)
 	write_add(write, QUERY_RETAIN_FRAMES_MARK, &before, 1);
 	/* Children before parents: each statement finds the same oldest sessions. */
 	before = value_time(retention->rows_before, text);
+	write_add(write, QUERY_RETAIN_ROWS_COMPONENTS, &before, 1);
 	write_add(write, QUERY_RETAIN_ROWS_FRAMES, &before, 1);
 	write_add(write, QUERY_RETAIN_ROWS_TASKS, &before, 1);
 	write_add(write, QUERY_RETAIN_ROWS, &before, 1);

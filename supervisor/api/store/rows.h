@@ -13,6 +13,8 @@
 /* Each appends its statements; failures are remembered in the write. */
 void rows_session_insert(struct write *write, const struct session *session, const char *host);
 void rows_session_status(struct write *write, const struct session *session, usec_t now);
+void rows_session_component(struct write *write, const struct id *session,
+			    const struct store_component *component, usec_t now);
 void rows_session_log(struct write *write, const struct session *session, usec_t now);
 void rows_task_insert(struct write *write, const struct job *job);
 void rows_task_state(struct write *write, const struct job *job);

@@ -86,6 +86,8 @@ static bool is_final(int r, enum store_result *ret_result)
 static int run_steps(struct sqlite_store *s, const struct write *write,
 		     enum store_result *ret_result)
 {
+	int n_before = sqlite3_total_changes(s->db);
+
 	for (const struct write_step *step = write->first; step; step = step->next) {
 		int r = run(s, step->query, step->value, step->n_values);
 
@@ -96,7 +98,9 @@ static int run_steps(struct sqlite_store *s, const struct write *write,
 			return SQLITE_OK;
 		}
 	}
-	*ret_result = STORE_OK;
+	*ret_result = write->wants_change && sqlite3_total_changes(s->db) == n_before
+			      ? STORE_NOT_FOUND
+			      : STORE_OK;
 	return SQLITE_OK;
 }
 
@@ -298,16 +302,8 @@ static int sqlite_session_component(struct store *store, const struct id *sessio
 				    store_done done, void *userdata)
 {
 	struct write *write = write_new(done, userdata);
-	char id[ID_TEXT_BYTES];
-	char updated[CLOCK_ISO_BYTES];
-	const struct value values[] = {
-		value_id(session, id),
-		value_text(component->file),
-		value_bytes(component->body, component->body_length),
-		value_time(now, updated),
-	};
 
-	write_add(write, QUERY_SESSION_COMPONENT, values, ARRAY_SIZE(values));
+	rows_session_component(write, session, component, now);
 	return queue(sqlite_store_of(store), write);
 }
 
@@ -368,6 +364,8 @@ static int sqlite_retain(struct store *store, const struct janitor_retention *re
 {
 	struct write *write = write_new(done, userdata);
 
+	if (write)
+		write->wants_change = true;
 	rows_retain(write, retention);
 	return queue(sqlite_store_of(store), write);
 }

@@ -13,6 +13,7 @@
  *   STORE_DUPLICATE  the id exists, or the wire number is not above the last one: nothing written.
  *   STORE_REFUSED    this write can never succeed (too big, ...).
  *   STORE_LOST       the queue of waiting writes is full: it was given up.
+ *   STORE_NOT_FOUND  of store_retain only.
  * Reads: STORE_OK, STORE_NOT_FOUND, or STORE_DEGRADED (final for a read).
  */
 #pragma once
@@ -189,7 +190,7 @@ MUST_USE static inline int store_session_status(struct store *store, const struc
 	return store->ops->session_status(store, session, now, done, userdata);
 }
 
-/* One member of components_json set or replaced. */
+/* One component set or replaced; the cost is that of its own body. */
 MUST_USE static inline int store_session_component(struct store *store, const struct id *session,
 						   const struct store_component *component,
 						   usec_t now, store_done done, void *userdata)
@@ -250,7 +251,9 @@ MUST_USE static inline int store_frames_get(struct store *store, const struct id
 	return store->ops->frames_get(store, task, after, max_bytes, read, userdata);
 }
 
-/* One bounded step of retention deletes; call it again at the next janitor tick. */
+/* One bounded step of retention deletes. STORE_OK: there may be more, call it again soon, else what
+ * is written faster than one step a tick deletes stays for ever. STORE_NOT_FOUND: nothing was old
+ * enough. */
 MUST_USE static inline int store_retain(struct store *store,
 					const struct janitor_retention *retention, store_done done,
 					void *userdata)

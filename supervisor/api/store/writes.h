@@ -57,8 +57,9 @@ struct write {
 	store_done done;
 	void *userdata;
 	size_t bytes;
-	bool failed; /* no memory while it was built */
-	bool told;   /* STORE_DEGRADED was said */
+	bool failed;       /* no memory while it was built */
+	bool told;         /* STORE_DEGRADED was said */
+	bool wants_change; /* no step changed a row: STORE_NOT_FOUND */
 	enum store_result result;
 };
 
