@@ -15,17 +15,20 @@
 
 int client_connect(struct client *client, const char *socket_path)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	union {
+		struct sockaddr_un un;
+		struct sockaddr any;
+	} address = {.un = {.sun_family = AF_UNIX}};
 	int fd, r;
 
 	client->fd = -1;
-	r = str_copy(address.sun_path, sizeof(address.sun_path), socket_path);
+	r = str_copy(address.un.sun_path, sizeof(address.un.sun_path), socket_path);
 	if (r < 0)
 		return r;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+	if (connect(fd, &address.any, sizeof(address.un)) < 0) {
 		r = -errno;
 		(void)fd_close(fd);
 		return r;
@@ -59,7 +62,7 @@ static int read_byte(struct reader *reader, char *ret_byte)
 static int read_line(struct reader *reader, char *line, size_t line_bytes)
 {
 	size_t n = 0;
-	char byte;
+	char byte = 0;
 	int r;
 
 	for (;;) {
@@ -77,7 +80,7 @@ static int read_line(struct reader *reader, char *line, size_t line_bytes)
 
 static int read_body(struct client *client, struct reader *reader, size_t size)
 {
-	char byte;
+	char byte = 0;
 	int r;
 
 	for (size_t i = 0; i < size; i++) {

@@ -354,14 +354,19 @@ static int create_measured(struct server *server, struct kept *kept, int userns_
 	int group[4] = {-1, -1, -1, -1};
 	int sync[2] = {-1, -1};
 	int ready[2] = {-1, -1};
-	char text[16];
 	char byte = 0;
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(group); i++)
 		group[i] = group_make(&server->tree[i], kept->name);
+	for (size_t i = 1; i < ARRAY_SIZE(group); i++)
+		child.group_fd[i - 1] = group[i];
 	if (pipe2(sync, O_CLOEXEC) < 0 || pipe2(ready, O_CLOEXEC) < 0)
 		return -errno;
+	/* As the product's plan: it waits for the child, not the child for it. */
+	r = io_write_all(sync[1], "s", 1);
+	if (r < 0)
+		return r;
 	args.cgroup = (__u64)group[0];
 	child.sync_fd = sync[0];
 	child.ready_fd = ready[1];
@@ -370,12 +375,7 @@ static int create_measured(struct server *server, struct kept *kept, int userns_
 		return -errno;
 	if (kept->pid == 0)
 		floor_child_run(&child);
-	r = str_format(text, sizeof(text), "%d", kept->pid);
-	for (size_t i = 1; r == 0 && i < ARRAY_SIZE(group); i++)
-		if (group[i] >= 0)
-			r = io_write_at(group[i], "cgroup.procs", text);
-	if (r == 0)
-		r = io_write_all(sync[1], "s", 1);
+	r = 0;
 	ready[1] = fd_close(ready[1]);
 	if (r == 0)
 		r = io_read_exact(ready[0], &byte, 1);

@@ -28,6 +28,7 @@
 
 enum floor_step {
 	FLOOR_STEP_SYNC = 1,
+	FLOOR_STEP_GROUPS,
 	FLOOR_STEP_CGROUPNS,
 	FLOOR_STEP_NETWORK,
 	FLOOR_STEP_TMPFS,
@@ -50,7 +51,23 @@ enum floor_step {
 			_exit(number);                                                             \
 	} while (0)
 
-/* "network": loopback up. */
+/* "join": the v1 groups, by the thread itself. */
+static int join(const struct floor_child *child)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(child->group_fd); i++) {
+		int fd;
+
+		if (child->group_fd[i] < 0)
+			continue;
+		fd = openat(child->group_fd[i], "tasks", O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, "0", 1) != 1)
+			return -1;
+		(void)close(fd);
+	}
+	return 0;
+}
+
+/* "loopback" */
 static int network(void)
 {
 	struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
@@ -242,6 +259,7 @@ void floor_child_run(const struct floor_child *child)
 	int tree, root;
 
 	STEP(FLOOR_STEP_SYNC, read(child->sync_fd, &byte, 1) == 1 ? 0 : -1);
+	STEP(FLOOR_STEP_GROUPS, join(child));
 	STEP(FLOOR_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
 	STEP(FLOOR_STEP_NETWORK, network());
 	STEP(FLOOR_STEP_NETWORK, sethostname("sandbox", 7));
