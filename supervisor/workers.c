@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -37,6 +38,7 @@
 #define BACKOFF_MAX     (10 * USEC_PER_SEC)
 #define STEADY_AFTER    (30 * USEC_PER_SEC)
 #define HELLO_TIMEOUT   (20 * USEC_PER_SEC)
+#define REAP_TIMEOUT_MS 1000
 #define MAX_FIRST_TRIES 3
 
 enum worker_state {
@@ -60,7 +62,7 @@ struct worker {
 	struct loop_source *timer;
 	usec_t started_at;
 	usec_t backoff;
-	uint32_t n_tries; /* without any HELLO yet */
+	uint32_t n_tries; /* that ended without any HELLO yet */
 	bool greeted;     /* once, in any of its lives */
 };
 
@@ -223,13 +225,33 @@ static int open_worker(struct worker *worker, struct err *err)
 
 static void reap(struct worker *worker, siginfo_t *ret_info)
 {
-	/* Cannot fail: it is our child and it has ended or was killed. */
-	if (worker->pid_fd >= 0 && waitid(P_PIDFD, (id_t)worker->pid_fd, ret_info, WEXITED) < 0)
+	/* Cannot fail: it is our child and its pidfd says that it has ended. */
+	if (waitid(P_PIDFD, (id_t)worker->pid_fd, ret_info, WEXITED | WNOHANG) < 0)
 		log_line(LOG_LEVEL_ERROR, NULL, "wait for a worker", "errno=%d", errno);
 }
 
-static void pause_worker(struct worker *worker, usec_t now)
+/* For the places that cannot come back later. What is killed ends at once, unless it is stuck in
+ * the kernel; then it is left there. */
+static void kill_and_reap(struct worker *worker)
 {
+	struct pollfd ended = {.fd = worker->pid_fd, .events = POLLIN};
+
+	if (worker->pid_fd < 0)
+		return;
+	kill_process(worker);
+	if (poll(&ended, 1, REAP_TIMEOUT_MS) > 0)
+		reap(worker, &(siginfo_t){0});
+	else
+		log_line(LOG_LEVEL_ERROR, NULL, "a killed worker does not end and is left",
+			 "worker=%s", kinds[worker->kind].program);
+}
+
+/* A life is over, or did not begin: the next one after a pause. */
+static void pause_worker(struct worker *worker)
+{
+	const struct workers *workers = worker->workers;
+	usec_t now = clock_boottime();
+
 	if (now - worker->started_at > STEADY_AFTER)
 		worker->backoff = BACKOFF_MIN;
 	worker->state = WORKER_STATE_IDLE;
@@ -237,26 +259,24 @@ static void pause_worker(struct worker *worker, usec_t now)
 	worker->backoff *= 2;
 	if (worker->backoff > BACKOFF_MAX)
 		worker->backoff = BACKOFF_MAX;
+	if (!worker->greeted && ++worker->n_tries == MAX_FIRST_TRIES)
+		workers->options.failed(workers->options.userdata);
 }
 
 static void start_worker(struct worker *worker)
 {
 	struct err err = ERR_NULL;
-	usec_t now = clock_boottime();
 
-	worker->started_at = now;
+	worker->started_at = clock_boottime();
 	if (open_worker(worker, &err) < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "worker cannot be started", &err);
-		if (worker->pid_fd >= 0) {
-			kill_process(worker);
-			reap(worker, &(siginfo_t){0});
-		}
+		kill_and_reap(worker);
 		close_worker(worker);
-		pause_worker(worker, now);
+		pause_worker(worker);
 		return;
 	}
 	worker->state = WORKER_STATE_GREETING;
-	loop_timer_set(worker->timer, clock_add(now, HELLO_TIMEOUT));
+	loop_timer_set(worker->timer, clock_add(worker->started_at, HELLO_TIMEOUT));
 }
 
 static void worker_stopped(struct worker *worker)
@@ -276,7 +296,6 @@ static void worker_stopped(struct worker *worker)
 static int on_process(void *userdata, uint32_t events)
 {
 	struct worker *worker = userdata;
-	struct workers *workers = worker->workers;
 	siginfo_t info = {0};
 	struct err err = ERR_NULL;
 
@@ -292,9 +311,7 @@ static int on_process(void *userdata, uint32_t events)
 	log_line(LOG_LEVEL_ERROR, NULL, "worker died and is started again",
 		 "worker=%s code=%d status=%d pause_ms=%llu", kinds[worker->kind].program,
 		 info.si_code, info.si_status, (unsigned long long)(worker->backoff / USEC_PER_MS));
-	pause_worker(worker, clock_boottime());
-	if (!worker->greeted && ++worker->n_tries == MAX_FIRST_TRIES)
-		workers->options.failed(workers->options.userdata);
+	pause_worker(worker);
 	return 0;
 }
 
@@ -408,10 +425,7 @@ struct workers *workers_free(struct workers *workers)
 	for (uint32_t i = 0; i < workers->n_workers; i++) {
 		struct worker *worker = &workers->worker[i];
 
-		if (worker->pid_fd >= 0) {
-			kill_process(worker);
-			reap(worker, &(siginfo_t){0});
-		}
+		kill_and_reap(worker);
 		close_worker(worker);
 		worker->timer = loop_remove(worker->timer);
 	}

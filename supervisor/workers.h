@@ -26,7 +26,8 @@ struct workers_options {
 	int state_fd;
 	/* Every worker has said HELLO once. */
 	void (*ready)(void *userdata);
-	/* A worker died again and again before its first HELLO: the service cannot start. */
+	/* A worker died, or could not be started, again and again before its first HELLO: the
+	 * service cannot start. */
 	void (*failed)(void *userdata);
 	/* All workers of a kind that was stopped are gone. */
 	void (*stopped)(void *userdata, enum serve_worker kind);
@@ -37,5 +38,5 @@ MUST_USE int workers_start(const struct workers_options *options, struct workers
 			   struct err *err);
 /* TERM, after the grace KILL, no restart; `stopped` follows, at once where none runs. */
 void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace);
-/* Kills and waits for what is left. Returns NULL. */
+/* Kills what is left and waits a moment for its end. Returns NULL. */
 struct workers *workers_free(struct workers *workers);
