@@ -1,9 +1,9 @@
 /*
  * Theory. First nothing new, then from the outside inwards: the api worker, while sessions still
  * live, so that it can tell its clients and write its rows; then the sessions; then the egress
- * workers, which nobody needs any more. Each wait is bounded. A session whose end does not come in
- * time (a process stuck in the kernel) is logged and left to the next start, which finds its group
- * by the instance's id.
+ * workers, which nobody needs any more. Each wait is bounded, also for what was killed: a process
+ * that is stuck in the kernel does not keep the others. It is logged and left to the next start,
+ * which finds its group by the instance's id.
  */
 #include "supervisor/stop.h"
 
@@ -12,8 +12,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+/* TERM to KILL of a worker, and KILL to going on without its end. Together with the sessions' they
+ * stay below the keeper's STOP_TIMEOUT and the unit's TimeoutStopSec. */
 #define API_GRACE        (5 * USEC_PER_SEC)
 #define EGRESS_GRACE     (1 * USEC_PER_SEC)
+#define KILLED_TIMEOUT   (3 * USEC_PER_SEC)
 #define SESSIONS_TIMEOUT (20 * USEC_PER_SEC)
 
 /* Not at once: whoever reports the last end is still on the stack, and the engine frees its session
@@ -24,14 +27,21 @@ static void finish(struct stop *stop)
 	loop_timer_set(stop->timer, clock_boottime());
 }
 
+static void stop_workers(struct stop *stop, enum stop_state state, enum serve_worker kind,
+			 usec_t grace)
+{
+	stop->state = state;
+	loop_timer_set(stop->timer, clock_add(clock_boottime(), clock_add(grace, KILLED_TIMEOUT)));
+	/* A stop before there were any. */
+	if (stop->workers)
+		workers_stop(stop->workers, kind, grace);
+	else
+		stop_workers_gone(stop, kind);
+}
+
 static void stop_egress(struct stop *stop)
 {
-	stop->state = STOP_STATE_EGRESS;
-	loop_timer_set(stop->timer, USEC_NEVER);
-	if (stop->workers)
-		workers_stop(stop->workers, SERVE_WORKER_EGRESS, EGRESS_GRACE);
-	else
-		finish(stop);
+	stop_workers(stop, STOP_STATE_EGRESS, SERVE_WORKER_EGRESS, EGRESS_GRACE);
 }
 
 static void stop_sessions(struct stop *stop)
@@ -41,18 +51,38 @@ static void stop_sessions(struct stop *stop)
 	serve_kill_all(stop->serve);
 }
 
+/* Go on without what does not end. */
+static void give_up(struct stop *stop, const char *what)
+{
+	log_line(LOG_LEVEL_ERROR, NULL, "something does not end and is left", "what=%s sessions=%u",
+		 what, serve_session_count(stop->serve));
+	stop->result = -ETIMEDOUT;
+}
+
 static int on_timer(void *userdata, uint32_t events)
 {
 	struct stop *stop = userdata;
 
 	(void)events;
-	if (stop->state == STOP_STATE_SESSIONS) {
-		log_line(LOG_LEVEL_ERROR, NULL, "sessions do not end", "n=%u",
-			 serve_session_count(stop->serve));
-		stop->result = -ETIMEDOUT;
+	switch (stop->state) {
+	case STOP_STATE_API:
+		give_up(stop, "api-worker");
+		stop_sessions(stop);
+		break;
+	case STOP_STATE_SESSIONS:
+		give_up(stop, "sessions");
 		stop_egress(stop);
-	} else if (stop->state == STOP_STATE_DONE) {
+		break;
+	case STOP_STATE_EGRESS:
+		give_up(stop, "egress-workers");
+		finish(stop);
+		break;
+	case STOP_STATE_DONE:
 		loop_quit(stop->loop, stop->result);
+		break;
+	case STOP_STATE_RUNNING:
+	case STOP_STATE_MAX_:
+		break;
 	}
 	return 0;
 }
@@ -76,13 +106,9 @@ void stop_begin(struct stop *stop, int result)
 	log_line(LOG_LEVEL_INFO, NULL, "service stops", "sessions=%u",
 		 serve_session_count(stop->serve));
 	(void)notify_send(stop->notify, "STOPPING=1");
-	stop->state = STOP_STATE_API;
 	stop->result = result;
 	serve_refuse_launches(stop->serve);
-	if (stop->workers)
-		workers_stop(stop->workers, SERVE_WORKER_API, API_GRACE);
-	else
-		stop_sessions(stop);
+	stop_workers(stop, STOP_STATE_API, SERVE_WORKER_API, API_GRACE);
 }
 
 void stop_workers_gone(struct stop *stop, enum serve_worker kind)

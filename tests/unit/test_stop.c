@@ -1,0 +1,187 @@
+/*
+ * The order of a stop, and that nothing which does not end can hold it up: the loop, the workers
+ * and the sessions are of paper, and time passes when a test says so.
+ */
+#include <errno.h>
+
+#include "base/log.h"
+
+#include "supervisor/serve.h"
+#include "supervisor/stop.h"
+#include "supervisor/workers.h"
+#include "tests/lib/test.h"
+
+/* The supervisor's promise to its keeper, which kills after a minute. */
+#define STOP_MAX (45 * USEC_PER_SEC)
+
+/* --- paper ------------------------------------------------------------------------------------ */
+
+struct paper {
+	struct stop stop;
+	loop_callback callback;
+	usec_t armed_at; /* USEC_NEVER: not armed */
+	usec_t waited;   /* by all timers that came */
+	bool quit;
+	int quit_value;
+	unsigned int n_stopped[SERVE_WORKER_MAX_];
+	unsigned int n_killed_all;
+	bool workers_end;
+	bool sessions_end;
+};
+
+/* One for all tests, as the interfaces know no other. NOLINTNEXTLINE(*-global-variables) */
+static struct paper paper;
+
+int loop_add_timer(struct loop *loop, usec_t at, loop_callback callback, void *userdata,
+		   struct loop_source **ret_source)
+{
+	(void)loop;
+	(void)userdata;
+	(void)ret_source;
+	paper.callback = callback;
+	paper.armed_at = at;
+	return 0;
+}
+
+void loop_timer_set(struct loop_source *source, usec_t at)
+{
+	(void)source;
+	paper.armed_at = at;
+}
+
+struct loop_source *loop_remove(struct loop_source *source)
+{
+	(void)source;
+	return NULL;
+}
+
+void loop_quit(struct loop *loop, int value)
+{
+	(void)loop;
+	paper.quit = true;
+	paper.quit_value = value;
+}
+
+void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace)
+{
+	(void)workers;
+	(void)grace;
+	paper.n_stopped[kind]++;
+	if (paper.workers_end)
+		stop_workers_gone(&paper.stop, kind);
+}
+
+void serve_refuse_launches(struct serve *serve)
+{
+	(void)serve;
+}
+
+void serve_kill_all(struct serve *serve)
+{
+	(void)serve;
+	paper.n_killed_all++;
+	if (paper.sessions_end)
+		stop_sessions_gone(&paper.stop);
+}
+
+uint32_t serve_session_count(const struct serve *serve)
+{
+	(void)serve;
+	return 1;
+}
+
+/* Let time pass until the loop is told to end. Fails where nothing would ever wake it. */
+static void run_to_the_end(void)
+{
+	for (int i = 0; i < 10 && !paper.quit; i++) {
+		assert_true(paper.armed_at != USEC_NEVER);
+		if (paper.armed_at > clock_boottime())
+			paper.waited += paper.armed_at - clock_boottime();
+		paper.armed_at = USEC_NEVER;
+		assert_int_equal(paper.callback(&paper.stop, 0), 0);
+	}
+	assert_true(paper.quit);
+	assert_true(paper.waited < STOP_MAX);
+}
+
+static int set_up(void **state)
+{
+	static const struct notify notify = {.fd = -1};
+	static int workers; /* an address is all that is needed of them */
+
+	(void)state;
+	log_set_level(LOG_LEVEL_ERROR);
+	paper = (struct paper){.workers_end = true, .sessions_end = true};
+	paper.stop.workers = (struct workers *)(void *)&workers;
+	return stop_init(&paper.stop, NULL, &notify);
+}
+
+/* --- tests ------------------------------------------------------------------------------------ */
+
+static void test_stop_ends_all_in_order(void **state)
+{
+	(void)state;
+	stop_begin(&paper.stop, 7);
+	stop_begin(&paper.stop, 9); /* the first one counts */
+	assert_int_equal(paper.stop.state, STOP_STATE_DONE);
+	assert_false(paper.quit); /* not from within */
+	run_to_the_end();
+	assert_int_equal(paper.quit_value, 7);
+	assert_int_equal(paper.n_stopped[SERVE_WORKER_API], 1);
+	assert_int_equal(paper.n_killed_all, 1);
+	assert_int_equal(paper.n_stopped[SERVE_WORKER_EGRESS], 1);
+	assert_int_equal(paper.waited, 0); /* and waits for nothing */
+}
+
+static void test_stop_without_workers(void **state)
+{
+	(void)state;
+	paper.stop.workers = NULL;
+	stop_begin(&paper.stop, 0);
+	run_to_the_end();
+	assert_int_equal(paper.quit_value, 0);
+	assert_int_equal(paper.n_killed_all, 1);
+}
+
+static void test_stop_goes_on_without_what_does_not_end(void **state)
+{
+	(void)state;
+	paper.workers_end = false;
+	paper.sessions_end = false;
+	stop_begin(&paper.stop, 0);
+	assert_int_equal(paper.n_killed_all, 0); /* the api worker has its time */
+	run_to_the_end();
+	assert_int_equal(paper.n_killed_all, 1);
+	assert_int_equal(paper.n_stopped[SERVE_WORKER_EGRESS], 1);
+	assert_int_equal(paper.quit_value, -ETIMEDOUT);
+}
+
+static void test_stop_ignores_what_comes_late(void **state)
+{
+	(void)state;
+	paper.workers_end = false;
+	paper.sessions_end = false;
+	stop_begin(&paper.stop, 0);
+	stop_sessions_gone(&paper.stop); /* the last one ended by itself */
+	assert_int_equal(paper.stop.state, STOP_STATE_API);
+	stop_workers_gone(&paper.stop, SERVE_WORKER_API);
+	assert_int_equal(paper.stop.state, STOP_STATE_SESSIONS);
+	stop_workers_gone(&paper.stop, SERVE_WORKER_API);
+	assert_int_equal(paper.stop.state, STOP_STATE_SESSIONS);
+	stop_sessions_gone(&paper.stop);
+	assert_int_equal(paper.stop.state, STOP_STATE_EGRESS);
+	stop_workers_gone(&paper.stop, SERVE_WORKER_EGRESS);
+	run_to_the_end();
+	assert_int_equal(paper.quit_value, 0);
+}
+
+#define STOP_TEST(function) cmocka_unit_test_setup(function, set_up)
+
+static const struct CMUnitTest tests[] = {
+	STOP_TEST(test_stop_ends_all_in_order),
+	STOP_TEST(test_stop_without_workers),
+	STOP_TEST(test_stop_goes_on_without_what_does_not_end),
+	STOP_TEST(test_stop_ignores_what_comes_late),
+};
+
+TEST_MAIN(tests)
