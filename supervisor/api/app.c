@@ -156,11 +156,9 @@ static void arm_store_timer(struct app *app)
 static void end_turn(struct app *app)
 {
 	store_flush(app->store, clock_boottime());
-	while (!list_empty(&app->crediting)) {
-		struct live *live = LIST_ENTRY(app->crediting.next, struct live, credit);
-
-		list_remove(&live->credit);
-		shim_link_flush(live->shim);
+	LIST_FOR_EACH_SAFE (entry, following, &app->crediting) {
+		if (shim_link_flush(LIST_ENTRY(entry, struct live, credit)->shim) >= 0)
+			list_remove(entry);
 	}
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		if (app->server[i])

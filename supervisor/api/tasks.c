@@ -21,21 +21,28 @@
 #include "supervisor/api/live.h"
 #include "supervisor/api/loader_run.h"
 
-#define MAX_HELD_NUMBERS SHIM_LINK_WINDOW
+#define MAX_HELD_NUMBERS  SHIM_LINK_WINDOW
+#define KEPT_FRAMES_BYTES ((size_t)1024 * 1024) /* of one task in memory once they are stored */
 
 /* One running task on the wire. */
 struct task_run {
 	struct activity activity;
 	struct id task;
-	struct buf numbers; /* uint64_t each: fed, not yet handed to the store */
+	struct buf numbers; /* struct held_number: fed, not yet handed to the store */
 };
 
-/* Frames on their way to the store. */
-struct frames_op {
+/* A durable frame of the wire, and how much of the loader's output it brought. */
+struct held_number {
+	uint64_t number;
+	uint64_t bytes;
+};
+
+/* Something of a task on its way to the store. */
+struct task_write {
 	struct app *app;
 	struct id session;
 	struct id task;
-	uint32_t last_seq;
+	uint32_t last_seq; /* of the frames in it; 0: none */
 	bool is_degraded;
 	size_t n_numbers;
 	uint64_t number[];
@@ -43,74 +50,130 @@ struct frames_op {
 
 /* Telling the store. */
 
-static void settle_numbers(const struct frames_op *op)
+static void settle_numbers(const struct task_write *write)
 {
-	struct session *session = registry_find(&op->app->registry, &op->session);
+	struct session *session = registry_find(&write->app->registry, &write->session);
 	struct live *live = session ? live_of(session) : NULL;
 
-	for (size_t i = 0; live && i < op->n_numbers; i++)
-		live_settle(live, op->number[i]);
+	for (size_t i = 0; live && i < write->n_numbers; i++)
+		live_settle(live, write->number[i]);
 }
 
-static void on_frames(void *userdata, enum store_result result)
+/* The session says whether any of its writes is waiting for a store that refuses now. */
+static void note_degraded(struct session *session, enum store_result result, bool *is_degraded)
 {
-	struct frames_op *op = userdata;
-	struct app *app = op->app;
-	struct job *job = job_table_find(&app->tasks, &op->task);
-	struct session *session = registry_find(&app->registry, &op->session);
-	bool was_degraded = op->is_degraded;
+	bool was_degraded = *is_degraded;
 
-	op->is_degraded = result == STORE_DEGRADED;
-	if (session && op->is_degraded && !was_degraded)
+	*is_degraded = result == STORE_DEGRADED;
+	if (session && *is_degraded && !was_degraded)
 		session->n_degraded++;
-	else if (session && was_degraded && !op->is_degraded)
+	else if (session && was_degraded && !*is_degraded)
 		session->n_degraded--;
-	if (job)
-		frames_settle(&job->frames, op->last_seq);
-	task_streams_wake(app, &op->task);
-	if (op->is_degraded)
-		return;
-	settle_numbers(op);
-	free(op);
 }
 
-/* Frames from first_seq on, and the numbers they came from (may be none). */
+/* The store has done it, or gave it up. */
+static void note_written(struct job *job, enum store_result result)
+{
+	job->n_owed--;
+	if (result != STORE_OK)
+		job->is_incomplete = true;
+	/* Readers of what leaves memory read the store, so all of it must be there. */
+	if (!job->is_incomplete && job->n_owed == 0 && job->frames.bytes > KEPT_FRAMES_BYTES)
+		(void)frames_trim(&job->frames);
+}
+
+static void on_write(void *userdata, enum store_result result)
+{
+	struct task_write *write = userdata;
+	struct app *app = write->app;
+	struct job *job = job_table_find(&app->tasks, &write->task);
+
+	note_degraded(registry_find(&app->registry, &write->session), result, &write->is_degraded);
+	if (job && write->last_seq > 0)
+		frames_settle(&job->frames, write->last_seq);
+	if (write->last_seq > 0)
+		task_streams_wake(app, &write->task);
+	if (write->is_degraded)
+		return;
+	if (job)
+		note_written(job, result);
+	settle_numbers(write);
+	free(write);
+}
+
+static struct task_write *write_new(struct app *app, const struct job *job, size_t n_numbers)
+{
+	struct task_write *write = calloc(1, sizeof(*write) + n_numbers * sizeof(uint64_t));
+
+	if (!write)
+		return NULL;
+	write->app = app;
+	write->session = job->session;
+	write->task = job->id;
+	write->n_numbers = n_numbers;
+	return write;
+}
+
+static struct held_number held_at(const struct buf *numbers, size_t index)
+{
+	struct held_number held;
+
+	memcpy(&held, numbers->data + index * sizeof(held), sizeof(held));
+	return held;
+}
+
+/* How many of the held numbers brought nothing that is still waiting for its frame. */
+static size_t count_shown(const struct job *job, const struct buf *numbers)
+{
+	uint64_t waiting = job->frames.terminal ? 0 : progress_held_bytes(job);
+	size_t n = numbers ? numbers->size / sizeof(struct held_number) : 0;
+
+	for (; n > 0 && waiting > 0; n--) {
+		uint64_t bytes = held_at(numbers, n - 1).bytes;
+
+		waiting -= bytes < waiting ? bytes : waiting;
+	}
+	return n;
+}
+
+/* Frames from first_seq on, and the numbers that are shown by them or by those before (may be
+ * none; numbers may be NULL). */
 static void store_frames(struct app *app, struct job *job, uint32_t first_seq, struct buf *numbers)
 {
-	size_t n_numbers = numbers ? numbers->size / sizeof(uint64_t) : 0;
-	struct frames_op *op;
+	size_t n_numbers = count_shown(job, numbers);
+	struct task_write *write;
 	uint64_t highest = 0;
 
 	if (job->frames.next_seq == first_seq && n_numbers == 0)
 		return;
-	op = calloc(1, sizeof(*op) + n_numbers * sizeof(uint64_t));
-	if (op) {
-		op->app = app;
-		op->session = job->session;
-		op->task = job->id;
-		op->last_seq = job->frames.next_seq - 1;
-		op->n_numbers = n_numbers;
-		if (n_numbers > 0) {
-			memcpy(op->number, numbers->data, n_numbers * sizeof(uint64_t));
-			highest = op->number[n_numbers - 1];
-			buf_reset(numbers);
-		}
-		if (store_frames_put(app->store, job, first_seq, highest, on_frames, op) >= 0)
+	write = write_new(app, job, n_numbers);
+	if (write) {
+		write->last_seq = job->frames.next_seq - 1;
+		for (size_t i = 0; i < n_numbers; i++)
+			write->number[i] = highest = held_at(numbers, i).number;
+		if (n_numbers > 0)
+			buf_consume(numbers, n_numbers * sizeof(struct held_number));
+		if (store_frames_put(app->store, job, first_seq, highest, on_write, write) >= 0) {
+			job->n_owed++;
 			return;
-		settle_numbers(op);
-		free(op);
+		}
+		settle_numbers(write);
+		free(write);
 	}
 	/* No memory: readers still get their frames. */
+	job->is_incomplete = true;
 	frames_settle(&job->frames, job->frames.next_seq - 1);
 	task_streams_wake(app, &job->id);
 }
 
-static void store_state(struct app *app, const struct job *job)
+static void store_state(struct app *app, struct job *job)
 {
-	void *op = sessions_write(app, &job->session);
+	struct task_write *write = write_new(app, job, 0);
 
-	if (op && store_task_state(app->store, job, sessions_write_done(), op) < 0)
-		free(op);
+	if (write && store_task_state(app->store, job, on_write, write) >= 0)
+		job->n_owed++;
+	else
+		free(write);
 }
 
 static void store_log(struct app *app, const struct session *session)
@@ -170,6 +233,7 @@ static void run_output(struct activity *activity, uint64_t number, bool is_stder
 	struct live *live = activity->live;
 	struct app *app = live->app;
 	struct job *job = job_table_find(&app->tasks, &run->task);
+	struct held_number held;
 	uint32_t first;
 	int r;
 
@@ -178,7 +242,8 @@ static void run_output(struct activity *activity, uint64_t number, bool is_stder
 		return;
 	}
 	first = job->frames.next_seq;
-	r = buf_append(&run->numbers, &number, sizeof(number));
+	held = (struct held_number){.number = number, .bytes = size};
+	r = buf_append(&run->numbers, &held, sizeof(held));
 	if (r >= 0)
 		r = progress_feed(job, live->session, data, size, clock_realtime());
 	if (r < 0) {
@@ -188,10 +253,7 @@ static void run_output(struct activity *activity, uint64_t number, bool is_stder
 		live_settle(live, number);
 		return;
 	}
-	if (!progress_holds(job))
-		store_frames(app, job, first, &run->numbers);
-	else
-		store_frames(app, job, first, NULL);
+	store_frames(app, job, first, &run->numbers);
 }
 
 static void finish_run(struct task_run *run, struct job *job, const struct activity_result *result)
@@ -234,18 +296,14 @@ static void run_ended(struct activity *activity, const struct activity_result *r
 	struct task_run *run = LIST_ENTRY(activity, struct task_run, activity);
 	struct live *live = activity->live;
 	struct job *job = job_table_find(&live->app->tasks, &run->task);
+	const struct held_number last = {.number = result->number};
 
-	if (result->number > 0 &&
-	    buf_append(&run->numbers, &result->number, sizeof(result->number)) < 0)
-		live_settle(live, result->number);
+	if (last.number > 0 && buf_append(&run->numbers, &last, sizeof(last)) < 0)
+		live_settle(live, last.number);
 	if (job && !job_state_ended(job->state))
 		finish_run(run, job, result);
-	for (size_t at = 0; at < run->numbers.size; at += sizeof(uint64_t)) {
-		uint64_t number;
-
-		memcpy(&number, run->numbers.data + at, sizeof(number));
-		live_settle(live, number);
-	}
+	for (size_t i = 0; i < run->numbers.size / sizeof(struct held_number); i++)
+		live_settle(live, held_at(&run->numbers, i).number);
 	buf_done(&run->numbers);
 	free(run);
 	tasks_next(live->app, live->session);
@@ -269,7 +327,7 @@ static int start_run(struct app *app, struct session *session, struct job *job)
 	if (!run)
 		return -ENOMEM;
 	run->task = job->id;
-	run->numbers = BUF_NULL(MAX_HELD_NUMBERS * sizeof(uint64_t));
+	run->numbers = BUF_NULL(MAX_HELD_NUMBERS * sizeof(struct held_number));
 	r = loader_run(live, LOADER_RUN_EXECUTE, &wire_job);
 	if (r < 0) {
 		free(run);
@@ -363,13 +421,9 @@ static void on_task_row(void *userdata, enum store_result result)
 	struct session *session = registry_find(&app->registry, &op->session);
 	bool is_first = !op->is_degraded;
 
-	op->is_degraded = result == STORE_DEGRADED;
-	if (session && is_first && op->is_degraded)
-		session->n_degraded++;
-	else if (session && !is_first && !op->is_degraded)
-		session->n_degraded--;
-	if (job && result == STORE_OK)
-		job->row_exists = true;
+	note_degraded(session, result, &op->is_degraded);
+	if (job && !op->is_degraded)
+		note_written(job, result);
 	if (job && is_first)
 		answer_execute(op, job, result != STORE_OK);
 	if (session && is_first)
@@ -426,6 +480,7 @@ void action_execute(struct request *request, struct session *session)
 	if (write && store_session_status(app->store, session, clock_realtime(),
 					  sessions_write_done(), write) < 0)
 		free(write);
+	job->n_owed++;
 	if (store_task_insert(app->store, job, on_task_row, op) < 0)
 		on_task_row(op, STORE_LOST);
 }

@@ -112,11 +112,11 @@ static void test_progress_good_run_in_order(void **state)
 	rig_init(&rig);
 	assert_int_equal(feed(&rig, LOADER_ASSET, "a.yaml", ""), 0);
 	assert_int_equal(feed(&rig, LOADER_ASSET, "b.yaml", ""), 0);
-	assert_true(progress_holds(rig.job));
+	assert_true(progress_held_bytes(rig.job) > 0);
 	assert_int_equal(feed(&rig, LOADER_PROBLEM, "a.yaml", "broken"), 0);
 	assert_int_equal(feed(&rig, LOADER_STORED, "c.yml", ""), 0);
 	assert_int_equal(feed(&rig, LOADER_END, "", ""), 0);
-	assert_false(progress_holds(rig.job));
+	assert_int_equal(progress_held_bytes(rig.job), 0);
 	stages(&rig, text);
 	assert_string_equal(text, "smml");
 	assert_int_equal(progress_finish(rig.job, rig.session, &good, 0, &ended), 0);
@@ -210,10 +210,30 @@ static void test_progress_feed_holds_a_bounded_amount(void **state)
 	assert_int_equal(rig.job->frames.n_lines, 1);
 	assert_int_equal(feed(&rig, LOADER_ASSET, "last.yaml", ""), 0);
 	assert_int_equal(rig.job->frames.n_lines, 1025);
-	assert_false(progress_holds(rig.job));
+	assert_int_equal(progress_held_bytes(rig.job), 0);
 	/* A record that is cut stays held: its frame's number may not be settled. */
 	assert_int_equal(progress_feed(rig.job, rig.session, "DAOL", 4, 0), 0);
-	assert_true(progress_holds(rig.job));
+	assert_int_equal(progress_held_bytes(rig.job), 4);
+	assert_int_equal(progress_fail(rig.job, rig.session, "x", "y", 0), 0);
+	rig_done(&rig, JOB_STATE_ERROR);
+}
+
+/* Whoever writes byte by byte costs a number each: those are bounded as well. */
+static void test_progress_feed_in_small_pieces_holds_few(void **state)
+{
+	const struct loader_record record = {
+		.magic = LOADER_MAGIC, .type = LOADER_ASSET, .name = "a.yaml"};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	for (size_t i = 0; i < 4 * sizeof(record) - 1; i++) {
+		assert_int_equal(progress_feed(rig.job, rig.session,
+					       (const char *)&record + i % sizeof(record), 1, 0),
+				 0);
+		assert_true(progress_held_bytes(rig.job) < (uint64_t)PROGRESS_HOLD_FEEDS + 512);
+	}
+	assert_true(rig.job->frames.n_lines > 1);
 	assert_int_equal(progress_fail(rig.job, rig.session, "x", "y", 0), 0);
 	rig_done(&rig, JOB_STATE_ERROR);
 }
@@ -263,6 +283,7 @@ int main(void)
 		cmocka_unit_test(test_progress_good_run_in_order),
 		cmocka_unit_test(test_progress_finish_failures_are_one_error),
 		cmocka_unit_test(test_progress_feed_holds_a_bounded_amount),
+		cmocka_unit_test(test_progress_feed_in_small_pieces_holds_few),
 		cmocka_unit_test(test_progress_feed_hostile_bytes),
 		cmocka_unit_test(test_progress_load_finish_result_and_failure),
 	};

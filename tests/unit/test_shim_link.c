@@ -215,11 +215,11 @@ static void test_shim_link_command_runs_and_is_credited(void **state)
 	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_HELLO);
 	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_EXEC);
 	shim_link_settle(rig.link, 2);
-	shim_link_flush(rig.link);
+	assert_int_equal(shim_link_flush(rig.link), 0);
 	assert_int_equal(hear(&rig, &header, NULL, 0), 0); /* 1 is not settled */
 	shim_link_settle(rig.link, 1);
-	shim_link_flush(rig.link);
-	shim_link_flush(rig.link);
+	assert_int_equal(shim_link_flush(rig.link), 0);
+	assert_int_equal(shim_link_flush(rig.link), 0);
 	assert_int_equal(hear(&rig, &header, (uint8_t *)&credit, sizeof(credit)), WIRE_CREDIT);
 	assert_int_equal(credit.acked, 2);
 	assert_int_equal(hear(&rig, &header, NULL, 0), 0);
@@ -382,7 +382,7 @@ static void test_shim_link_adopted_jobs_are_dropped_and_cancelled(void **state)
 	assert_int_equal(rig.n_output, 0);
 	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_CANCEL);
 	assert_int_equal(header.job, 77);
-	shim_link_flush(rig.link);
+	assert_int_equal(shim_link_flush(rig.link), 0);
 	assert_int_equal(hear(&rig, &header, (uint8_t *)&credit, sizeof(credit)), WIRE_CREDIT);
 	assert_int_equal(credit.acked, 14);
 	rig_close(&rig);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
+
 #define WORD_BITS 64
 
 void flow_init(struct flow *flow, uint64_t acked)
@@ -90,19 +92,16 @@ int flow_settle(struct flow *flow, uint64_t number)
 	return 0;
 }
 
-bool flow_credit(struct flow *flow, uint64_t *ret_acked)
+bool flow_credit(const struct flow *flow, uint64_t *ret_acked)
 {
 	if (flow->settled == flow->credited)
 		return false;
-	flow->credited = flow->settled;
 	*ret_acked = flow->settled;
 	return true;
 }
 
-void flow_restart(struct flow *flow)
+void flow_credited(struct flow *flow, uint64_t acked)
 {
-	flow->received = flow->settled;
-	flow->credited = flow->settled;
-	if (flow->bits)
-		memset(flow->bits, 0, flow->n_words * sizeof(*flow->bits));
+	ASSERT(acked >= flow->credited && acked <= flow->settled);
+	flow->credited = acked;
 }

@@ -31,7 +31,7 @@ void flow_done(struct flow *flow);
 MUST_USE int flow_receive(struct flow *flow, uint64_t number);
 /* 0; -ERANGE: not received; -ENOMEM. Settling twice is allowed. */
 MUST_USE int flow_settle(struct flow *flow, uint64_t number);
-/* True once per advance: *ret_acked goes into a WIRE_CREDIT. */
-bool flow_credit(struct flow *flow, uint64_t *ret_acked);
-/* A new connection to the same shim: what is not settled comes again. */
-void flow_restart(struct flow *flow);
+/* True: *ret_acked is news to the shim and goes into a WIRE_CREDIT, until flow_credited says that
+ * it went: a credit that is lost and never repeated leaves the shim with a full ring for ever. */
+bool flow_credit(const struct flow *flow, uint64_t *ret_acked);
+void flow_credited(struct flow *flow, uint64_t acked);

@@ -68,8 +68,6 @@ struct job *job_restore(const struct id *id, const struct id *session, const cha
 	if (!job)
 		return NULL;
 	job->state = state;
-	job->row_exists = true;
-	job->frames_incomplete = last_seq > 0;
 	frames_resume(&job->frames, last_seq, job_state_ended(state));
 	return job;
 }
@@ -203,9 +201,9 @@ void job_table_shrink(struct job_table *table)
 
 		if (held <= table->max_bytes)
 			break;
-		/* Unsettled frames are nowhere else, and a reader still points here. */
-		if (job->userdata || !job->row_exists ||
-		    job->frames.settled_seq + 1 < job->frames.next_seq)
+		/* What is not written yet is nowhere else. Frames that readers may see already,
+		 * because the store is degraded, are not written either. */
+		if (job->n_owed > 0)
 			continue;
 		held -= sizeof(struct job) + job->frames.bytes;
 		job_table_remove(table, job);

@@ -56,12 +56,12 @@ struct job {
 	uint32_t n_assets_shown;   /* progress.c */
 	uint32_t n_problems_shown; /* progress.c */
 	uint64_t held_bytes;       /* fed, but not yet in a frame */
-	bool row_exists;           /* the insert is durable */
-	bool frames_incomplete;    /* came from the store: the frames there come first */
+	uint32_t n_held_feeds;     /* in how many pieces they came */
+	uint32_t n_owed;           /* writes of it that the store has neither done nor given up */
+	bool is_incomplete;        /* the store has not all of it and never will */
 
 	struct list queue_link; /* session->jobs */
 	struct list table_link; /* job_table: oldest end first */
-	void *userdata;         /* http: the readers of its stream */
 };
 
 /* New in QUEUED, of that session. NULL: no memory. */
@@ -81,7 +81,8 @@ void job_start(struct job *job, uint32_t wire_job, usec_t now); /* QUEUED -> RUN
 void job_end(struct job *job, struct session *session, enum job_state state, usec_t now);
 
 /* Tasks held in memory: all that have not ended, and ended ones until the table is over its bytes
- * (oldest end first, only when their frames are settled); further ones are read from the store. */
+ * (oldest end first, only when the store owes them nothing); further ones are read from the store.
+ */
 struct job_table {
 	struct idmap by_id;
 	struct list ended;
@@ -94,7 +95,7 @@ MUST_USE int job_table_add(struct job_table *table, struct job *job);
 struct job *job_table_find(const struct job_table *table, const struct id *id);
 void job_table_remove(struct job_table *table, struct job *job);
 void job_table_note_ended(struct job_table *table, struct job *job);
-/* Frees ended, settled jobs without userdata until at most max_bytes of frames are held. */
+/* Frees ended jobs that are owed nothing until at most max_bytes are held. */
 void job_table_shrink(struct job_table *table);
 
 /* {task_id, session_id, status, created_at, started_at, ended_at, seq, stream_url}; a new reference

@@ -158,19 +158,22 @@ int progress_feed(struct job *job, struct session *session, const void *data, si
 	if (r < 0)
 		return r;
 	job->held_bytes += size;
-	if (!job->parser.result.complete && job->held_bytes < (size_t)PROGRESS_HOLD_BYTES)
+	job->n_held_feeds++;
+	if (!job->parser.result.complete && job->held_bytes < (size_t)PROGRESS_HOLD_BYTES &&
+	    job->n_held_feeds < PROGRESS_HOLD_FEEDS)
 		return 0;
 	r = show(job, session, now);
 	if (r < 0)
 		return r;
 	/* What is cut in the middle of a record stays held. */
 	job->held_bytes = job->parser.partial_bytes;
+	job->n_held_feeds = 0;
 	return 0;
 }
 
-bool progress_holds(const struct job *job)
+uint64_t progress_held_bytes(const struct job *job)
 {
-	return job->held_bytes > 0;
+	return job->held_bytes;
 }
 
 json_t *progress_problems(const struct load_result *load, size_t max)

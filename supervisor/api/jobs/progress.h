@@ -3,8 +3,10 @@
  * metadata), `materialize` per asset, `log` per problem, then one `done` or one `error`.
  *
  * Records of the loader are held until END (a problem can follow its asset at any distance), but
- * never more than PROGRESS_HOLD_BYTES: held records are not acknowledged, and the shim's ring is
- * finite. While progress_holds() the wire number that was fed must not be settled.
+ * never more than PROGRESS_HOLD_BYTES or the output of PROGRESS_HOLD_FEEDS frames: held records are
+ * not acknowledged, and the shim's ring and the link's window are finite. The wire numbers of the
+ * last progress_held_bytes() must not be settled; those before them must be, or the ring fills for
+ * ever: frames of the wire end anywhere in a record.
  *
  * Every function adds frames to job->frames; the caller stores what frames_after() gives and then
  * settles. Nothing here ends the job: call job_end after a terminal frame.
@@ -22,6 +24,7 @@
 #include "supervisor/api/session/summary.h"
 
 #define PROGRESS_HOLD_BYTES (512u * 1024u)
+#define PROGRESS_HOLD_FEEDS 1024u
 
 /* The `start` frame. 0 or -ENOMEM. */
 MUST_USE int progress_start(struct job *job, struct session *session,
@@ -30,7 +33,8 @@ MUST_USE int progress_start(struct job *job, struct session *session,
  * cancels the wire job and calls progress_fail. */
 MUST_USE int progress_feed(struct job *job, struct session *session, const void *data, size_t size,
 			   usec_t now);
-bool progress_holds(const struct job *job);
+/* Bytes at the end of what was fed that no frame shows yet. */
+uint64_t progress_held_bytes(const struct job *job);
 /*
  * The loader ended: the remaining frames and the terminal one. *ret_state is DONE or ERROR
  * (non-zero status, signal, time-out, or an incomplete output). The session gets the result. 0 or

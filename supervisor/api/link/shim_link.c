@@ -206,14 +206,18 @@ void shim_link_settle(struct shim_link *link, uint64_t number)
 	}
 }
 
-void shim_link_flush(struct shim_link *link)
+int shim_link_flush(struct shim_link *link)
 {
 	struct wire_credit credit;
+	int r;
 
-	/* A credit that cannot be queued now is made up for by the next one: they are cumulative.
-	 */
-	if (!link->lost && link->greeted && flow_credit(link->flow, &credit.acked))
-		IGNORE_RESULT(send_bytes(link, WIRE_CREDIT, 0, &credit, sizeof(credit)));
+	if (link->lost || !link->greeted || !flow_credit(link->flow, &credit.acked))
+		return 0;
+	r = send_bytes(link, WIRE_CREDIT, 0, &credit, sizeof(credit));
+	if (r < 0)
+		return r;
+	flow_credited(link->flow, credit.acked);
+	return 0;
 }
 
 uint32_t shim_link_jobs(const struct shim_link *link)

@@ -77,5 +77,6 @@ MUST_USE int shim_link_put(struct shim_link *link, const char *path, uint32_t mo
 void shim_link_cancel(struct shim_link *link, uint32_t job); /* its last frame still follows */
 
 void shim_link_settle(struct shim_link *link, uint64_t number);
-void shim_link_flush(struct shim_link *link); /* end of turn: one CREDIT where due */
+/* End of turn: one CREDIT where due. 0; -errno: it is still due, call again. */
+MUST_USE int shim_link_flush(struct shim_link *link);
 uint32_t shim_link_jobs(const struct shim_link *link);
