@@ -125,7 +125,8 @@ static void put_output(struct activity *activity, uint64_t number, bool is_stder
 static void put_ended(struct activity *activity, const struct activity_result *result)
 {
 	struct component_put *put = LIST_ENTRY(activity, struct component_put, activity);
-	struct session *session = activity->live->session;
+	struct live *live = activity->live; /* activity is a part of put, which is freed below */
+	struct session *session = live->session;
 	struct request *request = answer_get(&put->to);
 	const struct store_component component = {
 		.file = put->file,
@@ -133,7 +134,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 		.body_length = put->spec.body_length,
 	};
 
-	live_settle(activity->live, result->number);
+	live_settle(live, result->number);
 	if (result->end != ACTIVITY_PUT_DONE) {
 		if (request)
 			reply_failed(request, result, "component was not written");
@@ -144,7 +145,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 		answer_put(put);
 		put_free(put);
 	}
-	tasks_next(activity->live->app, session);
+	tasks_next(live->app, session);
 }
 
 static const struct activity_ops put_ops = {
