@@ -4,13 +4,16 @@
  * it (child subreaper). It gives up its own capabilities; as root it can still exec a supervisor
  * that has them.
  *
- *   Supervisor dies    workers end with it (PDEATHSIG); sessions lose their parent and live on
- * until the next supervisor, started with a growing pause, clears them away. Keeper dies        the
- * supervisor reads end-of-file from the keeper's socket and stops cleanly: every session ends.
- * Nobody would restart it, so "running without a keeper" is no state of the service. TERM or INT
- * passed on; the supervisor ends sessions and workers and exits 0. One that does not in
- * STOP_TIMEOUT is killed, and the exit status says so. A supervisor that was never ready is not
- * started again: its configuration or its host is wrong, and the status goes to whoever started us.
+ * - The supervisor dies: workers end with it (PDEATHSIG); sessions lose their parent and live on
+ *   until the next supervisor, started with a growing pause, clears them away. So the keeper never
+ *   gives up trying, not even for want of memory.
+ * - The keeper dies: the supervisor reads end-of-file from the keeper's socket and stops cleanly,
+ *   every session ends. Nobody would restart it, so "running without a keeper" is no state of the
+ *   service.
+ * - TERM or INT: passed on; the supervisor ends sessions and workers and exits 0. One that does not
+ *   in STOP_TIMEOUT is killed, and the exit status says so.
+ * - A supervisor that was never ready is not started again: its configuration or its host is wrong,
+ *   and the status goes to whoever started us.
  */
 #include "supervisor/keeper.h"
 
@@ -22,6 +25,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -108,14 +112,24 @@ static int exec_supervisor(const struct keeper *keeper, int life_fd)
 	return -errno;
 }
 
+static void forget_supervisor(struct keeper *keeper)
+{
+	keeper->supervisor_source = loop_remove(keeper->supervisor_source);
+	keeper->supervisor_fd = fd_close(keeper->supervisor_fd);
+	keeper->pid = 0;
+}
+
 static int on_supervisor(void *userdata, uint32_t events);
 
+/* On failure nothing is left of the attempt. */
 static int start_supervisor(struct keeper *keeper)
 {
 	AUTO_CLOSE int life_fd = -1;
 	int pair[2];
+	pid_t pid;
 	int r;
 
+	keeper->started_at = clock_boottime();
 	r = sockmsg_pair(pair, 1);
 	if (r < 0)
 		return r;
@@ -123,30 +137,25 @@ static int start_supervisor(struct keeper *keeper)
 	life_fd = pair[1];
 	r = loop_add(keeper->loop, keeper->supervisor_fd, EPOLLIN, on_supervisor, keeper,
 		     &keeper->supervisor_source);
-	if (r < 0)
-		return r;
-	keeper->pid = fork();
-	if (keeper->pid < 0) {
-		r = -errno;
-		keeper->pid = 0;
+	if (r < 0) {
+		forget_supervisor(keeper);
 		return r;
 	}
-	if (keeper->pid == 0) {
+	pid = fork();
+	if (pid < 0) {
+		r = -errno;
+		forget_supervisor(keeper);
+		return r;
+	}
+	if (pid == 0) {
 		struct err err = ERR_NULL;
 
 		(void)err_fail(&err, exec_supervisor(keeper, life_fd), "exec", "supervisor");
 		log_err(LOG_LEVEL_ERROR, NULL, "supervisor cannot be started", &err);
 		_exit(127);
 	}
-	keeper->started_at = clock_boottime();
+	keeper->pid = pid;
 	return 0;
-}
-
-static void forget_supervisor(struct keeper *keeper)
-{
-	keeper->supervisor_source = loop_remove(keeper->supervisor_source);
-	keeper->supervisor_fd = fd_close(keeper->supervisor_fd);
-	keeper->pid = 0;
 }
 
 static int on_supervisor(void *userdata, uint32_t events)
@@ -170,25 +179,30 @@ static int on_supervisor(void *userdata, uint32_t events)
 	return 0;
 }
 
+static void start_later(struct keeper *keeper)
+{
+	usec_t now = clock_boottime();
+
+	if (now - keeper->started_at > STEADY_AFTER)
+		keeper->backoff = BACKOFF_MIN;
+	loop_timer_set(keeper->timer, clock_add(now, keeper->backoff));
+	keeper->backoff *= 2;
+	if (keeper->backoff > BACKOFF_MAX)
+		keeper->backoff = BACKOFF_MAX;
+}
+
 static void supervisor_ended(struct keeper *keeper, int status)
 {
 	bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-	usec_t now = clock_boottime();
 
 	forget_supervisor(keeper);
 	if (keeper->stopping || clean || !keeper->ready) {
 		loop_quit(keeper->loop, WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE);
 		return;
 	}
-	if (now - keeper->started_at > STEADY_AFTER)
-		keeper->backoff = BACKOFF_MIN;
-	log_line(LOG_LEVEL_ERROR, NULL, "supervisor died and is started again",
-		 "wait_status=%d pause_ms=%llu", status,
-		 (unsigned long long)(keeper->backoff / USEC_PER_MS));
-	loop_timer_set(keeper->timer, clock_add(now, keeper->backoff));
-	keeper->backoff *= 2;
-	if (keeper->backoff > BACKOFF_MAX)
-		keeper->backoff = BACKOFF_MAX;
+	log_line(LOG_LEVEL_ERROR, NULL, "supervisor died and is started again", "wait_status=%d",
+		 status);
+	start_later(keeper);
 }
 
 static void reap(struct keeper *keeper)
@@ -238,10 +252,18 @@ static int on_signal(void *userdata, uint32_t events)
 static int on_timer(void *userdata, uint32_t events)
 {
 	struct keeper *keeper = userdata;
+	int r;
 
 	(void)events;
-	if (!keeper->stopping)
-		return start_supervisor(keeper);
+	if (!keeper->stopping) {
+		r = start_supervisor(keeper);
+		if (r < 0) {
+			log_line(LOG_LEVEL_ERROR, NULL, "supervisor cannot be started yet",
+				 "errno=%d", -r);
+			start_later(keeper);
+		}
+		return 0;
+	}
 	log_line(LOG_LEVEL_ERROR, NULL, "supervisor does not stop and is killed",
 		 "leftovers=\"removed at the next start\"");
 	(void)kill(keeper->pid, SIGKILL);
@@ -252,13 +274,18 @@ static int on_timer(void *userdata, uint32_t events)
 static int lock_runtime_dir(struct keeper *keeper, struct err *err)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct stat st;
 
 	keeper->lock_fd = openat(keeper->listeners.runtime_fd, "lock",
 				 O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	if (keeper->lock_fd < 0)
 		return err_fail(err, -errno, "keeper", "lock file of the runtime directory");
-	if (fcntl(keeper->lock_fd, F_SETLK, &lock) < 0)
+	if (fcntl(keeper->lock_fd, F_SETLK, &lock) < 0 || fstat(keeper->lock_fd, &st) < 0)
 		return err_fail(err, -errno, "keeper", "the runtime directory is in use");
+	/* The keeper before us removed the file between our open and our lock, so the next one
+	 * makes another. */
+	if (st.st_nlink == 0)
+		return err_fail(err, -EAGAIN, "keeper", "the runtime directory was in use");
 	return 0;
 }
 
@@ -301,10 +328,7 @@ static int open_keeper(struct keeper *keeper, const struct options *options, str
 
 static void close_keeper(struct keeper *keeper)
 {
-	if (keeper->pid > 0)
-		forget_supervisor(keeper);
-	keeper->supervisor_source = loop_remove(keeper->supervisor_source);
-	keeper->supervisor_fd = fd_close(keeper->supervisor_fd);
+	forget_supervisor(keeper);
 	keeper->signal_source = loop_remove(keeper->signal_source);
 	keeper->timer = loop_remove(keeper->timer);
 	loop_free(keeper->loop);
