@@ -6,6 +6,7 @@
  *   descriptors   only now: until here any low number may be one of the host's descriptors
  *   bounding set  needs SETPCAP; after it no exec can give a capability back
  *   ids           groups first, they need SETGID; leaving uid 0 empties the capability sets
+ *   keyring       after the ids, so that the new one is the worker's
  *   no_new_privs  after the ids, so that it is the last word
  *   death signal  after the ids: a change of ids clears it
  *
@@ -26,6 +27,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <linux/keyctl.h>
 
 #include "base/io.h"
 
@@ -66,7 +69,6 @@ static int step_descriptors(struct spawn_child *child, struct err *err)
 {
 	const struct worker_spawn *spawn = child->spawn;
 	int copies[WORKER_SPAWN_MAX_FDS];
-	int highest = STDERR_FILENO;
 
 	for (size_t i = 0; i < spawn->n_fds; i++) {
 		copies[i] = fd_dup(spawn->fds[i].from, HIGH_FD);
@@ -74,16 +76,15 @@ static int step_descriptors(struct spawn_child *child, struct err *err)
 			return err_fail(err, copies[i], "worker-descriptors", "copy for %d",
 					spawn->fds[i].to);
 	}
+	/* All are close-on-exec at birth; this makes it true whatever a library forgot. What is
+	 * placed below is not. */
+	if (syscall(SYS_close_range, 0U, ~0U, CLOSE_ON_EXEC_) < 0)
+		return err_fail(err, -errno, "worker-descriptors", "close_range");
 	for (size_t i = 0; i < spawn->n_fds; i++) {
 		if (dup2(copies[i], spawn->fds[i].to) < 0)
 			return err_fail(err, -errno, "worker-descriptors", "place %d",
 					spawn->fds[i].to);
-		if (spawn->fds[i].to > highest)
-			highest = spawn->fds[i].to;
 	}
-	/* All are close-on-exec at birth; this makes it true whatever a library forgot. */
-	if (syscall(SYS_close_range, (unsigned int)highest + 1, ~0U, CLOSE_ON_EXEC_) < 0)
-		return err_fail(err, -errno, "worker-descriptors", "close_range");
 	return 0;
 }
 
@@ -121,6 +122,16 @@ static int step_ids(struct spawn_child *child, struct err *err)
 	return privileges_drop_current(err);
 }
 
+/* Keyrings are not namespaced: whoever is in root's session keyring possesses its keys, whatever
+ * its ids are (B7). */
+static int step_keyring(struct spawn_child *child, struct err *err)
+{
+	(void)child;
+	if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
+		return err_fail(err, -errno, "worker-keyring", "join a new one");
+	return 0;
+}
+
 static int step_no_new_privs(struct spawn_child *child, struct err *err)
 {
 	(void)child;
@@ -147,13 +158,14 @@ static const struct spawn_step {
 	int (*run)(struct spawn_child *child, struct err *err);
 } spawn_steps[] = {
 	{"worker-session",      step_session     },
-        {"worker-root",         step_root        },
+	{"worker-root",         step_root        },
 	{"worker-descriptors",  step_descriptors },
-        {"worker-limits",       step_limits      },
+	{"worker-limits",       step_limits      },
 	{"worker-bounding",     step_bounding    },
-        {"worker-ids",          step_ids         },
+	{"worker-ids",          step_ids         },
+	{"worker-keyring",      step_keyring     },
 	{"worker-no-new-privs", step_no_new_privs},
-        {"worker-exec",         step_exec        },
+	{"worker-exec",         step_exec        },
 };
 
 /* Runs as root in the new namespaces, a copy of the supervisor: no log, no loop, no return. */
