@@ -19,6 +19,7 @@
 #include "base/frame.h"
 #include "base/loop.h"
 
+#include "sandboxd/limits.h"
 #include "shim/message.h"
 #include "shim/serve.h"
 #include "shim/shim.h"
@@ -296,7 +297,7 @@ static int job_open_command(struct job *job, bool has_stdin, int fds[3], size_t 
 	int r = 0;
 
 	if (has_stdin)
-		r = stdio_open_input(job, STDIO_STDIN_MAX_BYTES, &fds[n++]);
+		r = stdio_open_input(job, (size_t)EXEC_STDIN_MAX_BYTES, &fds[n++]);
 	if (r >= 0)
 		r = stdio_open_output(job, 0, WIRE_STDOUT, &fds[n++]);
 	if (r >= 0)

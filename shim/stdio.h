@@ -13,10 +13,9 @@
 struct job;
 struct job_output;
 
-/* Bytes that wait for a command that does not read its standard input; beyond them the job fails
- * with {REQUEST, ENOBUFS}. The api worker splits and paces what it sends. */
-#define STDIO_STDIN_MAX_BYTES (256ul * 1024)
-/* The same for a file: one component of the largest size, sent in one go, and some. */
+/* Bytes of a file that wait for the helper: one component of the largest size, sent in one go, and
+ * some. Beyond them the job fails with {REQUEST, ENOBUFS}, as beyond EXEC_STDIN_MAX_BYTES of a
+ * command's standard input. */
 #define STDIO_PUT_MAX_BYTES   (2ul * 1024 * 1024)
 
 MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, int *ret_child_fd);

@@ -17,9 +17,10 @@
 #define SHIM_MAX_JOBS          16 /* commands and file operations at once in one session */
 
 /* One command. */
-#define EXEC_MAX_ARGV  1024
-#define EXEC_MAX_ENV   256
-#define EXEC_CWD_BYTES 4096 /* NUL included */
+#define EXEC_MAX_ARGV        1024
+#define EXEC_MAX_ENV         256
+#define EXEC_CWD_BYTES       4096          /* NUL included */
+#define EXEC_STDIN_MAX_BYTES (1024 * 1024) /* given with the request, held until it is read */
 
 /* Components (DESIGN defaults; the configuration may lower them). */
 #define COMPONENT_STEM_MAX       128

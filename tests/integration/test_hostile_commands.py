@@ -134,6 +134,12 @@ def test_signals_and_codes_are_exact(alice, session):
     assert alice.run(session, "/bin/cat", stdin="größe\n").out.decode() == "größe\n"
 
 
+def test_the_longest_input_reaches_a_command_that_reads_late(alice, session):
+    text = "x" * (1024 * 1024)
+    result = alice.shell(session, "sleep 0.3; wc -c", stdin=text)
+    assert result.text.split() == [str(len(text))], result
+
+
 def test_session_limit_is_429_with_a_reason():
     from harness import CONFIG, SESSIONS, Daemon
 

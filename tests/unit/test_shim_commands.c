@@ -147,7 +147,7 @@ static void test_exec_stdin_overflow_fails_the_job(void **state)
 	(void)state;
 	rig_require();
 	rig_exec(&rig, 3, &(struct rig_command){.argv = argv, .flags = WIRE_EXEC_STDIN});
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 20; i++)
 		rig_send(&rig, WIRE_STDIN, 3, data, sizeof(data));
 	rig_wait(&rig, 3, &result);
 	assert_int_equal(result.last, WIRE_FAILED);

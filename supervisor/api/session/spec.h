@@ -23,7 +23,6 @@
 
 #define SPEC_E_INVALID 1
 
-#define SPEC_STDIN_MAX_BYTES (1024 * 1024)
 #define SPEC_TIMEOUT_MAX_MS  (24u * 3600u * 1000u)
 
 struct spec_options {

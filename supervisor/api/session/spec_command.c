@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 
+#include "sandboxd/limits.h"
 #include "supervisor/api/session/body_fields.h"
 #include "supervisor/api/session/fit.h"
 #include "supervisor/api/session/spec.h"
@@ -163,7 +164,7 @@ static void read_stdin(struct body *body, const char *field, json_t *value)
 		return;
 	if (!json_is_string(value))
 		body_wrong(body, "string_type", field, BODY_MSG_STRING);
-	else if (json_string_length(value) > (size_t)SPEC_STDIN_MAX_BYTES)
+	else if (json_string_length(value) > (size_t)EXEC_STDIN_MAX_BYTES)
 		body_wrong(body, "string_too_long", field,
 			   "String should have at most 1048576 bytes");
 	else
