@@ -9,10 +9,11 @@
 #include <linux/filter.h>
 
 struct floor_child {
-	int sync_fd;    /* one byte from the parent: the groups are joined */
-	int ready_fd;   /* the program's descriptor 3 */
-	int userns_fd;  /* prepared user namespace */
-	int program_fd; /* sealed memfd */
+	int sync_fd;     /* one byte from the parent: the plan */
+	int group_fd[3]; /* the v1 groups to join; -1: none */
+	int ready_fd;    /* the program's descriptor 3 */
+	int userns_fd;   /* prepared user namespace */
+	int program_fd;  /* sealed memfd */
 	uid_t id_base;
 	const struct sock_filter *filter;
 	unsigned short n_filter;
