@@ -343,6 +343,7 @@ class Daemon:
         self.env = env or {}
         self.config.write_text(config)
         self.process = None
+        self.deaths_expected = False
         self.start()
 
     @property
@@ -516,6 +517,7 @@ class Daemon:
             assert "AddressSanitizer" not in text, text[-6000:]
             assert not re.search(r"runtime error:", text), text[-6000:]
             assert "assertion failed" not in text.lower(), text[-6000:]
+            assert self.deaths_expected or "worker died" not in text, text[-6000:]
         finally:
             shutil.rmtree(self.home, ignore_errors=True)
 

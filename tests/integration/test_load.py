@@ -108,3 +108,32 @@ def test_component_count_is_bounded(alice, session):
     statuses = [alice.write(session, f"c{i}", "type: a.B\n").status for i in range(201)]
     assert statuses[:200] == [200] * 200
     assert statuses[200] in (409, 422, 429)
+
+
+def test_more_records_than_the_ring_holds(daemon):
+    """1.7 MiB of records, more than the shim keeps unacknowledged."""
+    caller = daemon.client("many")
+    session = caller.create()
+    script = "cd /session; i=0; while [ $i -lt 200 ]; do cp n.txt n$i.yaml; i=$((i+1)); done"
+    documents = "for d in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do echo 'a: 1'; echo ---; done"
+    assert caller.shell(session, f"({documents}) >n.txt; {script}").code == 0
+    frames = caller.frames(caller.execute(session), timeout=50)
+    assert frames[-1]["stage"] == "done", frames[-1]
+    assert frames[-1]["result"]["asset_count"] == 200
+    assert frames[-1]["result"]["problem_count"] == 3200
+    assert [frame["seq"] for frame in frames] == list(range(1, len(frames) + 1))
+    caller.remove(session)
+
+
+def test_files_beyond_the_limit_and_long_names_hide_nothing(daemon):
+    caller = daemon.client("beyond")
+    session = caller.create()
+    long = "n" * 200
+    script = (f"echo 'type: a.B' >{long}.yaml;"
+              " i=0; while [ $i -lt 205 ]; do echo 'type: a.B' > n$i.yaml; i=$((i+1)); done")
+    assert caller.shell(session, script).code == 0
+    frames = caller.frames(caller.execute(session))
+    assert frames[-1]["stage"] == "done", frames[-1]
+    assert frames[-1]["result"]["asset_count"] == 200
+    assert [p["file"] for p in frames[-1]["result"]["problems"]] == [""]
+    caller.remove(session)

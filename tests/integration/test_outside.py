@@ -34,7 +34,6 @@ def test_supervisor_keeps_only_what_it_needs(daemon):
         assert not bounding >> bit & 1, bit
 
 
-@pytest.mark.skipif(ASAN, reason="the sanitizer's runtime is mapped")
 def test_supervisor_and_keeper_map_no_parser(daemon):
     for pid in (daemon.process.pid, daemon.supervisor_pid()):
         maps = Path(f"/proc/{pid}/maps").read_text()

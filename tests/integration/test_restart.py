@@ -23,6 +23,7 @@ def answers(daemon):
 
 
 def kill_worker(daemon, name):
+    daemon.deaths_expected = True
     pid = daemon.worker_pid(name)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: name_of(pid) == "" or pid not in daemon.processes().get(name, []), 5, "dead")

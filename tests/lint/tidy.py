@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """clang-tidy over our sources, remembering clean files.
 
-usage: tidy.py BUILD; names come NUL separated on standard input. A file is clean as long as it, any
-of our headers, the settings and its compile command are the same.
+usage: tidy.py BUILD; names come NUL separated on standard input. A file is clean as long as it, the
+headers of ours that it includes, the settings and its compile command are the same.
 """
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -32,13 +33,29 @@ def filtered(build, cache):
     (cache / "compile_commands.json").write_text(json.dumps(entries))
 
 
-def common_hash():
-    digest = hashlib.sha256(read(".clang-tidy"))
-    for pattern in ("base/**/*.h", "include/**/*.h", "policy/**/*.h", "supervisor/**/*.h",
-                    "shim/**/*.h", "jail/**/*.h", "ctl/**/*.h"):
-        for path in sorted(Path(".").glob(pattern)):
-            digest.update(str(path).encode() + b"\0" + read(path))
-    return digest.digest()
+INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def closure(file):
+    """The file and every header of ours that it includes, directly or not."""
+    seen, todo = {}, [Path(file)]
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen[path] = read(path)
+        for name in INCLUDE.findall(seen[path]):
+            name = name.decode()
+            places = (Path(name), Path("include") / name, path.parent / name)
+            todo += [place for place in places if place.is_file()][:1]
+    return seen
+
+
+def key_of(file, command):
+    digest = hashlib.sha256(read(".clang-tidy") + command.encode())
+    for path, text in sorted(closure(file).items()):
+        digest.update(str(path).encode() + b"\0" + text)
+    return digest.hexdigest()
 
 
 def main():
@@ -47,13 +64,12 @@ def main():
     cache = Path(build) / "lint-tidy"
     cache.mkdir(exist_ok=True)
     filtered(build, cache)
-    common = common_hash()
     todo = []
     for file in sys.stdin.read().split("\0"):
         path = str(Path(file).resolve())
         if not file or file.startswith("tests/") or path not in known:
             continue
-        key = hashlib.sha256(common + known[path].encode() + read(file)).hexdigest()
+        key = key_of(file, known[path])
         if not (cache / key).exists():
             todo.append((file, key))
 
