@@ -80,6 +80,22 @@ static void test_load_parser_feed_refuses_what_no_loader_writes(void **state)
 	}
 }
 
+/* What the loader writes for files that only a command can make. */
+static void test_load_parser_feed_long_names_and_the_folder(void **state)
+{
+	struct loader_record asset = record(LOADER_ASSET, "", "");
+	struct loader_record beyond = record(LOADER_PROBLEM, "", "too many");
+	struct load_parser parser = LOAD_PARSER_NULL;
+
+	(void)state;
+	memset(asset.name, 'n', sizeof(asset.name) - 1); /* ".yaml" was cut off */
+	assert_int_equal(feed(&parser, &asset), 0);
+	assert_int_equal(strlen(parser.result.asset[0].file), LOADER_NAME_BYTES - 1);
+	assert_int_equal(feed(&parser, &beyond), 0);
+	assert_string_equal(parser.result.problem[0].file, "");
+	load_parser_done(&parser);
+}
+
 static void test_load_parser_feed_nothing_after_end(void **state)
 {
 	struct loader_record end = record(LOADER_END, "", "");
@@ -135,6 +151,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_load_parser_feed_cut_anywhere),
 		cmocka_unit_test(test_load_parser_feed_refuses_what_no_loader_writes),
+		cmocka_unit_test(test_load_parser_feed_long_names_and_the_folder),
 		cmocka_unit_test(test_load_parser_feed_nothing_after_end),
 		cmocka_unit_test(test_load_parser_feed_bounds_the_records),
 		cmocka_unit_test(test_load_parser_feed_unterminated_text_is_bounded),

@@ -28,17 +28,18 @@ static void *load_room(void *array, size_t n, size_t element_bytes)
 }
 
 /* The file name of a record: a plain name with the suffix that its kind asks for. The file may have
- * been made by a command, so it need not follow the name rule; it is escaped before anything shows
- * it. */
+ * been made by a command, so it need not follow the name rule, and the loader cuts a longer one,
+ * suffix and all; it is escaped before anything shows it. */
 static int load_name(const struct loader_record *record, const char *suffix,
 		     char ret_file[LOAD_FILE_BYTES])
 {
 	size_t length = strnlen(record->name, sizeof(record->name));
-	size_t n = suffix ? strlen(suffix) : 0;
+	bool is_cut = length >= sizeof(record->name) - 1;
+	size_t n = strlen(suffix);
 
 	if (length == 0 || memchr(record->name, '/', length))
 		return -EBADMSG;
-	if (n != 0 && (length < n || memcmp(record->name + length - n, suffix, n) != 0))
+	if (!is_cut && (length < n || memcmp(record->name + length - n, suffix, n) != 0))
 		return -EBADMSG;
 	(void)str_escape(ret_file, LOAD_FILE_BYTES, record->name, length, false);
 	return 0;
@@ -67,11 +68,10 @@ static int load_problem(struct load_result *result, const struct loader_record *
 {
 	struct load_problem problem = {.line = record->line, .column = record->column};
 	struct load_problem *room;
-	int r;
 
-	r = load_name(record, NULL, problem.file);
-	if (r < 0)
-		return r;
+	/* Without a name it is a problem of the folder. */
+	if (record->name[0] != '\0' && load_name(record, "", problem.file) < 0)
+		return -EBADMSG;
 	(void)str_escape(problem.text, sizeof(problem.text), record->text,
 			 strnlen(record->text, sizeof(record->text)), false);
 	if (result->n_problems >= LOAD_MAX_PROBLEMS)

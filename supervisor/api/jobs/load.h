@@ -22,7 +22,7 @@ struct load_asset {
 };
 
 struct load_problem {
-	char file[LOAD_FILE_BYTES];
+	char file[LOAD_FILE_BYTES]; /* "": of the folder as a whole */
 	uint32_t line; /* 0: unknown */
 	uint32_t column;
 	char text[LOAD_TEXT_BYTES];

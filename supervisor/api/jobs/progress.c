@@ -122,8 +122,11 @@ static int add_problem(struct job *job, struct session *session, const struct lo
 	char id[ID_TEXT_BYTES];
 
 	id_format(&session->id, id);
-	fit_text(message, sizeof(message), "%s:%u:%u: %s", problem->file, problem->line,
-		 problem->column, problem->text);
+	if (problem->file[0] == '\0')
+		fit_text(message, sizeof(message), "%s", problem->text);
+	else
+		fit_text(message, sizeof(message), "%s:%u:%u: %s", problem->file, problem->line,
+			 problem->column, problem->text);
 	return add(job, session, FRAMES_STAGE_LOG, message,
 		   json_pack("{s:s, s:[], s:s, s:{s:o}}", "session_id", id, "asset_key", "level",
 			     "warning", "metadata", "problem", problem_object(problem)),
