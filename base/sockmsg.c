@@ -3,8 +3,15 @@
  * go wrong is a message larger than our buffer (the kernel cuts it and says MSG_TRUNC) and
  * descriptors that we did not ask for. A peer that sends descriptors to a process that does not
  * look at them fills that process's table, so the control buffer is always given, always examined,
- * and whatever is in it beyond the caller's wish is closed at once. What does not fit in the
- * control buffer was never installed: the kernel dropped it and says MSG_CTRUNC.
+ * and whatever is in it beyond the caller's wish is closed at once.
+ *
+ * That close is a trap of its own: the last close of a TCP socket with SO_LINGER waits for its
+ * other end, for as long as whoever made it said, whether we close it or the kernel drops it for
+ * us. A peer could so stop a process that never blocks. Hence the control buffer has room for all
+ * that one message can carry, so that nothing is dropped behind our back; what is not wanted loses
+ * its linger time before it is closed; and a socket is drained before it is closed with messages in
+ * it. Where the kernel can (6.16), a socket that expects no descriptor takes none:
+ * sockmsg_refuse_fds.
  *
  * An empty message cannot be told from end-of-file, so sending one is refused.
  */
@@ -17,9 +24,19 @@
 
 #include "base/err.h"
 
+#define KERNEL_MAX_FDS 253 /* SCM_MAX_FD: in one message */
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 union control {
 	struct cmsghdr align;
 	char bytes[CMSG_SPACE(SOCKMSG_MAX_FDS * sizeof(int))];
+};
+
+union received_control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(KERNEL_MAX_FDS * sizeof(int))];
 };
 
 int sockmsg_send(int fd, const void *data, size_t size, const int *fds, size_t n_fds)
@@ -71,8 +88,18 @@ int sockmsg_sendv(int fd, const struct iovec *iov, size_t n_iov, const int *fds,
 	return (size_t)n == total ? 0 : -EIO;
 }
 
+/* Close a descriptor that somebody pushed on us, without waiting for whatever it is. */
+static void discard(int fd)
+{
+	const struct linger none = {.l_onoff = 0};
+
+	/* ENOTSOCK for most. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	(void)fd_close(fd);
+}
+
 /* Collect the descriptors of a received message. Returns false if there was anything else. */
-static bool take_control(struct msghdr *msg, int got[SOCKMSG_MAX_FDS], size_t *ret_n)
+static bool take_control(struct msghdr *msg, int got[KERNEL_MAX_FDS], size_t *ret_n)
 {
 	bool clean = true;
 	size_t n = 0;
@@ -86,7 +113,7 @@ static bool take_control(struct msghdr *msg, int got[SOCKMSG_MAX_FDS], size_t *r
 		}
 		bytes = cmsg->cmsg_len - CMSG_LEN(0);
 		/* The control buffer has no room for more. */
-		ASSERT(n + bytes / sizeof(int) <= SOCKMSG_MAX_FDS);
+		ASSERT(n + bytes / sizeof(int) <= KERNEL_MAX_FDS);
 		memcpy(got + n, CMSG_DATA(cmsg), bytes);
 		n += bytes / sizeof(int);
 	}
@@ -97,14 +124,14 @@ static bool take_control(struct msghdr *msg, int got[SOCKMSG_MAX_FDS], size_t *r
 ssize_t sockmsg_recv(int fd, void *data, size_t size, int *ret_fds, size_t max_fds)
 {
 	struct iovec iov = {.iov_base = data, .iov_len = size};
-	union control control;
+	union received_control control;
 	struct msghdr msg = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof(control.bytes),
 	};
-	int got[SOCKMSG_MAX_FDS];
+	int got[KERNEL_MAX_FDS];
 	size_t n_got = 0;
 	bool clean;
 	ssize_t n;
@@ -120,12 +147,33 @@ ssize_t sockmsg_recv(int fd, void *data, size_t size, int *ret_fds, size_t max_f
 	if (!clean || n_got > max_fds || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
 	    (n == 0 && n_got > 0)) {
 		for (size_t i = 0; i < n_got; i++)
-			(void)fd_close(got[i]);
+			discard(got[i]);
 		return -EPROTO;
 	}
 	for (size_t i = 0; i < max_fds; i++)
 		ret_fds[i] = i < n_got ? got[i] : -1;
 	return n;
+}
+
+void sockmsg_refuse_fds(int fd)
+{
+	const int no = 0;
+
+	/* ENOPROTOOPT before 6.16: sockmsg_recv then finds and closes them. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+}
+
+void sockmsg_drain(int fd)
+{
+	char byte;
+	ssize_t n;
+
+	/* From here on nothing is added. ENOTCONN: the other end was first. */
+	(void)shutdown(fd, SHUT_RDWR);
+	/* ECONNRESET comes once, before what is in the queue. */
+	do
+		n = sockmsg_recv(fd, &byte, sizeof(byte), NULL, 0);
+	while (n > 0 || n == -EPROTO || n == -ECONNRESET);
 }
 
 int sockmsg_peer(int fd, pid_t *ret_pid, uid_t *ret_uid, gid_t *ret_gid)

@@ -26,6 +26,13 @@ MUST_USE int sockmsg_sendv(int fd, const struct iovec *iov, size_t n_iov, const 
  */
 MUST_USE ssize_t sockmsg_recv(int fd, void *data, size_t size, int *ret_fds, size_t max_fds);
 
+/* From now on nobody can send a descriptor to this socket, nor to one accepted from it; on kernels
+ * before 6.16 nothing changes. */
+void sockmsg_refuse_fds(int fd);
+/* End the connection and take out what is still in it: before the close of a socket whose other end
+ * may have put descriptors in. */
+void sockmsg_drain(int fd);
+
 /* Peer credentials of a Unix socket. 0 or -errno. */
 MUST_USE int sockmsg_peer(int fd, pid_t *ret_pid, uid_t *ret_uid, gid_t *ret_gid);
 

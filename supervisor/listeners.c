@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/num.h"
+#include "base/sockmsg.h"
 #include "base/str.h"
 
 #define MAX_PASSED 8
@@ -65,6 +66,7 @@ static int check_listener(int fd, const char *name, struct err *err)
 	    socket_option(fd, SO_ACCEPTCONN) != 1)
 		return err_fail(err, -EINVAL, "listen",
 				"passed descriptor `%s` is no listening Unix stream socket", name);
+	sockmsg_refuse_fds(fd);
 	return 0;
 }
 
@@ -156,6 +158,8 @@ static int make_listener(int dir_fd, const char *name, mode_t mode, int *ret_fd)
 	(void)umask(old_mask);
 	if (r < 0)
 		return r;
+	/* A client that pushes descriptors could stop the api worker, see base/sockmsg.c. */
+	sockmsg_refuse_fds(fd);
 	if (listen(fd, BACKLOG) < 0)
 		return -errno;
 	*ret_fd = TAKE_FD(fd);

@@ -163,6 +163,7 @@ int peer_open(struct peer *peer, struct loop *loop, int socket_fd, const char *n
 		.max_queued = 64,
 	};
 	list_init(&peer->queue);
+	sockmsg_refuse_fds(socket_fd);
 	r = loop_add(loop, socket_fd, EPOLLIN, on_socket, peer, &peer->source);
 	if (r < 0) {
 		peer->fd = -1;
@@ -180,5 +181,6 @@ void peer_done(struct peer *peer)
 		(void)message_free(LIST_ENTRY(link, struct peer_message, link));
 	list_init(&peer->queue);
 	peer->n_queued = 0;
+	sockmsg_drain(peer->fd);
 	peer->fd = fd_close(peer->fd);
 }

@@ -1,9 +1,11 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/sockmsg.h"
 
 #include "tests/lib/test.h"
@@ -184,6 +186,72 @@ static void test_sockmsg_peer_is_us(void **state)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+/* A TCP socket whose last close waits: its other end does not read, and the linger time is long. */
+static int lingering_socket(int *ret_listener)
+{
+	static const char block[65536];
+	const struct linger linger = {.l_onoff = 1, .l_linger = 20};
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*ret_listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_return_code(bind(*ret_listener, &address, size), errno);
+	assert_return_code(listen(*ret_listener, 1), errno);
+	assert_return_code(getsockname(*ret_listener, &address, &size), errno);
+	assert_return_code(connect(fd, &address, size), errno);
+	assert_return_code(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), errno);
+	assert_return_code(fcntl(fd, F_SETFL, O_NONBLOCK), errno);
+	while (write(fd, block, sizeof(block)) > 0)
+		continue;
+	return fd;
+}
+
+/* Nobody stops us by a descriptor whose close waits, whether it is read or left in the queue. */
+static void test_sockmsg_pushed_socket_does_not_linger(void **state)
+{
+	int *fds = *state;
+	int listener = -1;
+	int fd = lingering_socket(&listener);
+	usec_t begun_at = clock_boottime();
+	char data[4];
+
+	assert_int_equal(sockmsg_send(fds[0], "a", 1, &fd, 1), 0);
+	fd = fd_close(fd);
+	assert_int_equal(sockmsg_recv(fds[1], data, sizeof(data), NULL, 0), -EPROTO);
+	listener = fd_close(listener);
+	fd = lingering_socket(&listener);
+	assert_int_equal(sockmsg_send(fds[0], "a", 1, NULL, 0), 0);
+	assert_int_equal(sockmsg_send(fds[0], "b", 1, &fd, 1), 0);
+	fd = fd_close(fd);
+	sockmsg_drain(fds[1]);
+	fds[1] = fd_close(fds[1]);
+	assert_true(clock_boottime() - begun_at < 2 * USEC_PER_SEC);
+	listener = fd_close(listener);
+}
+
+static void test_sockmsg_refuse_fds_where_the_kernel_can(void **state)
+{
+	const int *fds = *state;
+	int n_before = fd_count();
+	int sent = 0;
+	char data[4];
+	int r;
+
+	sockmsg_refuse_fds(fds[1]);
+	assert_int_equal(sockmsg_send(fds[0], "a", 1, NULL, 0), 0);
+	assert_int_equal(sockmsg_recv(fds[1], data, sizeof(data), NULL, 0), 1);
+	r = sockmsg_send(fds[0], "b", 1, &sent, 1);
+	if (r == 0)
+		assert_int_equal(sockmsg_recv(fds[1], data, sizeof(data), NULL, 0), -EPROTO);
+	else
+		assert_int_equal(r, -EPERM);
+	assert_int_equal(fd_count(), n_before);
+	/* The other direction is untouched. */
+	assert_int_equal(sockmsg_send(fds[1], "c", 1, &sent, 1), 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	TEST(test_sockmsg_recv_whole_message),
 	TEST(test_sockmsg_sendv_is_one_message),
@@ -196,5 +264,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(test_sockmsg_recv_end_is_zero),
 	TEST(test_sockmsg_send_full_is_eagain),
 	TEST(test_sockmsg_peer_is_us),
+	TEST(test_sockmsg_pushed_socket_does_not_linger),
+	TEST(test_sockmsg_refuse_fds_where_the_kernel_can),
 };
 TEST_MAIN(tests)
