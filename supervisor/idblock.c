@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -17,6 +18,7 @@
 #define IDBLOCK_MAGIC      0x42444953u
 #define IDBLOCK_VERSION    1
 #define IDBLOCK_BOOT_BYTES 36
+#define IDBLOCK_LOCK_TRIES 100u /* a millisecond apart */
 #define ETC_FILE_MAX_BYTES ((size_t)16 * 1024 * 1024)
 #define FILEID_KERNFS_TYPE 0xfe /* file handles of cgroup2: the 64-bit id alone */
 
@@ -72,15 +74,28 @@ static int write_record(const struct idblock *idblock, uint32_t index,
 	return (size_t)n == sizeof(*record) ? 0 : -EIO;
 }
 
-static int file_lock(const struct idblock *idblock, short type)
+/* Edits are short; a holder that is not (stopped by a debugger, say) must not stop us as well. */
+static int file_lock(const struct idblock *idblock)
 {
-	struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	const struct timespec pause = {.tv_nsec = 1000000};
 
-	while (fcntl(idblock->fd, type == F_UNLCK ? F_OFD_SETLK : F_OFD_SETLKW, &lock) < 0) {
-		if (errno != EINTR)
+	for (unsigned int i = 0; i < IDBLOCK_LOCK_TRIES; i++) {
+		if (fcntl(idblock->fd, F_OFD_SETLK, &lock) == 0)
+			return 0;
+		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
+		(void)nanosleep(&pause, NULL);
 	}
-	return 0;
+	return -ETIMEDOUT;
+}
+
+static void file_unlock(const struct idblock *idblock)
+{
+	struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+	/* Cannot fail for a lock that is held. */
+	(void)fcntl(idblock->fd, F_OFD_SETLK, &lock);
 }
 
 static void exclude_ids(struct idblock *idblock, uint64_t first, uint64_t count)
@@ -163,24 +178,37 @@ static int read_exclusions(struct idblock *idblock, const char *etc, struct err 
 	return 0;
 }
 
-/* Locked. A new file, one of another boot or of another format begins empty. */
+static int read_boot(char boot[IDBLOCK_BOOT_BYTES + 8], struct err *err)
+{
+	ssize_t n = io_read_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot,
+			       IDBLOCK_BOOT_BYTES + 8);
+
+	if (n != IDBLOCK_BOOT_BYTES)
+		return err_fail(err, n < 0 ? (int)n : -EIO, "id-blocks", "read boot_id");
+	return 0;
+}
+
+/* Locked. A new file, one of another boot, or what is no table of ours begins empty. A table of
+ * this boot in another release's format may name blocks that are in use. */
 static int check_header(const struct idblock *idblock, struct err *err)
 {
 	struct idblock_header header = {0};
 	char boot[IDBLOCK_BOOT_BYTES + 8] = "";
-	AUTO_CLOSE int proc_fd = open("/proc/sys/kernel/random", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	if (proc_fd < 0)
-		return err_fail(err, -errno, "id-blocks", "open /proc/sys/kernel/random");
-	ssize_t n = io_read_at(proc_fd, "boot_id", boot, sizeof(boot));
-	if (n != IDBLOCK_BOOT_BYTES)
-		return err_fail(err, n < 0 ? (int)n : -EIO, "id-blocks", "read boot_id");
-	n = pread(idblock->fd, &header, sizeof(header), 0);
+	int r = read_boot(boot, err);
+	if (r < 0)
+		return r;
+	ssize_t n = pread(idblock->fd, &header, sizeof(header), 0);
 	if (n < 0)
 		return err_fail(err, -errno, "id-blocks", "read header");
 	if ((size_t)n == sizeof(header) && header.magic == IDBLOCK_MAGIC &&
-	    header.version == IDBLOCK_VERSION && memcmp(header.boot, boot, IDBLOCK_BOOT_BYTES) == 0)
-		return 0;
+	    memcmp(header.boot, boot, IDBLOCK_BOOT_BYTES) == 0) {
+		if (header.version == IDBLOCK_VERSION)
+			return 0;
+		return err_fail(err, -EPROTO, "id-blocks",
+				"the file has version %u, ours is %d: stop the other release first",
+				header.version, IDBLOCK_VERSION);
+	}
 	if (ftruncate(idblock->fd, 0) < 0)
 		return err_fail(err, -errno, "id-blocks", "empty the file");
 	header = (struct idblock_header){
@@ -215,11 +243,11 @@ int idblock_open(struct idblock *idblock, const struct idblock_options *options,
 	/* Whoever can write this file chooses the ids of the next session (A14). */
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
 		return err_fail(err, -EPERM, "id-blocks", "%s is not ours alone", options->file);
-	r = file_lock(idblock, F_WRLCK);
+	r = file_lock(idblock);
 	if (r < 0)
 		return err_fail(err, r, "id-blocks", "lock %s", options->file);
 	r = check_header(idblock, err);
-	(void)file_lock(idblock, F_UNLCK);
+	file_unlock(idblock);
 	return r;
 }
 
@@ -354,13 +382,13 @@ int idblock_take(struct idblock *idblock, usec_t now, uint32_t *ret_base)
 {
 	uint32_t index = 0;
 
-	int r = file_lock(idblock, F_WRLCK);
+	int r = file_lock(idblock);
 	if (r < 0)
 		return r;
 	r = take_locked(idblock, now, &index);
 	if (r == -EBUSY && reclaim(idblock, now) == 0)
 		r = take_locked(idblock, now, &index);
-	(void)file_lock(idblock, F_UNLCK);
+	file_unlock(idblock);
 	if (r < 0)
 		return r;
 	*ret_base = index * IDBLOCK_SIZE;
@@ -373,7 +401,7 @@ void idblock_release(struct idblock *idblock, uint32_t base, usec_t now)
 	uint32_t index = base / IDBLOCK_SIZE;
 
 	ASSERT(index >= IDBLOCK_FIRST && index <= IDBLOCK_LAST);
-	if (file_lock(idblock, F_WRLCK) < 0)
+	if (file_lock(idblock) < 0)
 		return; /* stays ours until the instance's group is gone: wasteful, never unsafe */
 	if (read_record(idblock, index, &record) == 0 && record.state == IDBLOCK_STATE_USED &&
 	    record.group_id == idblock->group_id) {
@@ -382,14 +410,14 @@ void idblock_release(struct idblock *idblock, uint32_t base, usec_t now)
 		/* A failed write leaves the block in use: see above. */
 		(void)write_record(idblock, index, &record);
 	}
-	(void)file_lock(idblock, F_UNLCK);
+	file_unlock(idblock);
 }
 
 int idblock_release_all(struct idblock *idblock, uint32_t keep_base, usec_t now)
 {
 	struct idblock_record record;
 
-	int r = file_lock(idblock, F_WRLCK);
+	int r = file_lock(idblock);
 	if (r < 0)
 		return r;
 	r = reclaim(idblock, now);
@@ -404,6 +432,6 @@ int idblock_release_all(struct idblock *idblock, uint32_t keep_base, usec_t now)
 		record.released_at_us = now;
 		r = write_record(idblock, index, &record);
 	}
-	(void)file_lock(idblock, F_UNLCK);
+	file_unlock(idblock);
 	return r;
 }

@@ -1,7 +1,9 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/str.h"
 
@@ -187,6 +189,43 @@ static void test_idblock_open_foreign_content_begins_empty(void **state)
 	test_temp_done(&rig.temp);
 }
 
+/* A live instance of another release knows blocks that this one cannot read. */
+static void test_idblock_open_other_version_is_refused(void **state)
+{
+	const uint32_t version = 99;
+	struct rig rig;
+	struct idblock idblock;
+
+	(void)state;
+	rig_init(&rig, "");
+	assert_int_equal(open_as(&rig, "aaaaaaaa", 1, &idblock), 0);
+	assert_int_equal(pwrite(idblock.fd, &version, sizeof(version), 4), sizeof(version));
+	idblock_done(&idblock);
+	assert_int_equal(open_as(&rig, "bbbbbbbb", 2, &idblock), -EPROTO);
+	idblock_done(&idblock);
+	test_temp_done(&rig.temp);
+}
+
+static void test_idblock_take_does_not_wait_for_a_stuck_holder(void **state)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct rig rig;
+	struct idblock holder;
+	struct idblock idblock;
+	uint32_t base = 0;
+
+	(void)state;
+	rig_init(&rig, "");
+	assert_int_equal(open_as(&rig, "aaaaaaaa", 1, &holder), 0);
+	assert_int_equal(open_as(&rig, "bbbbbbbb", 2, &idblock), 0);
+	assert_int_equal(fcntl(holder.fd, F_OFD_SETLK, &lock), 0);
+	assert_int_equal(idblock_take(&idblock, 0, &base), -ETIMEDOUT);
+	idblock_done(&holder);
+	assert_int_equal(idblock_take(&idblock, 0, &base), 0);
+	idblock_done(&idblock);
+	test_temp_done(&rig.temp);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +236,8 @@ int main(void)
 		cmocka_unit_test(test_idblock_release_all_keeps_one_and_others),
 		cmocka_unit_test(test_idblock_open_readable_by_others_is_refused),
 		cmocka_unit_test(test_idblock_open_foreign_content_begins_empty),
+		cmocka_unit_test(test_idblock_open_other_version_is_refused),
+		cmocka_unit_test(test_idblock_take_does_not_wait_for_a_stuck_holder),
 	};
 	int n_before = test_begin();
 
