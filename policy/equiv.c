@@ -25,7 +25,8 @@ struct check {
 	size_t n;
 	struct equiv_report report;
 	struct err *err;
-	struct values values[3]; /* of args 0 to 2, where all that may be checked lie (names.c) */
+	struct values all[6];  /* of each argument that a condition looks at, else none */
+	struct values edge[6]; /* the same without the single wrong bits */
 };
 
 static uint32_t seccomp_action(struct profile_verdict verdict)
@@ -57,9 +58,10 @@ static int check_one(struct check *check, uint32_t arch, uint32_t nr, const uint
 	r = bpfsim_run(check->program, check->n, &data, &found, &n_executed);
 	if (r < 0 || found != wanted)
 		return err_fail(check->err, -EILSEQ, "equiv",
-				"arch %x nr %x args %llx %llx %llx: %x, wanted %x", arch, nr,
+				"arch %x nr %x args %llx %llx %llx %llx: %x, wanted %x", arch, nr,
 				(unsigned long long)args[0], (unsigned long long)args[1],
-				(unsigned long long)args[2], found, wanted);
+				(unsigned long long)args[2], (unsigned long long)args[3], found,
+				wanted);
 	check->report.n_cases++;
 	if (n_executed > check->report.n_executed_max)
 		check->report.n_executed_max = n_executed;
@@ -84,7 +86,7 @@ static void add_halves(struct values *values, uint32_t low)
 	add_value(values, 0x0000000100000000ull | low);
 }
 
-static void add_condition(struct values *values, const struct profile_condition *condition)
+static void add_edges(struct values *values, const struct profile_condition *condition)
 {
 	uint32_t value = condition->value;
 
@@ -92,53 +94,109 @@ static void add_condition(struct values *values, const struct profile_condition 
 	add_halves(values, value + 1);
 	add_halves(values, value - 1);
 	add_halves(values, value | ~condition->mask);
-	/* Each bit wrong by itself, the bits outside the mask all zero and all one: the difference
-	 * that a lost compare or a changed mask would hide. */
+}
+
+/* Each bit wrong by itself, the bits outside the mask all zero and all one: the difference that a
+ * lost compare or a changed mask would hide. */
+static void add_wrong_bits(struct values *values, const struct profile_condition *condition)
+{
+	uint32_t value = condition->value;
+
 	for (uint32_t bit = 1; bit != 0; bit <<= 1) {
 		add_value(values, value ^ bit);
 		add_value(values, (value | ~condition->mask) ^ bit);
 	}
 }
 
-static void collect(const struct resolve_filter *filter, int number, uint32_t arg,
-		    struct values *values)
+static bool collect(struct check *check, int number, uint32_t arg)
 {
-	values->n = 0;
-	add_halves(values, 0);
-	for (size_t i = 0; i < filter->n_matches; i++) {
-		const struct resolve_match *match = &filter->match[i];
+	struct values *all = &check->all[arg];
+	struct values *edge = &check->edge[arg];
+	bool matters = false;
+
+	all->n = 0;
+	edge->n = 0;
+	for (size_t i = 0; i < check->filter->n_matches; i++) {
+		const struct resolve_match *match = &check->filter->match[i];
 
 		for (size_t j = 0; match->number == number && j < match->n_conditions; j++) {
-			if (match->condition[j].arg == arg)
-				add_condition(values, &match->condition[j]);
+			if (match->condition[j].arg != arg)
+				continue;
+			matters = true;
+			add_edges(edge, &match->condition[j]);
+			add_edges(all, &match->condition[j]);
+			add_wrong_bits(all, &match->condition[j]);
 		}
 	}
-	/* An argument with no condition has the three forms of 0 only; it may not matter. */
-	if (values->n > 3) {
-		add_halves(values, UINT32_MAX);
-		for (uint32_t bit = 1; bit != 0; bit <<= 1)
-			add_value(values, bit);
-	}
+	if (!matters)
+		return false;
+	add_halves(edge, 0);
+	add_halves(edge, UINT32_MAX);
+	add_halves(all, 0);
+	add_halves(all, UINT32_MAX);
+	for (uint32_t bit = 1; bit != 0; bit <<= 1)
+		add_value(all, bit);
+	return true;
 }
 
-/* All combinations of values of the arguments in conditions. */
+/* All combinations of the lists; list[i] NULL: the argument does not matter and stays as it is. */
+static int check_product(struct check *check, int number, const struct values *const list[6],
+			 uint64_t args[6])
+{
+	size_t at[6] = {0};
+	size_t i;
+
+	do {
+		int r;
+
+		for (i = 0; i < 6; i++) {
+			if (list[i])
+				args[i] = list[i]->value[at[i]];
+		}
+		r = check_one(check, AUDIT_ARCH_X86_64, (uint32_t)number, args);
+		if (r < 0)
+			return r;
+		for (i = 0; i < 6; i++) {
+			if (list[i] && ++at[i] < list[i]->n)
+				break;
+			at[i] = 0;
+		}
+	} while (i < 6);
+	return 0;
+}
+
+/*
+ * Up to two arguments: every value of one with every value of the other. Three would be tens of
+ * millions of cases, so every value of each is tried with the edges of the others.
+ */
 static int check_conditional(struct check *check, int number)
 {
-	struct values *values = check->values;
+	static const uint64_t others[] = {0, UINT32_MAX, UINT64_MAX};
+	uint32_t n_matter = 0;
+	uint32_t first = 0;
+	bool matters[6];
 
-	for (uint32_t arg = 0; arg < 3; arg++)
-		collect(check->filter, number, arg, &values[arg]);
-	for (size_t i = 0; i < values[0].n; i++) {
-		for (size_t j = 0; j < values[1].n; j++) {
-			for (size_t k = 0; k < values[2].n; k++) {
-				const uint64_t args[6] = {values[0].value[i], values[1].value[j],
-							  values[2].value[k]};
-				int r = check_one(check, AUDIT_ARCH_X86_64, (uint32_t)number, args);
+	for (uint32_t arg = 0; arg < 6; arg++) {
+		matters[arg] = collect(check, number, arg);
+		if (matters[arg] && n_matter++ == 0)
+			first = arg;
+	}
+	for (size_t i = 0; i < 6 * ARRAY_SIZE(others); i++) {
+		uint64_t other = others[i / 6];
+		uint64_t args[6] = {other, other, other, other, other, other};
+		const struct values *list[6] = {NULL};
+		int r;
 
-				if (r < 0)
-					return r;
-			}
+		if (!matters[i % 6] || (n_matter <= 2 && i % 6 != first))
+			continue;
+		for (size_t arg = 0; arg < 6; arg++) {
+			if (matters[arg])
+				list[arg] = n_matter <= 2 || arg == i % 6 ? &check->all[arg]
+									  : &check->edge[arg];
 		}
+		r = check_product(check, number, list, args);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -11,7 +13,9 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <asm/prctl.h>
 #include <linux/netlink.h>
@@ -28,7 +32,8 @@ static const struct {
 	int value;
 } errno_names[] = {
 	E(EPERM), E(ENOSYS), E(EACCES), E(EINVAL), E(ENOTTY), E(EAFNOSUPPORT), E(EPROTONOSUPPORT),
-	E(ENOENT), E(EOPNOTSUPP),
+	E(ENOENT), E(EOPNOTSUPP), E(ENOMEM), E(ENOPROTOOPT),
+	{"0", 0}, /* says that it was done, and does nothing */
 };
 #undef E
 
@@ -41,24 +46,38 @@ static const struct {
 /* An open that can change something. O_TMPFILE needs write access, so it is in. */
 #define OPEN_WRITES ((uint32_t)O_ACCMODE | (uint32_t)O_CREAT | (uint32_t)O_TRUNC)
 
+/* The low bits of socket()'s type; the rest are SOCK_CLOEXEC and SOCK_NONBLOCK. */
+#define SOCK_TYPE_MASK 0xfu
+/* Linux 5.8: a pipe that is a queue of kernel notifications. */
+#define O_NOTIFICATION_PIPE O_EXCL
+/* Newer than the headers of Linux 6.1. */
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67 /* Linux 6.4 */
+#endif
+#ifndef F_SETDELEG
+#define F_SETDELEG (1024 + 16) /* Linux 6.19 */
+#endif
+
 #define C(name) {#name, (uint32_t)(name)}
 static const struct {
 	const char *name;
 	uint32_t value;
 } constant_names[] = {
 	C(AF_UNIX), C(AF_INET), C(AF_INET6), C(AF_NETLINK), C(NETLINK_ROUTE), C(SOCK_STREAM),
-	C(SOCK_DGRAM), C(SOCK_SEQPACKET), C(IPPROTO_TCP), C(IPPROTO_UDP),
+	C(SOCK_DGRAM), C(SOCK_SEQPACKET), C(SOCK_TYPE_MASK), C(IPPROTO_TCP), C(IPPROTO_UDP),
+	C(TCP_ULP), C(UDP_ENCAP), C(MSG_OOB), C(O_NOTIFICATION_PIPE), C(RWF_NOWAIT),
+	C(MAP_HUGETLB), C(MFD_HUGETLB), C(SHM_HUGETLB), C(MADV_MERGEABLE), C(POSIX_FADV_DONTNEED),
 	C(CLONE_NEW_MASK), C(CLONE_THREAD),
-	C(TIOCSTI), C(TIOCLINUX), C(TCGETS), C(TIOCGWINSZ), C(TIOCSWINSZ), C(FIONBIO), C(FIONREAD),
+	C(TIOCSTI), C(TIOCLINUX), C(TIOCSETD), C(TCGETS), C(TIOCGWINSZ), C(TIOCSWINSZ), C(FIONBIO), C(FIONREAD),
 	C(FIOCLEX), C(FIONCLEX),
 	C(F_DUPFD), C(F_DUPFD_CLOEXEC), C(F_GETFD), C(F_SETFD), C(F_GETFL), C(F_SETFL), C(F_GETLK),
 	C(F_SETLK), C(F_SETLKW), C(F_OFD_GETLK), C(F_OFD_SETLK), C(F_SETPIPE_SZ), C(F_GETPIPE_SZ),
-	C(F_SETLEASE), C(F_NOTIFY), C(F_GET_SEALS), C(F_ADD_SEALS),
+	C(F_SETLEASE), C(F_NOTIFY), C(F_SETDELEG), C(F_GET_SEALS), C(F_ADD_SEALS),
 	C(ADDR_NO_RANDOMIZE), C(PERSONALITY_QUERY),
 	C(PROT_EXEC), C(PROT_WRITE), C(OPEN_WRITES),
 	C(PR_SET_NAME), C(PR_GET_NAME), C(PR_SET_PDEATHSIG), C(PR_SET_DUMPABLE), C(PR_GET_DUMPABLE),
 	C(PR_SET_NO_NEW_PRIVS), C(PR_GET_NO_NEW_PRIVS), C(PR_CAPBSET_DROP), C(PR_CAPBSET_READ),
-	C(PR_CAP_AMBIENT), C(PR_SET_VMA), C(PR_SET_MM), C(PR_SET_TIMERSLACK), C(PR_SET_SECCOMP),
+	C(PR_CAP_AMBIENT), C(PR_SET_VMA), C(PR_SET_MM), C(PR_SET_TIMERSLACK), C(PR_SET_SECCOMP), C(PR_SCHED_CORE), C(PR_SET_MEMORY_MERGE),
 	C(PR_GET_SECCOMP),
 	C(SECCOMP_SET_MODE_FILTER), C(SECCOMP_GET_ACTION_AVAIL),
 };
@@ -76,12 +95,21 @@ static const struct {
 	{"personality", 1u << 0}, /* unsigned int */
 	{"prctl", 1u << 0},       /* int option */
 	{"seccomp", 3u},          /* unsigned int op, flags */
-	{"mmap", 1u << 2},        /* every PROT_ bit lies in the low 32 */
+	{"mmap", 3u << 2},        /* every PROT_ and MAP_ bit lies in the low 32 */
 	{"mprotect", 1u << 2},
 	{"pkey_mprotect", 1u << 2},
 	{"kill", 1u << 1},        /* int sig; the pid is signed, sets of values only */
 	{"openat", 1u << 2},      /* int flags */
 	{"madvise", 1u << 2},     /* int behaviour */
+	{"memfd_create", 1u << 1}, /* unsigned int flags */
+	{"shmget", 1u << 2},      /* int flags */
+	{"pipe2", 1u << 1},       /* int flags */
+	{"setsockopt", 3u << 1},  /* int level, optname */
+	{"sendto", 1u << 3},      /* unsigned int flags */
+	{"sendmsg", 1u << 2},
+	{"sendmmsg", 1u << 3},
+	{"preadv2", 1u << 5},     /* int flags */
+	{"fadvise64", 1u << 3},   /* int advice */
 };
 /* clang-format on */
 

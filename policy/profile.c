@@ -158,7 +158,7 @@ static int parse_arg(struct line *line, const char *call, uint32_t *ret_arg, str
 	return 0;
 }
 
-/* The alternatives that `in { A B C }` gives; == and & give one. */
+/* The alternatives that `in { A B C }` gives; == gives one. */
 struct alternatives {
 	size_t n;
 	uint32_t value[16];
@@ -183,28 +183,7 @@ static int parse_in(struct line *line, struct alternatives *found, struct err *e
 	return r < 0 ? r : line_expect(line, "}", err);
 }
 
-/* == VALUE, or & MASK == VALUE, of which `word` is taken already */
-static int parse_equal(struct line *line, const char *word, struct profile_condition *condition,
-		       struct alternatives *found, struct err *err)
-{
-	int r = 0;
-
-	if (word && str_equal(word, "&")) {
-		r = parse_constant(line, &condition->mask, err);
-		word = line_take(line);
-	}
-	if (r < 0)
-		return r;
-	if (!word || !str_equal(word, "=="))
-		return line_fail(&line->where, err, "expected '==', '& MASK ==' or 'in {'");
-	r = parse_constant(line, &found->value[found->n++], err);
-	if (r < 0)
-		return r;
-	if ((found->value[0] & ~condition->mask) != 0 || condition->mask == 0)
-		return line_fail(&line->where, err, "the value has bits outside the mask");
-	return 0;
-}
-
+/* == VALUE or in { VALUE... }, either behind & MASK */
 static int parse_condition(struct line *line, const char *call,
 			   struct profile_condition *ret_condition,
 			   struct alternatives *ret_alternatives, struct err *err)
@@ -218,10 +197,24 @@ static int parse_condition(struct line *line, const char *call,
 	if (r < 0)
 		return r;
 	word = line_take(line);
-	r = word && str_equal(word, "in") ? parse_in(line, &found, err)
-					  : parse_equal(line, word, &condition, &found, err);
+	if (word && str_equal(word, "&")) {
+		r = parse_constant(line, &condition.mask, err);
+		word = line_take(line);
+	}
 	if (r < 0)
 		return r;
+	if (word && str_equal(word, "in"))
+		r = parse_in(line, &found, err);
+	else if (word && str_equal(word, "=="))
+		r = parse_constant(line, &found.value[found.n++], err);
+	else
+		return line_fail(&line->where, err, "expected '==', '& MASK ==' or 'in {'");
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < found.n; i++) {
+		if ((found.value[i] & ~condition.mask) != 0 || condition.mask == 0)
+			return line_fail(&line->where, err, "the value has bits outside the mask");
+	}
 	*ret_condition = condition;
 	*ret_alternatives = found;
 	return 0;
@@ -268,8 +261,11 @@ static int parse_rule(struct line *line, const char *call, struct rule *rule, st
 			break;
 		(void)line_take(line);
 	}
-	if (rule->n == 2 && rule->condition[1].arg <= rule->condition[0].arg)
-		return line_fail(&line->where, err, "conditions stand in the order of arguments");
+	for (size_t i = 1; i < rule->n; i++) {
+		if (rule->condition[i].arg <= rule->condition[i - 1].arg)
+			return line_fail(&line->where, err,
+					 "conditions stand in the order of arguments");
+	}
 	r = parse_verdict(line, &rule->verdict, err);
 	return r < 0 ? r : line_expect_end(line, err);
 }
@@ -278,17 +274,17 @@ static int parse_rule(struct line *line, const char *call, struct rule *rule, st
 static int parse_match(struct parser *parser, struct line *line, const char *call, struct err *err)
 {
 	struct rule rule = {0};
-	size_t n_combinations;
+	size_t n_combinations = 1;
 	int r;
 
 	r = parse_rule(line, call, &rule, err);
 	if (r < 0)
 		return r;
-	if (rule.n == 1)
-		rule.alternatives[1].n = 1;
-	n_combinations = rule.alternatives[0].n * rule.alternatives[1].n;
+	for (size_t i = 0; i < rule.n; i++)
+		n_combinations *= rule.alternatives[i].n;
 	for (size_t i = 0; i < n_combinations; i++) {
 		struct profile_statement *statement = NULL;
+		size_t rest = i;
 
 		r = new_statement(parser, line, call, &statement, err);
 		if (r < 0)
@@ -297,10 +293,9 @@ static int parse_match(struct parser *parser, struct line *line, const char *cal
 		statement->verdict = rule.verdict;
 		statement->n_conditions = rule.n;
 		memcpy(statement->condition, rule.condition, sizeof(rule.condition));
-		statement->condition[0].value =
-			rule.alternatives[0].value[i / rule.alternatives[1].n];
-		statement->condition[1].value =
-			rule.alternatives[1].value[i % rule.alternatives[1].n];
+		for (size_t j = rule.n; j-- > 0; rest /= rule.alternatives[j].n)
+			statement->condition[j].value =
+				rule.alternatives[j].value[rest % rule.alternatives[j].n];
 	}
 	return 0;
 }

@@ -20,7 +20,7 @@
 #include "sandboxd/policy_image.h"
 
 #define PROFILE_CALL_BYTES     SET_NAME_BYTES
-#define PROFILE_MAX_CONDITIONS 2
+#define PROFILE_MAX_CONDITIONS 3
 #define PROFILE_MAX_STATEMENTS 2048
 #define PROFILE_FILE_MAX_BYTES ((size_t)256 * 1024)
 

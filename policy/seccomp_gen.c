@@ -6,9 +6,9 @@
  * - "else" of a call with argument rules is itself a pair of rules on the argument that all of them
  *   look at first: (arg & bit) == 0 and (arg & bit) == bit, one of which always holds. They are
  *   added last, and `bit` is part of every mask used on that argument, so that the library keeps
- *   them behind the matches; a match whose second condition fails goes on to them.
+ *   them behind the matches; a match that fails at a later condition goes on to them.
  * The tree ignores seccomp_syscall_priority, and no order is missed: the kernel answers calls whose
- * verdict depends on the number alone from a bitmap, and the checked ones run about 25
+ * verdict depends on the number alone from a bitmap, and the checked ones run at most 45
  * instructions. None of this is trusted: equiv_check() compares the exported program with the
  * resolved filter over every number and all boundary values before sandbox-policyc writes a byte.
  */

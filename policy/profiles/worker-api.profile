@@ -17,9 +17,7 @@ allow pwrite64 ftruncate fallocate fsync fdatasync unlink fchmod
 allow prlimit64 sysinfo sched_getaffinity sched_yield
 prctl: arg0 in { PR_SET_NAME PR_GET_NAME PR_GET_DUMPABLE PR_SET_VMA } allow
 prctl: else errno EPERM
-# link: pairs of its own loop; a Unix socket of this host at most
-allow pipe2 connect
-socket: arg0 == AF_UNIX allow
-socket: else errno EAFNOSUPPORT
+# pairs of its own; sockets to others are handed to it, and abstract ones of the host are in reach
+allow pipe2
 socketpair: arg0 == AF_UNIX allow
 socketpair: else errno EAFNOSUPPORT

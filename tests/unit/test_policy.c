@@ -68,6 +68,11 @@ static const struct {
 	{"EACCES",       SECCOMP_RET_ERRNO | EACCES      },
 	{"ENOTTY",       SECCOMP_RET_ERRNO | ENOTTY      },
 	{"EAFNOSUPPORT", SECCOMP_RET_ERRNO | EAFNOSUPPORT},
+	{"EINVAL",       SECCOMP_RET_ERRNO | EINVAL      },
+	{"ENOMEM",       SECCOMP_RET_ERRNO | ENOMEM      },
+	{"EOPNOTSUPP",   SECCOMP_RET_ERRNO | EOPNOTSUPP  },
+	{"ENOPROTOOPT",  SECCOMP_RET_ERRNO | ENOPROTOOPT },
+	{"nothing",      SECCOMP_RET_ERRNO | 0           },
 };
 
 static struct seccomp_data row_data(const struct row *row)
@@ -92,7 +97,7 @@ static struct seccomp_data row_data(const struct row *row)
 		data.nr = (int)((uint32_t)number | abis[i].number_bit);
 	}
 	assert_true(known);
-	for (size_t i = 0; i < 3 && *at != '-' && *at != '\0'; i++) {
+	for (size_t i = 0; i < 6 && *at != '-' && *at != '\0'; i++) {
 		data.args[i] = strtoull(at, &end, 16);
 		at = *end == ',' ? end + 1 : end;
 	}

@@ -67,6 +67,34 @@ static void test_profile_parse_in_gives_one_statement_each(void **state)
 	assert_int_equal(filter->statement[6].where.number, 7);
 }
 
+static void test_profile_parse_three_conditions_combine(void **state)
+{
+	static const uint32_t protocols[] = {0, 6, 17};
+	AUTO(profile_free) struct profile *profile = NULL;
+	const struct profile_filter *filter;
+	struct err err = ERR_NULL;
+
+	(void)state;
+	assert_int_equal(parse(WORKER
+			       "socket: arg0 in { 2 10 } and arg1 & SOCK_TYPE_MASK in { 1 2 }"
+			       " and arg2 in { 0 6 17 } errno 0\n"
+			       "socket: else allow\n",
+			       NULL, &profile, &err),
+			 0);
+	filter = &profile->filter[POLICY_FILTER_WORKER];
+	assert_int_equal(filter->n_statements, 2 * 2 * 3 + 1);
+	for (size_t i = 0; i < 12; i++) {
+		const struct profile_statement *statement = &filter->statement[i];
+
+		assert_int_equal(statement->n_conditions, 3);
+		assert_int_equal(statement->condition[0].value, i < 6 ? 2 : 10);
+		assert_int_equal(statement->condition[1].mask, 0xf);
+		assert_int_equal(statement->condition[1].value, i / 3 % 2 + 1);
+		assert_int_equal(statement->condition[2].value, protocols[i % 3]);
+	}
+	assert_string_equal(profile_verdict_text(filter->statement[0].verdict), "0");
+}
+
 static void test_profile_parse_include_is_one_level_deep(void **state)
 {
 	static const struct policy_text_file files[] = {
@@ -95,80 +123,84 @@ static const struct {
 	const char *text;
 	const char *error; /* the whole text */
 } bad[] = {
-	{"",							     "p.profile: no 'profile NAME'"                                 },
-	{"kind worker\n",						"p.profile:1: expected 'profile NAME' first"                   },
-	{"profile\n",						    "p.profile:1: expected a name of letters, digits and '-'"      },
-	{"profile a.b\n",						"p.profile:1: expected a name of letters, digits and '-'"      },
-	{"profile a\nprofile b\n",				       "p.profile:2: a file holds one profile"                        },
-	{"profile a\n",						  "p.profile:1: the profile has no 'kind'"                       },
-	{"profile a\nkind other\n",				      "p.profile:2: expected 'session' or 'worker'"                  },
-	{"profile a\nkind worker\nkind worker\n",                        "p.profile:3: this statement appears twice"                    },
-	{"profile a\nfilter worker\n",                                   "p.profile:2: expected 'kind' before a filter"                 },
-	{"profile a\nfrobnicate\n",				      "p.profile:2: expected kind, proc, limit or filter"            },
+	{"",									   "p.profile: no 'profile NAME'"                                 },
+	{"kind worker\n",							      "p.profile:1: expected 'profile NAME' first"                   },
+	{"profile\n",								  "p.profile:1: expected a name of letters, digits and '-'"      },
+	{"profile a.b\n",							      "p.profile:1: expected a name of letters, digits and '-'"      },
+	{"profile a\nprofile b\n",						     "p.profile:2: a file holds one profile"                        },
+	{"profile a\n",								"p.profile:1: the profile has no 'kind'"                       },
+	{"profile a\nkind other\n",						    "p.profile:2: expected 'session' or 'worker'"                  },
+	{"profile a\nkind worker\nkind worker\n",                                      "p.profile:3: this statement appears twice"                    },
+	{"profile a\nfilter worker\n",						 "p.profile:2: expected 'kind' before a filter"                 },
+	{"profile a\nfrobnicate\n",						    "p.profile:2: expected kind, proc, limit or filter"            },
 	{"profile a\nkind session\n",
-	 "p.profile:1: 'proc' belongs to every session profile and to no other"                                                         },
-	{"profile a\nkind session\nproc subset\n",                       "p.profile:1: limit tmpfs is missing"                          },
+	 "p.profile:1: 'proc' belongs to every session profile and to no other"                                                                       },
+	{"profile a\nkind session\nproc subset\n",                                     "p.profile:1: limit tmpfs is missing"                          },
 	{"profile a\nkind worker\nproc subset\n",
-	 "p.profile:1: 'proc' belongs to every session profile and to no other"                                                         },
+	 "p.profile:1: 'proc' belongs to every session profile and to no other"                                                                       },
 	{"profile a\nlimit speed 3\n",
-	 "p.profile:2: expected 'limit NAME VALUE' with a known name"                                                                   },
-	{"profile a\nlimit pids 0\n",                                    "p.profile:2: expected a number for pids, in its range"        },
+	 "p.profile:2: expected 'limit NAME VALUE' with a known name"										 },
+	{"profile a\nlimit pids 0\n",						  "p.profile:2: expected a number for pids, in its range"        },
 	{"profile a\nlimit pids 99999999\n",
-	 "p.profile:2: expected a number for pids, in its range"									},
+	 "p.profile:2: expected a number for pids, in its range"										      },
 	{"profile a\nlimit memory x\n",
-	 "p.profile:2: expected a size such as 64MiB for memory, in its range"                                                          },
+	 "p.profile:2: expected a size such as 64MiB for memory, in its range"                                                                        },
 	{"profile a\nlimit ttl 90s\n",
-	 "p.profile:2: expected a time such as 30min for ttl, in its range"                                                             },
+	 "p.profile:2: expected a time such as 30min for ttl, in its range"									   },
 	{"profile a\nlimit memory none\n",
-	 "p.profile:2: expected a size such as 64MiB for memory, in its range"                                                          },
+	 "p.profile:2: expected a size such as 64MiB for memory, in its range"                                                                        },
 	{"profile a\nlimit tmpfs 1K\n",
-	 "p.profile:2: expected a size such as 64MiB for tmpfs, in its range"                                                           },
+	 "p.profile:2: expected a size such as 64MiB for tmpfs, in its range"                                                                         },
 	{"profile a\nlimit output-max 0\n",
-	 "p.profile:2: expected a size such as 64MiB or 'none' for output-max, in its range"                                            },
-	{"profile a\nlimit pids 9\nlimit pids 9\n",                      "p.profile:3: limit pids is set twice"                         },
-	{"profile a\nlimit pids 9 9\n",                                  "p.profile:2: expected the end of the line, found '9'"         },
+	 "p.profile:2: expected a size such as 64MiB or 'none' for output-max, in its range"                                                          },
+	{"profile a\nlimit pids 9\nlimit pids 9\n",                                    "p.profile:3: limit pids is set twice"                         },
+	{"profile a\nlimit pids 9 9\n",						"p.profile:2: expected the end of the line, found '9'"         },
 	{SESSION "filter command\ndefault kill\n",
-	 "p.profile:1: filter shim is missing in this kind of profile"                                                                  },
+	 "p.profile:1: filter shim is missing in this kind of profile"										},
 	{"profile a\nkind worker\nfilter shim\ndefault kill\n",
-	 "p.profile:3: filter shim is not used in this kind of profile"                                                                 },
-	{"profile a\nkind worker\nfilter worker\n",                      "p.profile:3: filter worker has no default"                    },
-	{WORKER "filter worker\n",				       "p.profile:5: filter worker appears twice"                     },
-	{WORKER "filter other\n",					"p.profile:5: expected 'command', 'shim', 'helper' or 'worker'"},
-	{WORKER "default kill\n",					"p.profile:5: the filter has a default already"                },
+	 "p.profile:3: filter shim is not used in this kind of profile"									       },
+	{"profile a\nkind worker\nfilter worker\n",                                    "p.profile:3: filter worker has no default"                    },
+	{WORKER "filter worker\n",						     "p.profile:5: filter worker appears twice"                     },
+	{WORKER "filter other\n",						      "p.profile:5: expected 'command', 'shim', 'helper' or 'worker'"},
+	{WORKER "default kill\n",						      "p.profile:5: the filter has a default already"                },
 	{"profile a\nkind worker\nfilter worker\ndefault allow\n",
-	 "p.profile:4: a filter is an allowlist: no 'default allow'"								    },
-	{WORKER "permit read\n",					 "p.profile:5: expected 'allow', 'kill' or 'errno NAME'"        },
-	{WORKER "errno EWHAT read\n",                                    "p.profile:5: expected an errno name that policies use"        },
-	{WORKER "allow\n",					       "p.profile:5: expected system calls or @sets"                  },
-	{WORKER "allow read=x\n",					"p.profile:5: expected a number, 0 to 1023"                    },
-	{WORKER "allow read=1024\n",				     "p.profile:5: expected a number, 0 to 1023"                    },
+	 "p.profile:4: a filter is an allowlist: no 'default allow'"										  },
+	{WORKER "permit read\n",						       "p.profile:5: expected 'allow', 'kill' or 'errno NAME'"        },
+	{WORKER "errno EWHAT read\n",						  "p.profile:5: expected an errno name that policies use"        },
+	{WORKER "allow\n",							     "p.profile:5: expected system calls or @sets"                  },
+	{WORKER "allow read=x\n",						      "p.profile:5: expected a number, 0 to 1023"                    },
+	{WORKER "allow read=1024\n",						   "p.profile:5: expected a number, 0 to 1023"                    },
 	{WORKER "allow a_name_that_is_longer_than_any_call\n",
-	 "p.profile:5: a system call's name is shorter than 32 bytes"                                                                   },
+	 "p.profile:5: a system call's name is shorter than 32 bytes"										 },
 	{WORKER "read: arg0 == 1 allow\n",
-	 "p.profile:5: arg0 of read is not known to be a 32-bit value"                                                                  },
+	 "p.profile:5: arg0 of read is not known to be a 32-bit value"										},
 	{WORKER "ioctl: arg2 == 1 allow\n",
-	 "p.profile:5: arg2 of ioctl is not known to be a 32-bit value"                                                                 },
-	{WORKER "ioctl: arg9 == 1 allow\n",                              "p.profile:5: expected 'else' or arg0 ... arg5"                },
-	{WORKER "ioctl: arg1 > 1 allow\n",                               "p.profile:5: unexpected byte 0x3e"                            },
-	{WORKER "ioctl: arg1 = 1 allow\n",                               "p.profile:5: expected '==', '& MASK ==' or 'in {'"            },
+	 "p.profile:5: arg2 of ioctl is not known to be a 32-bit value"									       },
+	{WORKER "ioctl: arg9 == 1 allow\n",					    "p.profile:5: expected 'else' or arg0 ... arg5"                },
+	{WORKER "ioctl: arg1 > 1 allow\n",					     "p.profile:5: unexpected byte 0x3e"                            },
+	{WORKER "ioctl: arg1 = 1 allow\n",					     "p.profile:5: expected '==', '& MASK ==' or 'in {'"            },
 	{WORKER "ioctl: arg1 == TIOCWHAT allow\n",
-	 "p.profile:5: expected a known constant or a number"									   },
+	 "p.profile:5: expected a known constant or a number"											 },
 	{WORKER "ioctl: arg1 == 0x123456789 allow\n",
-	 "p.profile:5: expected a known constant or a number"									   },
+	 "p.profile:5: expected a known constant or a number"											 },
 	{WORKER "clone: arg0 & 0xf0 == 1 allow\n",
-	 "p.profile:5: the value has bits outside the mask"									     },
-	{WORKER "clone: arg0 & 0 == 0 allow\n",                          "p.profile:5: the value has bits outside the mask"             },
-	{WORKER "socket: arg0 in { } allow\n",                           "p.profile:5: expected constants in { }"                       },
-	{WORKER "socket: arg0 in { 1 2\n",                               "p.profile:5: expected '}' before the end of the line"         },
-	{WORKER "socket: arg0 in 1 allow\n",                             "p.profile:5: expected '{', found '1'"                         },
+	 "p.profile:5: the value has bits outside the mask"											   },
+	{WORKER "clone: arg0 & 0 == 0 allow\n",                                        "p.profile:5: the value has bits outside the mask"             },
+	{WORKER "socket: arg0 in { } allow\n",                                         "p.profile:5: expected constants in { }"                       },
+	{WORKER "socket: arg0 in { 1 2\n",					     "p.profile:5: expected '}' before the end of the line"         },
+	{WORKER "socket: arg0 in 1 allow\n",                                           "p.profile:5: expected '{', found '1'"                         },
 	{WORKER "socket: arg2 == 0 and arg0 == 1 allow\n",
-	 "p.profile:5: conditions stand in the order of arguments"								      },
-	{WORKER "socket: arg0 == 0 and arg1 == 1 and arg2 == 1 allow\n",
-	 "p.profile:5: more than 2 conditions"											  },
-	{WORKER "socket: arg0 == 1\n",                                   "p.profile:5: expected 'allow', 'kill' or 'errno NAME'"        },
-	{WORKER "socket: else\n",					"p.profile:5: expected 'allow', 'kill' or 'errno NAME'"        },
+	 "p.profile:5: conditions stand in the order of arguments"										    },
+	{WORKER "socket: arg1 & 0xf in { 1 0x12 } allow\n",
+	 "p.profile:5: the value has bits outside the mask"											   },
+	{WORKER "socket: arg0 == 0 and arg2 == 1 and arg1 == 1 allow\n",
+	 "p.profile:5: conditions stand in the order of arguments"										    },
+	{WORKER "socket: arg0 == 0 and arg1 == 1 and arg2 == 1 and arg2 == 1 allow\n",
+	 "p.profile:5: more than 3 conditions"													},
+	{WORKER "socket: arg0 == 1\n",						 "p.profile:5: expected 'allow', 'kill' or 'errno NAME'"        },
+	{WORKER "socket: else\n",						      "p.profile:5: expected 'allow', 'kill' or 'errno NAME'"        },
 	{WORKER "socket: else allow now\n",
-	 "p.profile:5: expected the end of the line, found 'now'"								       },
+	 "p.profile:5: expected the end of the line, found 'now'"										     },
 };
 
 static void test_profile_parse_bad_text_says_where_and_what(void **state)
@@ -238,6 +270,7 @@ static void test_names_constant_takes_names_and_numbers(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_profile_parse_session_fills_every_field),
 	cmocka_unit_test(test_profile_parse_in_gives_one_statement_each),
+	cmocka_unit_test(test_profile_parse_three_conditions_combine),
 	cmocka_unit_test(test_profile_parse_include_is_one_level_deep),
 	cmocka_unit_test(test_profile_parse_bad_text_says_where_and_what),
 	cmocka_unit_test(test_line_next_refuses_long_lines_and_odd_bytes),
