@@ -15,7 +15,9 @@
 
 #include "supervisor/cgroup_find.h"
 
-#define CPU_PERIOD_US 100000u
+#define CPU_PERIOD_US        100000u
+#define WORKERS_MEMORY_BYTES (2ull << 30)
+#define WORKERS_PIDS         64u
 
 /* Wide enough for "<id>/<file>" and for every number we write. */
 #define PATH_BYTES 96
@@ -227,26 +229,36 @@ static int open_v2_parent(struct cgroup *cgroup, struct err *err)
 	return 0;
 }
 
-/* The sum of all sessions stays below these, whatever the single limits say (B21). */
-static int set_totals(const struct cgroup *cgroup, uint64_t memory, uint64_t pids)
+/* In the group of the instance, which in v2 holds the workers as well: theirs comes on top. */
+static int set_total(const struct cgroup *cgroup, enum cgroup_controller which, uint64_t value)
 {
-	int r = 0;
+	static const struct {
+		const char *v2_file;
+		const char *v1_file;
+		uint64_t workers;
+	} totals[] = {
+		[CGROUP_MEMORY] = {"memory.max", "memory.limit_in_bytes", WORKERS_MEMORY_BYTES},
+		[CGROUP_PIDS] = {"pids.max",   "pids.max",              WORKERS_PIDS        },
+	};
 
-	if (memory > 0 && cgroup->in_v2[CGROUP_MEMORY])
-		r = write_u64(cgroup->v2_fd, ".", "memory.max", memory);
-	else if (memory > 0 && cgroup->v1_fd[CGROUP_MEMORY] >= 0)
-		r = write_u64(cgroup->v1_fd[CGROUP_MEMORY], ".", "memory.limit_in_bytes", memory);
-	if (r < 0)
-		return r;
-	if (pids > 0 && cgroup->in_v2[CGROUP_PIDS])
-		r = write_u64(cgroup->v2_fd, ".", "pids.max", pids);
-	else if (pids > 0 && cgroup->v1_fd[CGROUP_PIDS] >= 0)
-		r = write_u64(cgroup->v1_fd[CGROUP_PIDS], ".", "pids.max", pids);
-	return r;
+	if (value == 0)
+		return 0;
+	if (cgroup->in_v2[which])
+		return write_u64(cgroup->v2_fd, ".", totals[which].v2_file,
+				 value + totals[which].workers);
+	if (cgroup->v1_fd[which] < 0)
+		return 0; /* cgroup_missing() says so */
+	return write_u64(cgroup->v1_fd[which], ".", totals[which].v1_file, value);
 }
 
-int cgroup_open(struct cgroup *cgroup, const char *instance, uint64_t max_memory_bytes,
-		uint64_t max_pids, struct err *err)
+int cgroup_set_totals(const struct cgroup *cgroup, uint64_t max_memory_bytes, uint64_t max_pids)
+{
+	int r = set_total(cgroup, CGROUP_MEMORY, max_memory_bytes);
+
+	return r < 0 ? r : set_total(cgroup, CGROUP_PIDS, max_pids);
+}
+
+int cgroup_open(struct cgroup *cgroup, const char *instance, struct err *err)
 {
 	struct stat st;
 
@@ -273,9 +285,6 @@ int cgroup_open(struct cgroup *cgroup, const char *instance, uint64_t max_memory
 	cgroup->has_memsw = cgroup->v1_fd[CGROUP_MEMORY] >= 0 &&
 			    faccessat(cgroup->v1_fd[CGROUP_MEMORY], "memory.memsw.limit_in_bytes",
 				      W_OK, 0) == 0;
-	r = set_totals(cgroup, max_memory_bytes, max_pids);
-	if (r < 0)
-		return err_fail(err, r, "cgroup", "set the instance's totals");
 	return 0;
 }
 

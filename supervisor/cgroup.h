@@ -47,9 +47,12 @@ struct cgroup {
 			 .v1_fd[2] = -1})
 
 /* Find the hierarchies by /proc/self/mountinfo and /proc/self/cgroup, make the instance's groups.
- * max_*: totals of the instance, 0 for none. Errors name what the host lacks. */
-MUST_USE int cgroup_open(struct cgroup *cgroup, const char *instance, uint64_t max_memory_bytes,
-			 uint64_t max_pids, struct err *err);
+ * Errors name what the host lacks. */
+MUST_USE int cgroup_open(struct cgroup *cgroup, const char *instance, struct err *err);
+/* What all sessions together may have, whatever their single limits add up to (B21); 0: no limit.
+ * While no session is there. */
+MUST_USE int cgroup_set_totals(const struct cgroup *cgroup, uint64_t max_memory_bytes,
+			       uint64_t max_pids);
 /* Remove the instance's groups and close. A group that is still populated stays. */
 void cgroup_done(struct cgroup *cgroup);
 /* Controllers that this host cannot limit by: bits PROOF_MEMORY, PROOF_PIDS, PROOF_CPU. */

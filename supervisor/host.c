@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "base/path.h"
 #include "base/str.h"
 
@@ -29,6 +30,7 @@
 
 #define PROGRAM_MAX_BYTES ((size_t)64 * 1024 * 1024)
 #define WORKERS_GROUP     "workers"
+#define KERNEL_MAX_PIDS   4194304u /* PID_MAX_LIMIT */
 
 static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api", "sandboxd-egress",
 							 "sandboxd-config"};
@@ -52,8 +54,7 @@ static int stage_minimum(struct host *host, const struct host_options *options, 
 
 static int stage_groups(struct host *host, const struct host_options *options, struct err *err)
 {
-	int r = cgroup_open(&host->cgroup, options->instance, options->max_memory_bytes,
-			    options->max_pids, err);
+	int r = cgroup_open(&host->cgroup, options->instance, err);
 
 	if (r < 0)
 		return r;
@@ -269,15 +270,14 @@ void host_wake(struct host *host)
 
 static int stage_loop(struct host *host, const struct host_options *options, struct err *err)
 {
-	userns_reserve_init(&host->reserve, host->loop, &host->idblock, options->userns_reserve);
+	(void)options;
+	userns_reserve_init(&host->reserve, host->loop, &host->idblock);
 	int r = loop_add_deferred(host->loop, on_turn, host, &host->turn);
 	if (r == 0)
 		r = loop_add(host->loop, host->mask_job.pid_fd, EPOLLIN, on_mask_end, host,
 			     &host->mask_source);
 	if (r < 0)
 		return err_fail(err, r, "host", "add to the loop");
-	/* Begins with the first turn, after host_clean_leftovers has released former blocks. */
-	host_wake(host);
 	return 0;
 }
 
@@ -296,18 +296,6 @@ static const struct stage {
 	{stage_loop},
 };
 
-static int check_strict(const struct host *host, struct err *err)
-{
-	uint64_t missing = cgroup_missing(&host->cgroup);
-
-	if (!host->strict || missing == 0)
-		return 0;
-	return err_fail(err, -ENOTSUP, "host", "strict: no %s controller on this host",
-			missing & PROOF_MEMORY ? "memory"
-			: missing & PROOF_PIDS ? "pids"
-					       : "cpu");
-}
-
 int host_open(struct loop *loop, const struct host_options *options, struct host **ret_host,
 	      struct err *err)
 {
@@ -316,7 +304,6 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	if (!host)
 		return err_fail(err, -ENOMEM, "host", "memory");
 	host->loop = loop;
-	host->strict = options->strict;
 	host->cgroup = CGROUP_NULL;
 	host->idblock = IDBLOCK_NULL;
 	host->reserve = USERNS_RESERVE_NULL;
@@ -336,8 +323,6 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(stages); i++)
 		r = stages[i].run(host, options, err);
-	if (r == 0)
-		r = check_strict(host, err);
 	if (r < 0) {
 		(void)host_close(host);
 		return r;
@@ -388,13 +373,56 @@ int host_clean_leftovers(struct host *host, struct err *err)
 	return 0;
 }
 
-int host_configure(struct host *host, uint32_t userns_reserve, bool strict, struct err *err)
+static int check_strict(const struct host *host, struct err *err)
 {
-	host->strict = strict;
-	host->reserve.want =
-		userns_reserve > USERNS_RESERVE_MAX ? USERNS_RESERVE_MAX : userns_reserve;
+	uint64_t missing = cgroup_missing(&host->cgroup);
+
+	if (!host->strict || missing == 0)
+		return 0;
+	return err_fail(err, -ENOTSUP, "host", "strict: no %s controller on this host",
+			missing & PROOF_MEMORY ? "memory"
+			: missing & PROOF_PIDS ? "pids"
+					       : "cpu");
+}
+
+/* Processes that this host can have. */
+static uint64_t host_max_pids(void)
+{
+	static const char *const files[] = {"/proc/sys/kernel/pid_max",
+					    "/proc/sys/kernel/threads-max"};
+	uint64_t least = KERNEL_MAX_PIDS;
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		char text[32];
+		uint64_t value = 0;
+		if (io_read_at(AT_FDCWD, files[i], text, sizeof(text)) >= 0 &&
+		    num_parse_u64(text, 1, UINT64_MAX, &value) == 0 && value < least)
+			least = value;
+	}
+	return least;
+}
+
+int host_configure(struct host *host, const struct host_configuration *configuration,
+		   struct err *err)
+{
+	uint64_t max_pids = host_max_pids() / 5 * 4;
+
+	host->strict = configuration->strict;
+	int r = check_strict(host, err);
+	if (r < 0)
+		return r;
+	/* Limits of sessions may add up to more than the host has, a start of ours must not fail.
+	 */
+	if (configuration->max_pids != 0 && configuration->max_pids < max_pids)
+		max_pids = configuration->max_pids;
+	r = cgroup_set_totals(&host->cgroup, configuration->max_memory_bytes, max_pids);
+	if (r < 0)
+		return err_fail(err, r, "host", "set the limits of all sessions together");
+	host->reserve.want = configuration->userns_reserve > USERNS_RESERVE_MAX
+				     ? USERNS_RESERVE_MAX
+				     : configuration->userns_reserve;
 	host_wake(host);
-	return check_strict(host, err);
+	return 0;
 }
 
 struct host *host_close(struct host *host)

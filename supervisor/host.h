@@ -20,12 +20,18 @@ struct host_options {
 	const char *instance;    /* 8 hexadecimal digits */
 	const char *runtime_dir; /* root-owned, 0700 `private` below it is made here */
 	const char *libexec_dir; /* our programs and policy.img */
-	uint32_t userns_reserve; /* user namespaces prepared ahead, refilled between loop turns */
-	bool strict;
-	bool kernel_6_1;  /* SANDBOX_KERNEL=6.1: every newer feature off */
+	bool kernel_6_1;         /* SANDBOX_KERNEL=6.1: every newer feature off */
 	int state_dir_fd; /* state directory, whose `api` becomes a worker's /state; 0 or -1: none
 			   */
-	uint64_t max_memory_bytes; /* totals of the instance's groups; 0: none */
+};
+
+/* What sandboxd-config answers, and so is not known before its worker root is there. */
+struct host_configuration {
+	uint32_t userns_reserve; /* user namespaces prepared ahead, refilled between loop turns */
+	bool strict;             /* a limit that this host cannot set: -ENOTSUP */
+	/* All sessions together, kept by the kernel whatever is counted elsewhere (B21); 0: none.
+	 * Processes are in any case fewer than four fifths of what the host can have. */
+	uint64_t max_memory_bytes;
 	uint64_t max_pids;
 };
 
@@ -44,12 +50,9 @@ MUST_USE int host_settle(struct host *host, struct err *err);
 MUST_USE int host_clean_leftovers(struct host *host, struct err *err);
 struct host *host_close(struct host *host); /* removes the instance's groups and id blocks */
 
-/*
- * Take over what sandboxd-config answered. Comes once, after host_open (the reader itself needs the
- * worker root) and before the first launch: until then the reserve is what host_options said.
- * strict and a limit that this host cannot set: -ENOTSUP, and err names it.
- */
-MUST_USE int host_configure(struct host *host, uint32_t userns_reserve, bool strict,
+/* Comes once, after host_open and host_clean_leftovers and before the first launch. err names what
+ * the host cannot do. */
+MUST_USE int host_configure(struct host *host, const struct host_configuration *configuration,
 			    struct err *err);
 
 uint32_t host_probes(const struct host *host); /* enum kernel_probe */

@@ -4,10 +4,7 @@
  * directory, the configuration file. `host` moves into the supervisor's own tiny mount namespace,
  * and from then on there is nothing but descriptors. The configuration is read after that, since
  * its reader lives in the worker root that `host` made; what the host needs of it follows in
- * `configure`.
- *
- * The reserve of user namespaces and strict mode therefore come with host_configure, before the
- * first launch. Nothing is served until the last stage.
+ * `configure`, before the first launch. Nothing is served until the last stages.
  */
 #include "supervisor/supervise.h"
 
@@ -46,6 +43,7 @@ struct app {
 	struct instance instance;
 	struct host *host;
 	struct config_answer config;
+	struct ceilings ceilings;
 	struct serve *serve;
 	struct workers *workers;
 	struct stop stop;
@@ -212,10 +210,36 @@ static int stage_configuration(struct app *app, struct err *err)
 	return listeners_set_group(&app->listeners, app->config.supervisor.control_gid, err);
 }
 
+static int stage_ceilings(struct app *app, struct err *err)
+{
+	const struct ceilings *ceilings = &app->ceilings;
+	struct sysinfo info;
+	struct rlimit files;
+
+	if (sysinfo(&info) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_fail(err, -errno, "ceilings", "memory and descriptors of this host");
+	/* A soft limit below the hard one is a default of shells, not a decision about us. */
+	files.rlim_cur = files.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_fail(err, -errno, "ceilings", "raise RLIMIT_NOFILE to its hard limit");
+	ceilings_init(&app->ceilings, &app->config.supervisor,
+		      (uint64_t)info.totalram * info.mem_unit, files.rlim_cur);
+	log_line(LOG_LEVEL_INFO, NULL, "ceilings", "sessions=%u by_descriptors=%u memory_mib=%llu",
+		 ceilings->max_sessions, ceilings->max_sessions_by_files,
+		 (unsigned long long)(ceilings->max_memory_bytes >> 20));
+	return 0;
+}
+
 static int stage_configure(struct app *app, struct err *err)
 {
-	return host_configure(app->host, app->config.supervisor.userns_reserve,
-			      app->config.supervisor.strict != 0, err);
+	const struct host_configuration configuration = {
+		.userns_reserve = app->config.supervisor.userns_reserve,
+		.strict = app->config.supervisor.strict != 0,
+		.max_memory_bytes = app->ceilings.max_memory_bytes,
+		.max_pids = app->ceilings.max_pids,
+	};
+
+	return host_configure(app->host, &configuration, err);
 }
 
 static int stage_api_state(struct app *app, struct err *err)
@@ -227,30 +251,17 @@ static int stage_api_state(struct app *app, struct err *err)
 
 static int stage_serve(struct app *app, struct err *err)
 {
-	struct serve_options options = {
+	const struct serve_options options = {
 		.loop = app->loop,
 		.host = app->host,
 		.instance = app->instance.id,
+		.ceilings = app->ceilings,
 		.n_egress = app->config.supervisor.n_egress,
 		.emptied = on_emptied,
 		.userdata = app,
 	};
-	struct sysinfo info;
-	struct rlimit files;
-	int r;
+	int r = serve_new(&options, &app->serve);
 
-	if (sysinfo(&info) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
-		return err_fail(err, -errno, "serve", "memory and descriptors of this host");
-	/* A soft limit below the hard one is a default of shells, not a decision about us. */
-	files.rlim_cur = files.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
-		return err_fail(err, -errno, "serve", "raise RLIMIT_NOFILE to its hard limit");
-	ceilings_init(&options.ceilings, &app->config.supervisor,
-		      (uint64_t)info.totalram * info.mem_unit, files.rlim_cur);
-	log_line(LOG_LEVEL_INFO, NULL, "ceilings", "sessions=%u by_descriptors=%u memory_mib=%llu",
-		 options.ceilings.max_sessions, options.ceilings.max_sessions_by_files,
-		 (unsigned long long)(options.ceilings.max_memory_bytes >> 20));
-	r = serve_new(&options, &app->serve);
 	if (r < 0)
 		return err_fail(err, r, "serve", "memory");
 	app->stop.serve = app->serve;
@@ -300,9 +311,10 @@ static const struct stage {
 	{"host",          stage_host         }, /* leaves the host's mount namespace */
 	{"leftovers",     stage_leftovers    }, /* before any id or group is used again */
 	{"configuration", stage_configuration}, /* the one-shot reader */
-	{"configure",     stage_configure    }, /* reserve and strict mode */
+	{"ceilings",      stage_ceilings     }, /* of what this host has */
+	{"configure",     stage_configure    }, /* reserve, strict mode, limits of all sessions */
 	{"api-state",     stage_api_state    }, /* no worker is alive yet */
-	{"serve",         stage_serve        }, /* ceilings */
+	{"serve",         stage_serve        },
 	{"workers",       stage_workers      }, /* from here on requests come in */
 	{"settle",        stage_settle       }, /* the cover of /usr, begun with `host` */
 };

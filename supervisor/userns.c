@@ -168,13 +168,11 @@ static int begin(struct idblock *idblock, struct userns *ret_userns, int *ret_pi
 	return 0;
 }
 
-void userns_reserve_init(struct userns_reserve *reserve, struct loop *loop, struct idblock *idblock,
-			 uint32_t want)
+void userns_reserve_init(struct userns_reserve *reserve, struct loop *loop, struct idblock *idblock)
 {
 	*reserve = USERNS_RESERVE_NULL;
 	reserve->loop = loop;
 	reserve->idblock = idblock;
-	reserve->want = want > USERNS_RESERVE_MAX ? USERNS_RESERVE_MAX : want;
 }
 
 void userns_release(struct userns_reserve *reserve, struct userns *userns)
@@ -215,7 +213,9 @@ static int on_helper_end(void *userdata, uint32_t events)
 
 void userns_reserve_refill(struct userns_reserve *reserve)
 {
-	if (reserve->next_pid_fd >= 0 || reserve->n_ready >= reserve->want)
+	uint32_t want = reserve->n_launches > 0 ? reserve->want / 4 : reserve->want;
+
+	if (reserve->next_pid_fd >= 0 || reserve->n_ready >= want)
 		return;
 	if (begin(reserve->idblock, &reserve->next, &reserve->next_pid_fd, NULL) < 0)
 		return;

@@ -25,9 +25,10 @@ struct userns {
 #define USERNS_NULL ((struct userns){.fd = -1})
 
 struct userns_reserve {
+	uint32_t n_launches; /* under way: a helper beside them would take a processor from them */
 	struct loop *loop;
 	struct idblock *idblock;
-	uint32_t want;
+	uint32_t want; /* at most USERNS_RESERVE_MAX; may be changed at any time */
 	uint32_t n_ready;
 	struct userns ready[USERNS_RESERVE_MAX];
 	/* one in preparation: its helper still runs */
@@ -37,8 +38,9 @@ struct userns_reserve {
 };
 #define USERNS_RESERVE_NULL ((struct userns_reserve){.next = USERNS_NULL, .next_pid_fd = -1})
 
-void userns_reserve_init(struct userns_reserve *reserve, struct loop *loop, struct idblock *idblock,
-			 uint32_t want);
+/* Wants none yet: see userns_reserve.want. */
+void userns_reserve_init(struct userns_reserve *reserve, struct loop *loop,
+			 struct idblock *idblock);
 void userns_reserve_done(struct userns_reserve *reserve); /* releases the blocks */
 /* Begin one if the reserve is not full; the end of its helper begins the next, in a turn of its
  * own.

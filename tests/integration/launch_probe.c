@@ -240,6 +240,7 @@ static void fill_plan(struct plan *plan, const struct policy_image_header *polic
 
 static int run(struct probe *probe, const struct host_options *options, uint32_t profile)
 {
+	const struct host_configuration configuration = {.userns_reserve = 8};
 	struct err err = ERR_NULL;
 
 	int r = loop_new(&probe->loop);
@@ -250,6 +251,8 @@ static int run(struct probe *probe, const struct host_options *options, uint32_t
 	r = host_open(probe->loop, options, &probe->host, &err);
 	if (r == 0)
 		r = host_clean_leftovers(probe->host, &err);
+	if (r == 0)
+		r = host_configure(probe->host, &configuration, &err);
 	if (r < 0) {
 		printf("host: step %s errno %d %s\n", err.step, err.error_number, err.text);
 		return r;
@@ -273,7 +276,7 @@ static int run(struct probe *probe, const struct host_options *options, uint32_t
 int main(int argc, char **argv)
 {
 	struct probe *probe = calloc(1, sizeof(*probe));
-	struct host_options options = {.instance = "0badcafe", .userns_reserve = 8};
+	struct host_options options = {.instance = "0badcafe"};
 	uint32_t profile = 0;
 
 	if (!probe || argc < 3)

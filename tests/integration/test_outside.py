@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import ASAN, SESSIONS, all_pids, descendants, name_of, namespace_of, parent_of, status_of
+from harness import (ASAN, CONFIG, Daemon, SESSIONS, all_pids, descendants, name_of, namespace_of,
+                     parent_of, status_of)
 
 PARSERS = ("jansson", "yaml", "microhttpd", "sqlite", "curl", "inih", "hiredis", "libpq",
            "libseccomp", "systemd", "ssl", "crypto")
@@ -134,3 +135,32 @@ def test_limits_are_set_in_the_cgroups(daemon, alice, session):
     shim = daemon.shim_pids()[0]
     groups = Path(f"/proc/{shim}/cgroup").read_text()
     assert f"sandboxd-{daemon.instance}" in groups
+
+
+def total_of(daemon, *names):
+    """The limit that the kernel keeps over all sessions together."""
+    for group in daemon.cgroups():
+        # The instance's own group, of v2 or of the controller's hierarchy.
+        for name in names:
+            path = Path(group) / name
+            if path.exists() and path.read_text().strip() != "max":
+                return int(path.read_text())
+    return None
+
+
+def test_all_sessions_together_are_limited_by_the_kernel():
+    config = CONFIG + "[limits]\nmemory = 6GiB\npids = 3000\n"
+    started = Daemon(config)
+    try:
+        # On v2 the workers are in the same group, with an allowance of theirs.
+        memory = total_of(started, "memory.limit_in_bytes", "memory.max")
+        assert 6 << 30 <= memory <= 8 << 30
+        assert 3000 <= total_of(started, "pids.max") <= 3064
+    finally:
+        started.done()
+
+
+def test_all_sessions_together_leave_the_host_processes(daemon):
+    host = min(int(Path(f"/proc/sys/kernel/{name}").read_text())
+               for name in ("pid_max", "threads-max"))
+    assert total_of(daemon, "pids.max") <= host * 4 // 5 + 64
