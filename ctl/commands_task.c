@@ -74,7 +74,8 @@ static void print_frame(struct follow *follow, const json_t *frame, const char *
 		(void)fputs("] ", stdout);
 	}
 	print_text(stdout, print_member(frame, "message"));
-	if (problem && !json_is_null(problem))
+	/* A log frame's message says it already. */
+	if (problem && !json_is_null(problem) && !str_equal(stage, "log"))
 		print_problem(problem);
 	(void)putchar('\n');
 	(void)fflush(stdout);
