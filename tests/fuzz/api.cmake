@@ -1,3 +1,3 @@
-foreach(target IN ITEMS component_name spec)
+foreach(target IN ITEMS component_name progress spec)
 	sandboxd_fuzzer(fuzz_${target} LIBS sandboxd_api_domain)
 endforeach()

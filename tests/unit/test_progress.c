@@ -205,10 +205,10 @@ static void test_progress_feed_holds_a_bounded_amount(void **state)
 	rig_init(&rig);
 	for (int i = 0; i < 1023; i++) {
 		(void)snprintf(name, sizeof(name), "a%d.yaml", i);
-		assert_int_equal(feed(&rig, LOADER_ASSET, name, ""), 0);
+		assert_int_equal(feed(&rig, LOADER_PROBLEM, name, ""), 0);
 	}
 	assert_int_equal(rig.job->frames.n_lines, 1);
-	assert_int_equal(feed(&rig, LOADER_ASSET, "last.yaml", ""), 0);
+	assert_int_equal(feed(&rig, LOADER_PROBLEM, "last.yaml", ""), 0);
 	assert_int_equal(rig.job->frames.n_lines, 1025);
 	assert_int_equal(progress_held_bytes(rig.job), 0);
 	/* A record that is cut stays held: its frame's number may not be settled. */

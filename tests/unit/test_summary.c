@@ -30,7 +30,8 @@ static void test_summary_session_fields_in_order_and_no_value(void **state)
 					   "components",  "asset_keys", "last_run_id",
 					   "log_summary", "status",     "sandbox"};
 	static const char *const ours[] = {"persisted",        "degraded", "limits_effective",
-					   "endpoint_sources", "host",     "problems"};
+					   "endpoint_sources", "host",     "problems",
+					   "problem_count"};
 	const struct summary_context context = {.host = "h"};
 	struct session *session = make();
 	json_t *doc = summary_session(session, &context);
@@ -63,6 +64,26 @@ static void test_summary_session_fields_in_order_and_no_value(void **state)
 	(void)session_free(session);
 }
 
+/* Whoever lists sessions pays for what their loads found: bounded. */
+static void test_summary_session_bounds_its_problems(void **state)
+{
+	const struct summary_context context = {.host = "h"};
+	struct session *session = make();
+	json_t *doc;
+	json_t *ours;
+
+	(void)state;
+	session->load.n_problems = 3000;
+	session->load.problem = calloc(3000, sizeof(*session->load.problem));
+	assert_non_null(session->load.problem);
+	doc = summary_session(session, &context);
+	ours = json_object_get(doc, "sandbox");
+	assert_int_equal(json_array_size(json_object_get(ours, "problems")), 100);
+	assert_int_equal(json_integer_value(json_object_get(ours, "problem_count")), 3000);
+	json_decref(doc);
+	(void)session_free(session);
+}
+
 static void test_summary_sandbox_is_complete(void **state)
 {
 	const struct summary_context context = {.host = "h"};
@@ -82,6 +103,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary_session_fields_in_order_and_no_value),
+		cmocka_unit_test(test_summary_session_bounds_its_problems),
 		cmocka_unit_test(test_summary_sandbox_is_complete),
 	};
 	int n_before = test_begin();

@@ -10,9 +10,10 @@
 
 #include "base/auto.h"
 
+#include "sandboxd/limits.h"
 #include "sandboxd/loader.h"
 
-#define LOAD_MAX_ASSETS   4096
+#define LOAD_MAX_ASSETS   COMPONENTS_MAX /* the loader lists no more */
 #define LOAD_MAX_PROBLEMS 4096
 #define LOAD_FILE_BYTES   256 /* of an escaped file name, NUL included */
 #define LOAD_TEXT_BYTES   512 /* of an escaped text, NUL included */
@@ -23,7 +24,7 @@ struct load_asset {
 
 struct load_problem {
 	char file[LOAD_FILE_BYTES]; /* "": of the folder as a whole */
-	uint32_t line; /* 0: unknown */
+	uint32_t line;              /* 0: unknown */
 	uint32_t column;
 	char text[LOAD_TEXT_BYTES];
 };

@@ -5,7 +5,9 @@
 #include "sandboxd/launch.h"
 #include "supervisor/api/jobs/progress.h"
 
-#define SUMMARY_MAX_PROBLEMS 1000
+/* A list shows hundreds of sessions, and answers wait for slow readers: what one session adds to an
+ * answer is bounded, problem_count says how many there are. All are `log` frames of a task. */
+#define SUMMARY_MAX_PROBLEMS 100
 
 static json_t *text_or_null(const char *text)
 {
@@ -85,11 +87,12 @@ json_t *summary_limits(const struct session *session)
 
 static json_t *extension(const struct session *session, const struct summary_context *context)
 {
-	return json_pack("{s:b, s:b, s:o, s:o, s:s, s:o}", "persisted", session_persisted(session),
-			 "degraded", session->n_degraded > 0, "limits_effective",
-			 summary_limits(session), "endpoint_sources",
+	return json_pack("{s:b, s:b, s:o, s:o, s:s, s:o, s:I}", "persisted",
+			 session_persisted(session), "degraded", session->n_degraded > 0,
+			 "limits_effective", summary_limits(session), "endpoint_sources",
 			 summary_endpoint_sources(session, context), "host", context->host,
-			 "problems", progress_problems(&session->load, SUMMARY_MAX_PROBLEMS));
+			 "problems", progress_problems(&session->load, SUMMARY_MAX_PROBLEMS),
+			 "problem_count", (json_int_t)session->load.n_problems);
 }
 
 json_t *summary_session(const struct session *session, const struct summary_context *context)
