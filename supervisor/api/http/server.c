@@ -26,6 +26,7 @@
 
 #define CONNECTION_MEMORY_BYTES ((size_t)64 * 1024)
 #define IDLE_TIMEOUT_S          60u
+#define RUNS_A_TURN             8
 
 static void log_request(const struct request *request, enum MHD_RequestTerminationCode code)
 {
@@ -179,26 +180,36 @@ static enum MHD_Result on_access(void *userdata, struct MHD_Connection *connecti
 
 /* Loop. */
 
-static void arm_timer(struct http_server *server)
+/* When the library wants to run again, in milliseconds; UINT64_MAX: when its descriptor says so. */
+static uint64_t next_run_ms(struct http_server *server)
 {
 	MHD_UNSIGNED_LONG_LONG timeout_ms;
 
-	if (MHD_get_timeout(server->daemon, &timeout_ms) != MHD_YES) {
-		(void)sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
-		return;
-	}
-	(void)sd_event_source_set_time(server->timer,
-				       clock_add(clock_boottime(), timeout_ms * USEC_PER_MS));
-	(void)sd_event_source_set_enabled(server->timer, SD_EVENT_ONESHOT);
+	if (server->dirty)
+		return 0;
+	return MHD_get_timeout(server->daemon, &timeout_ms) == MHD_YES ? timeout_ms : UINT64_MAX;
 }
 
+/* After each piece of an answer the library wants to run again at once. A timer for "at once" costs
+ * a millisecond, so it runs in this turn, and what is then left is the next turn's. */
 static void run(struct http_server *server)
 {
-	do {
+	uint64_t next_ms = 0;
+
+	for (int i = 0; i < RUNS_A_TURN && next_ms == 0; i++) {
 		server->dirty = false;
 		(void)MHD_run(server->daemon);
-	} while (server->dirty);
-	arm_timer(server);
+		next_ms = next_run_ms(server);
+	}
+	(void)sd_event_source_set_enabled(server->again,
+					  next_ms == 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+	if (next_ms != 0 && next_ms != UINT64_MAX) {
+		(void)sd_event_source_set_time(server->timer,
+					       clock_add(clock_boottime(), next_ms * USEC_PER_MS));
+		(void)sd_event_source_set_enabled(server->timer, SD_EVENT_ONESHOT);
+	} else {
+		(void)sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
+	}
 }
 
 void http_server_run(struct http_server *server)
@@ -220,6 +231,13 @@ static int on_timer(sd_event_source *source, uint64_t at, void *userdata)
 {
 	(void)source;
 	(void)at;
+	run(userdata);
+	return 0;
+}
+
+static int on_again(sd_event_source *source, void *userdata)
+{
+	(void)source;
 	run(userdata);
 	return 0;
 }
@@ -286,11 +304,12 @@ int http_server_new(sd_event *event, int listen_fd, const struct http_server_opt
 	if (r >= 0)
 		r = sd_event_add_time(event, &server->timer, CLOCK_BOOTTIME, USEC_NEVER,
 				      USEC_PER_MS, on_timer, server);
+	if (r >= 0)
+		r = sd_event_add_defer(event, &server->again, on_again, server);
 	if (r < 0) {
 		(void)http_server_free(server);
 		return r;
 	}
-	arm_timer(server);
 	*ret_server = server;
 	return 0;
 }
@@ -319,6 +338,7 @@ struct http_server *http_server_free(struct http_server *server)
 	}
 	server->io = sd_event_source_disable_unref(server->io);
 	server->timer = sd_event_source_disable_unref(server->timer);
+	server->again = sd_event_source_disable_unref(server->again);
 	if (server->daemon) {
 		(void)MHD_run(server->daemon);
 		MHD_stop_daemon(server->daemon);

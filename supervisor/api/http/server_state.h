@@ -16,6 +16,7 @@ struct http_server {
 	sd_event *event;
 	sd_event_source *io;
 	sd_event_source *timer;
+	sd_event_source *again; /* the next turn, at once */
 	struct slots requests;
 	bool dirty; /* something was resumed */
 	bool stopping;
