@@ -282,17 +282,23 @@ static void finish_adoption(struct app *app)
 	r = store_each_open_session(app->store, on_row, &start);
 	if (r >= 0)
 		r = store_each_open_task(app->store, on_task, &start);
-	if (r < 0)
-		log_line(LOG_LEVEL_ERROR, NULL, "the store cannot be read", "errno=%d", -r);
 	LIST_FOR_EACH_SAFE (entry, following, &app->adopting) {
 		struct adoptee *adoptee = LIST_ENTRY(entry, struct adoptee, link);
 
-		/* Where the rows could not be read nothing is known of it: it is not ours. */
-		if (!adoptee->taken) {
+		/* Where the rows could not be read nothing is known of it: it lives on. */
+		if (!adoptee->taken && r >= 0) {
 			sessions_kill_unknown(app, &adoptee->id);
 			start.n_killed++;
 		}
 		adoptee_free(adoptee);
+	}
+	if (r < 0) {
+		/* The supervisor starts us again, later and later. */
+		log_line(LOG_LEVEL_ERROR, NULL, "the store cannot be read", "errno=%d", -r);
+		(void)sd_event_exit(app->event, EXIT_FAILURE);
+		buf_done(&start.close);
+		buf_done(&start.tasks);
+		return;
 	}
 	close_rows(&start);
 	end_tasks(&start);

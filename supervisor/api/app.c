@@ -125,6 +125,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	tasks_heartbeat(app, now);
 	job_table_shrink(&app->tasks);
 	sessions_expire(app);
+	sessions_end_again(app);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives)
 		tasks_next(app, LIST_ENTRY(entry, struct live, link)->session);
 	(void)sd_event_source_set_time(source, clock_add(now, APP_TICK));

@@ -42,6 +42,13 @@ enum app_phase {
 	APP_PHASE_MAX_,
 };
 
+enum app_limits { /* limits_missing */
+	APP_LIMITS_UNKNOWN,
+	APP_LIMITS_ASKED,
+	APP_LIMITS_KNOWN,
+	APP_LIMITS_MAX_,
+};
+
 struct app_counters {
 	uint64_t n_created;
 	uint64_t n_launch_failures;
@@ -78,7 +85,7 @@ struct app {
 	uint64_t limits_missing;
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;
-	bool limits_asked;
+	enum app_limits limits;
 };
 
 /* Whom a request's answer waits for: survives the request. */
@@ -105,12 +112,17 @@ MUST_USE int sessions_adopt(struct app *app);
 void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone);
 void sessions_write_status(struct app *app, const struct session *session);
 void sessions_expire(struct app *app); /* and arms the timer for the next one */
+/* Asks again for the end of each session whose end was asked for and did not come. */
+void sessions_end_again(struct app *app);
 /* Out of the registry at once; freed at the end of the turn. */
 void sessions_forget(struct app *app, struct session *session);
 void sessions_close_all(struct app *app, enum session_reason reason);
 /* Every write about a session goes through one of these: they keep persisted and degraded true. */
 store_done sessions_write_done(void);
 void *sessions_write(struct app *app, const struct id *session);
+/* What the store said of one write. session: NULL where it is gone. *is_degraded: of this write,
+ * false before its first answer. */
+void sessions_note_write(struct session *session, enum store_result result, bool *is_degraded);
 void app_serve(struct app *app);
 
 /* tasks.c */

@@ -100,14 +100,9 @@ static void answer_put(struct component_put *put)
 static void on_component_row(void *userdata, enum store_result result)
 {
 	struct component_put *put = userdata;
-	struct session *session = registry_find(&put->app->registry, &put->session);
-	bool was_degraded = put->is_degraded;
 
-	put->is_degraded = result == STORE_DEGRADED;
-	if (session && put->is_degraded && !was_degraded)
-		session->n_degraded++;
-	else if (session && was_degraded && !put->is_degraded)
-		session->n_degraded--;
+	sessions_note_write(registry_find(&put->app->registry, &put->session), result,
+			    &put->is_degraded);
 	answer_put(put);
 	if (!put->is_degraded)
 		put_free(put);
@@ -245,7 +240,6 @@ static void answer_load(struct request *request, struct load *load, struct sessi
 	if (!request)
 		return;
 	if (r == 0) {
-		session->loaded = true;
 		reply_json(request, MHD_HTTP_OK, action_summary(request, session));
 		return;
 	}

@@ -31,7 +31,9 @@ static void answer_if_done(struct session *session)
 	struct creation *creation = live->creation;
 	struct request *request;
 
-	if (!creation || !creation->launched || !creation->row_done)
+	/* limits_effective is asked of the first session: no answer says what is not known. */
+	if (!creation || !creation->launched || !creation->row_done ||
+	    live->app->limits == APP_LIMITS_ASKED)
 		return;
 	request = answer_get(&creation->to);
 	if (request) {
@@ -125,27 +127,31 @@ static void on_proof(void *userdata, const struct launch_msg *answer, int fd)
 	struct app *app = userdata;
 
 	(void)fd_close(fd);
-	if (!answer || answer->error != LAUNCH_E_NONE) {
-		app->limits_asked = false; /* the next session is asked */
-		return;
+	app->limits = APP_LIMITS_UNKNOWN; /* the next session is asked */
+	if (answer && answer->error == LAUNCH_E_NONE) {
+		app->limits = APP_LIMITS_KNOWN;
+		app->limits_missing = answer->u.proof.limits_missing;
 	}
-	app->limits_missing = answer->u.proof.limits_missing;
-	LIST_FOR_EACH (entry, &app->lives)
-		LIST_ENTRY(entry, struct live, link)->session->limits_missing = app->limits_missing;
+	LIST_FOR_EACH (entry, &app->lives) {
+		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
+
+		session->limits_missing = app->limits_missing;
+		answer_if_done(session);
+	}
 }
 
 /* Which limits this host cannot set is the same for every session: asked once. */
 void creation_learn_limits(struct app *app, struct session *session)
 {
 	session->limits_missing = app->limits_missing;
-	if (app->limits_asked)
+	if (app->limits != APP_LIMITS_UNKNOWN)
 		return;
-	app->limits_asked = supervisor_client_request(
-				    app->supervisor,
-				    &(struct supervisor_request){.type = LAUNCH_PROOF,
-								 .session = &session->id,
-								 .timeout = APP_REQUEST_TIMEOUT},
-				    on_proof, app) >= 0;
+	if (supervisor_client_request(app->supervisor,
+				      &(struct supervisor_request){.type = LAUNCH_PROOF,
+								   .session = &session->id,
+								   .timeout = APP_REQUEST_TIMEOUT},
+				      on_proof, app) >= 0)
+		app->limits = APP_LIMITS_ASKED;
 }
 
 static void on_launch(void *userdata, const struct launch_msg *answer, int fd)

@@ -5,10 +5,17 @@
 
 #include "supervisor/api/live.h"
 
-/* Told once when nothing is left of a session; frees itself in `ended`. */
+enum end_result {
+	END_DONE,     /* nothing is left, and its row says so */
+	END_DEGRADED, /* nothing is left; the row waits for the store */
+	END_UNKNOWN,  /* the supervisor did not say so in time, or the service stops */
+};
+
+/* Told once when a session has ended, or when that will not be known soon; frees itself in `ended`.
+ */
 struct end_waiter {
 	struct list link; /* live->waiters */
-	void (*ended)(struct end_waiter *waiter, bool degraded);
+	void (*ended)(struct end_waiter *waiter, enum end_result result);
 };
 
 /* From sessions.c, where the state changes. Each accepts a session without a creation. */

@@ -53,8 +53,7 @@ struct live {
 	struct list activities;
 	struct list waiters; /* struct end_waiter: told when nothing of the session is left */
 	struct creation *creation;
-	unsigned int n_kills;
-	bool kill_asked;
+	bool kill_asked; /* and not answered yet */
 	bool adopted;
 };
 

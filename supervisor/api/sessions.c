@@ -27,22 +27,30 @@ struct write_op {
 	bool is_insert;
 };
 
+void sessions_note_write(struct session *session, enum store_result result, bool *is_degraded)
+{
+	bool was_degraded = *is_degraded;
+
+	*is_degraded = result == STORE_DEGRADED;
+	if (!session)
+		return;
+	if (*is_degraded && !was_degraded)
+		session->n_degraded++;
+	else if (was_degraded && !*is_degraded)
+		session->n_degraded--;
+	if (result != STORE_OK && result != STORE_DEGRADED)
+		session->row_incomplete = true;
+}
+
 static void on_write(void *userdata, enum store_result result)
 {
 	struct write_op *op = userdata;
 	struct session *session = registry_find(&op->app->registry, &op->session);
-	bool was_degraded = op->is_degraded;
 
-	op->is_degraded = result == STORE_DEGRADED;
-	if (session) {
-		if (op->is_degraded && !was_degraded)
-			session->n_degraded++;
-		else if (was_degraded && !op->is_degraded)
-			session->n_degraded--;
-		if (op->is_insert && result == STORE_OK)
-			session->row_exists = true;
-		if (op->is_insert)
-			creation_row_done(session);
+	sessions_note_write(session, result, &op->is_degraded);
+	if (session && op->is_insert) {
+		session->row_exists = result == STORE_OK;
+		creation_row_done(session);
 	}
 	if (!op->is_degraded)
 		free(op);
@@ -92,13 +100,13 @@ struct row_close {
 	struct list waiters;
 };
 
-static void tell_waiters(struct list *waiters, bool degraded)
+static void tell_waiters(struct list *waiters, enum end_result result)
 {
 	while (!list_empty(waiters)) {
 		struct end_waiter *waiter = LIST_ENTRY(waiters->next, struct end_waiter, link);
 
 		list_remove(&waiter->link);
-		waiter->ended(waiter, degraded);
+		waiter->ended(waiter, result);
 	}
 }
 
@@ -106,7 +114,7 @@ static void on_row_closed(void *userdata, enum store_result result)
 {
 	struct row_close *close = userdata;
 
-	tell_waiters(&close->waiters, result != STORE_OK);
+	tell_waiters(&close->waiters, result == STORE_OK ? END_DONE : END_DEGRADED);
 	if (result != STORE_DEGRADED)
 		free(close);
 }
@@ -138,7 +146,7 @@ static void close_row(struct app *app, struct session *session)
 		move_waiters(&close->waiters, &live->waiters);
 		free(close);
 	}
-	tell_waiters(&live->waiters, true);
+	tell_waiters(&live->waiters, END_DEGRADED);
 }
 
 struct kill_op {
@@ -146,7 +154,19 @@ struct kill_op {
 	struct id session;
 };
 
-static void ask_kill(struct app *app, const struct id *session);
+static bool ask_kill(struct app *app, const struct id *session);
+
+/* The supervisor did not end it in time, or cannot be asked. Nobody waits longer for that than one
+ * deadline, and nothing is forgotten: the tick asks again. */
+static void kill_failed(struct app *app, struct session *session, const struct id *id)
+{
+	if (!session) {
+		sessions_kill_unknown(app, id); /* never ours: no tick comes back to it */
+		return;
+	}
+	live_of(session)->kill_asked = false;
+	tell_waiters(&live_of(session)->waiters, END_UNKNOWN);
+}
 
 static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 {
@@ -155,49 +175,69 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 	struct id id = op->session;
 	struct session *session = registry_find(&app->registry, &id);
 	struct log_context context = {.session = &id};
-	enum session_reason reason = SESSION_REASON_DELETED;
 
 	(void)fd_close(fd);
 	free(op);
-	if (!session || session->state == SESSION_STATE_CLOSED)
-		return;
 	/* Not found and stopping: there is nothing left of it, or there will not be. */
 	if (answer && (answer->error == LAUNCH_E_NONE || answer->error == LAUNCH_E_NOT_FOUND ||
 		       answer->error == LAUNCH_E_STOPPING)) {
-		sessions_event(app, session, SESSION_EVENT_GONE, reason);
+		if (session)
+			sessions_event(app, session, SESSION_EVENT_GONE, SESSION_REASON_DELETED);
 		return;
 	}
 	log_line(LOG_LEVEL_ERROR, &context, "session did not end", "error=%s",
 		 answer ? launch_error_text(answer->error) : "timeout");
-	if (app->phase == APP_PHASE_SERVING && live_of(session)->n_kills++ < 5)
-		ask_kill(app, &id);
+	kill_failed(app, session, &id);
 }
 
-static void ask_kill(struct app *app, const struct id *session)
+/* False: it was not asked; the tick does it again. */
+static bool ask_kill(struct app *app, const struct id *session)
 {
 	struct kill_op *op = calloc(1, sizeof(*op));
 
 	if (!op)
-		return; /* the expiry or the next restart of this worker comes back to it */
+		return false;
 	op->app = app;
 	op->session = *session;
 	if (supervisor_client_request(app->supervisor,
 				      &(struct supervisor_request){.type = LAUNCH_KILL,
 								   .session = session,
 								   .timeout = APP_KILL_TIMEOUT},
-				      on_killed, op) < 0)
-		free(op);
+				      on_killed, op) >= 0)
+		return true;
+	free(op);
+	return false;
+}
+
+static void end_session(struct app *app, struct session *session)
+{
+	live_of(session)->kill_asked = ask_kill(app, &session->id);
+}
+
+void sessions_end_again(struct app *app)
+{
+	LIST_FOR_EACH (entry, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+
+		if (live->session->state == SESSION_STATE_CLOSING && !live->kill_asked)
+			end_session(app, live->session);
+	}
 }
 
 void sessions_kill_unknown(struct app *app, const struct id *session)
 {
-	ask_kill(app, session);
+	struct log_context context = {.session = session};
+
+	if (!ask_kill(app, session))
+		log_line(LOG_LEVEL_ERROR, &context, "session cannot be ended", NULL);
 }
 
 void sessions_forget(struct app *app, struct session *session)
 {
 	struct live *live = live_of(session);
 
+	creation_failed(session);
+	tell_waiters(&live->waiters, END_UNKNOWN);
 	registry_remove(&app->registry, session);
 	list_remove(&live->link);
 	list_append(&app->forgotten, &live->link);
@@ -224,10 +264,11 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	}
 	if (actions & SESSION_ACTION_ANSWER)
 		creation_launched(session);
-	if (actions & SESSION_ACTION_ANSWER_FAILED)
+	/* Also one that was launched in this turn and still waits for its row. */
+	if (actions & SESSION_ACTION_ANSWER_FAILED || session->state >= SESSION_STATE_CLOSING)
 		creation_failed(session);
 	if (actions & SESSION_ACTION_KILL)
-		ask_kill(app, &session->id);
+		end_session(app, session);
 	if (actions & SESSION_ACTION_CLOSE_ROW)
 		close_row(app, session);
 	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
@@ -342,15 +383,18 @@ struct delete_op {
 	struct id session;
 };
 
-static void on_deleted(struct end_waiter *waiter, bool degraded)
+static void on_deleted(struct end_waiter *waiter, enum end_result result)
 {
 	struct delete_op *op = LIST_ENTRY(waiter, struct delete_op, waiter);
 	struct request *request = answer_get(&op->to);
 	char text[ID_TEXT_BYTES];
 
-	if (request) {
+	if (request && result == END_UNKNOWN) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+			     "the session has not ended yet; its end is still under way");
+	} else if (request) {
 		id_format(&op->session, text);
-		if (degraded)
+		if (result == END_DEGRADED)
 			request_add_header(request, "Sandbox-Degraded", "store");
 		reply_json(request, MHD_HTTP_OK,
 			   json_pack("{s:s, s:i, s:b}", "session_id", text, "redis_keys_dropped", 0,
@@ -384,6 +428,7 @@ struct janitor_run {
 struct janitor_waiter {
 	struct end_waiter waiter;
 	struct janitor_run *run;
+	struct id session;
 };
 
 static void janitor_step(struct janitor_run *run)
@@ -401,12 +446,15 @@ static void janitor_step(struct janitor_run *run)
 	free(run);
 }
 
-static void on_victim_ended(struct end_waiter *waiter, bool degraded)
+static void on_victim_ended(struct end_waiter *waiter, enum end_result result)
 {
 	struct janitor_waiter *victim = LIST_ENTRY(waiter, struct janitor_waiter, waiter);
 	struct janitor_run *run = victim->run;
+	char text[ID_TEXT_BYTES];
 
-	(void)degraded;
+	id_format(&victim->session, text);
+	if (result != END_UNKNOWN)
+		(void)json_array_append_new(run->dropped, json_string(text));
 	free(victim);
 	janitor_step(run);
 }
@@ -416,14 +464,12 @@ static void janitor_add(struct app *app, struct janitor_run *run,
 {
 	struct session *session = registry_find(&app->registry, &victim->session);
 	struct janitor_waiter *waiter;
-	char text[ID_TEXT_BYTES];
 
 	if (!session)
 		return;
 	waiter = calloc(1, sizeof(*waiter));
 	if (waiter) {
-		id_format(&victim->session, text);
-		(void)json_array_append_new(run->dropped, json_string(text));
+		waiter->session = victim->session;
 		waiter->waiter.ended = on_victim_ended;
 		waiter->run = run;
 		run->n_left++;

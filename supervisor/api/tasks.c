@@ -59,18 +59,6 @@ static void settle_numbers(const struct task_write *write)
 		live_settle(live, write->number[i]);
 }
 
-/* The session says whether any of its writes is waiting for a store that refuses now. */
-static void note_degraded(struct session *session, enum store_result result, bool *is_degraded)
-{
-	bool was_degraded = *is_degraded;
-
-	*is_degraded = result == STORE_DEGRADED;
-	if (session && *is_degraded && !was_degraded)
-		session->n_degraded++;
-	else if (session && was_degraded && !*is_degraded)
-		session->n_degraded--;
-}
-
 /* The store has done it, or gave it up. */
 static void note_written(struct job *job, enum store_result result)
 {
@@ -88,7 +76,8 @@ static void on_write(void *userdata, enum store_result result)
 	struct app *app = write->app;
 	struct job *job = job_table_find(&app->tasks, &write->task);
 
-	note_degraded(registry_find(&app->registry, &write->session), result, &write->is_degraded);
+	sessions_note_write(registry_find(&app->registry, &write->session), result,
+			    &write->is_degraded);
 	if (job && write->last_seq > 0)
 		frames_settle(&job->frames, write->last_seq);
 	if (write->last_seq > 0)
@@ -421,7 +410,7 @@ static void on_task_row(void *userdata, enum store_result result)
 	struct session *session = registry_find(&app->registry, &op->session);
 	bool is_first = !op->is_degraded;
 
-	note_degraded(session, result, &op->is_degraded);
+	sessions_note_write(session, result, &op->is_degraded);
 	if (job && !op->is_degraded)
 		note_written(job, result);
 	if (job && is_first)

@@ -160,6 +160,9 @@ static void test_session_persisted_needs_the_row_and_nothing_owed(void **state)
 	assert_true(session_persisted(session));
 	session->n_degraded = 1;
 	assert_false(session_persisted(session));
+	session->n_degraded = 0;
+	session->row_incomplete = true;
+	assert_false(session_persisted(session));
 	(void)session_free(session);
 }
 

@@ -132,7 +132,7 @@ bool session_is_live(const struct session *session, usec_t now)
 
 bool session_persisted(const struct session *session)
 {
-	return session->row_exists && session->n_degraded == 0;
+	return session->row_exists && !session->row_incomplete && session->n_degraded == 0;
 }
 
 /* Index of the first component whose name is not below `file`. */

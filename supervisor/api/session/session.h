@@ -102,6 +102,7 @@ struct session {
 	json_t *log_summary;             /* array, at most SESSION_LOG_SUMMARY entries */
 
 	bool row_exists;     /* the insert is durable */
+	bool row_incomplete; /* the store gave a write up: the row will never have it */
 	uint32_t n_degraded; /* writes that the store still owes */
 	struct flow flow;    /* numbers on its shim's socket */
 	struct list jobs;    /* struct job, queue_link: running first, then waiting in order */

@@ -1,0 +1,146 @@
+"""Ends of sessions that meet each other: deletes, kills, the end of the supervisor."""
+import http.client
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from harness import NOT_FOUND, SESSIONS, Client, Daemon, wait_until
+
+
+@pytest.fixture
+def private():
+    started = Daemon()
+    yield started
+    started.done()
+
+
+def in_background(call):
+    """What call() gave, or the exception that it ended with, once the thread is over."""
+    got = []
+
+    def work():
+        try:
+            got.append(call())
+        except (OSError, http.client.HTTPException) as error:
+            got.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, got
+
+
+def lines_in_log(daemon, text):
+    return daemon.log.read_text(errors="replace").count(text)
+
+
+def test_supervisor_dies_while_sessions_are_made_and_removed(private):
+    """The worker that waited for its answers ends in order, not by an assertion."""
+    caller = private.client("alice")
+    session = caller.create()
+    supervisor = private.supervisor_pid()
+    os.kill(supervisor, signal.SIGSTOP)
+    waiting = [in_background(lambda: caller.remove(session)),
+               in_background(lambda: caller.post(SESSIONS))]
+    # Both are in the worker, and with the supervisor, once neither session is shown.
+    wait_until(lambda: caller.get(SESSIONS).json == [], 5, "the delete has begun")
+    os.kill(supervisor, signal.SIGKILL)
+    for thread, _ in waiting:
+        thread.join(20)
+        assert not thread.is_alive()
+    wait_until(lambda: private.supervisor_pid() not in (supervisor, private.process.pid), 10,
+               "a new supervisor")
+    wait_until(private.ready, 15, "answers")
+    assert lines_in_log(private, "assertion failed") == 0
+    for _, got in waiting:
+        assert isinstance(got[0], Exception) or got[0].status in (200, 404, 503), got
+    wait_until(lambda: caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND, 5, "gone")
+    again = caller.create()
+    assert caller.run(again, "/bin/true").code == 0
+
+
+@pytest.mark.slow
+def test_delete_is_answered_also_when_the_supervisor_hangs(private):
+    caller = private.client("alice")
+    before = private.settled()
+    session = caller.create()
+    supervisor = private.supervisor_pid()
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        start = time.monotonic()
+        answer = caller.delete(f"{SESSIONS}/{session}", timeout=60)
+        assert answer.status == 503, answer
+        assert time.monotonic() - start < 45
+        assert caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    wait_until(lambda: private.snapshot() == before, 20, "it ends all the same")
+
+
+def test_first_answer_knows_which_limits_are_in_force(private):
+    first = private.client("alice").post(SESSIONS).json
+    second = private.client("alice").post(SESSIONS).json
+    assert first["sandbox"]["limits_effective"] == second["sandbox"]["limits_effective"]
+
+
+def test_two_deletes_at_once_are_one_end(private):
+    caller = private.client("alice")
+    for _ in range(10):
+        session = caller.create()
+        both = [in_background(lambda s=session: caller.remove(s)) for _ in range(2)]
+        for thread, _ in both:
+            thread.join()
+        statuses = sorted(got[0].status for _, got in both)
+        assert statuses in ([200, 200], [200, 404]), statuses
+
+
+def test_delete_in_every_moment_of_a_session(private):
+    """Create, write, load, execute and run by one caller while another removes what it sees."""
+    one, two = private.client("alice", workspace="w"), private.client("bob", workspace="w")
+    worker = private.worker_pid("sandboxd-api")
+    stop = threading.Event()
+    odd = []
+
+    def make():
+        while not stop.is_set():
+            made = one.post(SESSIONS)
+            if made.status == 429:
+                continue
+            if made.status not in (201, 503):
+                odd.append(made)
+                continue
+            if made.status == 503:
+                continue
+            session = made.json["id"]
+            for path, body in (("components", {"name": "a", "body": "type: a.B\n"}), ("load", None),
+                               ("execute", None)):
+                answer = one.post(f"{SESSIONS}/{session}/{path}", body)
+                if answer.status not in (200, 404):
+                    odd.append((path, answer))
+            command = one.post(f"/v1/sandboxes/{session}/commands", {"argv": ["/bin/sleep", "0.2"]})
+            if command.status not in (200, 404):
+                odd.append(command)
+
+    def remove():
+        while not stop.is_set():
+            for summary in two.get(SESSIONS).json:
+                answer = two.remove(summary["id"])
+                if answer.status not in (200, 404):
+                    odd.append(answer)
+
+    threads = [threading.Thread(target=work) for work in (make, make, make, remove, remove)]
+    for thread in threads:
+        thread.start()
+    time.sleep(4)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not odd, odd[:5]
+    assert private.worker_pid("sandboxd-api") == worker
+    assert lines_in_log(private, "event is not possible") == 0
+    for summary in one.get(SESSIONS).json:
+        one.remove(summary["id"])
+    wait_until(lambda: not private.shim_pids(), 10, "nothing lives")
+    assert Client(private.operator).get(SESSIONS).json == []
