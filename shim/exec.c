@@ -11,9 +11,9 @@
  * capabilities that the child still has), then not dumpable again, then capabilities: at no moment
  * can `user` attach (A12, B10). Seen in /proc/PID as well: its files stay root's.
  *
- * Order: setsid; descriptors; groups, ids; dumpable; capabilities; umask, cwd (as `user`: a folder
- * that it may not enter is refused); signals; close-on-exec for all but 0, 1, 2; exec. Bounding
- * set, no_new_privs, rlimits, Landlock and filter are the spawner's.
+ * Order: setsid; descriptors; groups, ids; dumpable; capabilities; all but 0, 1, 2 closed; umask,
+ * cwd (as `user`: a folder that it may not enter is refused); signals; exec. Bounding set,
+ * no_new_privs, rlimits, Landlock and filter are the spawner's.
  */
 #include "shim/exec.h"
 
@@ -29,7 +29,6 @@
 #include <unistd.h>
 
 #include <linux/capability.h>
-#include <linux/close_range.h>
 
 #include "base/str.h"
 
@@ -132,6 +131,19 @@ static int exec_stdio(const struct exec_child *child)
 	return 0;
 }
 
+/* Really closed, not by the exec only: a cwd of /proc/self/fd/N must lead nowhere (A2). The
+ * loader's own program stays, close-on-exec. */
+static int exec_close(const struct exec_child *child)
+{
+	if (shim_weak(child->params, SHIM_PARAMS_WEAK_FD))
+		return (int)syscall(SYS_dup, SHIM_FD_LOADER);
+	if (child->exec->head.program != WIRE_PROGRAM_LOADER)
+		return (int)syscall(SYS_close_range, 3, ~0u, 0);
+	if (syscall(SYS_close_range, 3, SHIM_FD_LOADER - 1, 0) < 0)
+		return -1;
+	return (int)syscall(SYS_close_range, SHIM_FD_LOADER + 1, ~0u, 0);
+}
+
 static int exec_child_main(void *userdata)
 {
 	const struct exec_child *child = userdata;
@@ -143,6 +155,8 @@ static int exec_child_main(void *userdata)
 		return exec_fail(child, WIRE_STEP_PIPE);
 	if (exec_become_user(child->params) < 0)
 		return exec_fail(child, WIRE_STEP_IDS);
+	if (exec_close(child) < 0)
+		return exec_fail(child, WIRE_STEP_EXEC);
 	(void)syscall(SYS_umask, 022);
 	if (syscall(SYS_chdir, child->exec->cwd) < 0)
 		return exec_fail(child, WIRE_STEP_CWD);
@@ -150,10 +164,6 @@ static int exec_child_main(void *userdata)
 	 */
 	if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, EXEC_SIGSET_BYTES) < 0)
 		return exec_fail(child, WIRE_STEP_EXEC);
-	if (syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
-		return exec_fail(child, WIRE_STEP_EXEC);
-	if (shim_weak(child->params, SHIM_PARAMS_WEAK_FD))
-		(void)syscall(SYS_dup, SHIM_FD_LOADER);
 	if (child->exec->head.program == WIRE_PROGRAM_LOADER)
 		(void)syscall(SYS_execveat, SHIM_FD_LOADER, "", child->exec->argv, child->exec->env,
 			      0x1000 /* AT_EMPTY_PATH */);

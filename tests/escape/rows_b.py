@@ -1,0 +1,503 @@
+"""B: the kernel seen from inside."""
+import hashlib
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from places import BUILD, INSIDE, PROGRAM_TEXT, harness, host_process, outside
+from table import row
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICYC = BUILD / "bin" / "sandbox-policyc"
+
+KINDS = ("user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time")
+CLONE3 = {f"clone3 {kind}": "ENOSYS" for kind in KINDS}
+NEW_MOUNT_API = ("fsopen", "fsmount", "open_tree", "move_mount", "mount_setattr")
+
+
+@row("B1", "new namespaces by unshare, clone, clone3, setns", "seccomp",
+     "user/max_* ceilings; no capability")
+def nested_namespace(t):
+    inside = t.session()
+    t.refused(inside.attack("namespaces"), {"*": "EPERM", **CLONE3})
+    foreign = inside.attack("foreign-abi")
+    t.refused({"i386 unshare user": foreign.get("i386 unshare user")}, "SIGSYS")
+    if not t.controls:
+        return
+    t.succeeds(outside("namespaces"))
+    off = t.session("seccomp")
+    user = {f"{call} user": "ENOSPC" for call in ("unshare", "clone", "clone3")}
+    t.holds(off.attack("namespaces"), {"*": "EPERM", **user})
+    t.holds({"i386 unshare user": off.attack("foreign-abi")["i386 unshare user"]}, "ENOSPC")
+    both = t.session("seccomp,userns-ceiling")
+    got = both.attack("namespaces")
+    t.succeeds({step: got[step] for step in user})
+
+
+@row("B2", "mount a hierarchy, set its release agent; new mount API", "seccomp",
+     "no capability over the mounts")
+def release_agent(t):
+    inside = t.session()
+    want = {"*": "EPERM", **{step: "ENOSYS" for step in NEW_MOUNT_API}}
+    t.refused(inside.attack("mounts"), want)
+    t.refused(inside.attack("release-agent", "/session"),
+              {"mount a new hierarchy": "EPERM", "set the release agent": "EPERM"})
+    t.check(inside.shell("ls /session/marker").code != 0, "the agent ran")
+    if not t.controls:
+        return
+    t.succeeds(outside("mounts"))
+    # The agent runs in the host's own mount namespace: a folder that is the same there.
+    folder = PROGRAM_TEXT.folder / "agent"
+    folder.mkdir()
+    t.succeeds(outside("release-agent", folder))
+    t.worked((folder / "marker").exists(), "the release agent did not run")
+    off = t.session("seccomp")
+    t.holds(off.attack("mounts"), {"*": "EPERM", "fsmount": "EINVAL"})
+    t.holds(off.attack("release-agent", "/session"), "EPERM")
+
+
+@row("B3", "io_uring: setup, enter, register", "seccomp")
+def uring(t):
+    t.refused(t.session().attack("uring"), "ENOSYS")
+    if t.controls:
+        t.succeeds(outside("uring"))
+        t.succeeds(t.session("seccomp").attack("uring"))
+
+
+@row("B4", "userfaultfd, vmsplice, Dirty Pipe", "seccomp; fixed kernel", "sysctl (userfaultfd)")
+def page_pipes(t):
+    t.refused(t.session().attack("page-cache", "/usr/bin/env"),
+              {"userfaultfd": "EPERM", "/dev/userfaultfd": "ENOENT", "vmsplice": "EPERM",
+               "dirty pipe": "unchanged"})
+    if not t.controls:
+        return
+    t.succeeds(outside("page-cache", PROGRAM_TEXT.path), cannot={"dirty pipe": "unchanged"})
+    got = t.session("seccomp").attack("page-cache", "/usr/bin/env")
+    t.succeeds({"vmsplice": got["vmsplice"]})
+    t.holds({"userfaultfd": got["userfaultfd"]}, "EPERM")
+
+
+@row("B5", "ways into shared page cache; write to the template", "seccomp; read-only overlay",
+     "ids: not the owner")
+def page_cache(t):
+    files = ("/usr/bin/env", "/etc/passwd", "/usr/lib/os-release", "/etc/hosts")
+    before = hashlib.sha256(Path("/usr/bin/env").read_bytes()).hexdigest()
+    inside, other = t.session(), t.session()
+    t.refused(inside.attack("template", *files), "EROFS")
+    families = inside.attack("sockets")
+    # ALG, RDS, RXRPC: the known ways in.
+    t.refused({f"family {n}": families[f"family {n}"] for n in (38, 21, 33)}, "EAFNOSUPPORT")
+    t.refused({"netlink 6": inside.attack("netlink")["netlink 6"]}, "EAFNOSUPPORT")
+    after = other.shell("sha256sum /usr/bin/env").text.split()[0]
+    t.check(before == after, "the shared file has changed")
+    mounts = inside.shell("cat /proc/self/mountinfo").text.splitlines()
+    writable = {fields[4] for fields in map(str.split, mounts) if "rw" in fields[5].split(",")}
+    t.check(writable == {"/session", "/tmp", "/dev/shm", "/dev/pts", "/proc"},
+            f"writable mounts: {sorted(writable)}")
+    if not t.controls:
+        return
+    victim = PROGRAM_TEXT.folder / "template"
+    victim.write_text("x")
+    t.succeeds(outside("template", victim))
+    got = outside("netlink")
+    t.succeeds({"netlink 6": got["netlink 6"]})
+    got = outside("sockets")
+    t.succeeds({f"family {n}": got[f"family {n}"] for n in (38, 21, 33)},
+               cannot={f"family {n}": "EAFNOSUPPORT" for n in (38, 21, 33)})
+
+
+@row("B6", "rare socket families, also by another ABI", "seccomp", "no capability (packet, xdp, raw)")
+def families(t):
+    inside = t.session()
+    allowed = {f"family {n}": "ok" for n in (1, 2, 10, 16)}
+    t.refused(inside.attack("sockets"), {"*": "EAFNOSUPPORT", **allowed})
+    t.refused(inside.attack("foreign-abi"), "SIGSYS")
+    if not t.controls:
+        return
+    got = outside("sockets")
+    present = [f"family {n}" for n in range(51) if got[f"family {n}"] == "ok"]
+    t.worked({"family 17", "family 40"} <= set(present), f"families here: {present}")
+    t.succeeds({step: got[step] for step in [*present, "raw ICMP"]})
+    t.no_control(f"{51 - len(present)} families: EAFNOSUPPORT of this kernel")
+    t.succeeds(outside("foreign-abi"), cannot={"x32 getpid": "ENOSYS"})
+    off = t.session("seccomp")
+    got = off.attack("sockets")
+    t.succeeds({"family 40": got["family 40"]})
+    t.holds({step: got[step] for step in ("family 17", "family 44", "raw ICMP")}, "EPERM")
+    t.holds({"ping": got["ping"]}, "EACCES")
+
+
+def host_session_key():
+    """A key in the caller's session keyring; its serial number."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(250, 1, None)  # KEYCTL_JOIN_SESSION_KEYRING: not the operator's own
+    serial = libc.syscall(248, b"user", b"escape-probe", b"secret", 6, -3)
+    libc.syscall(250, 5, serial, 0x3f3f0000)  # KEYCTL_SETPERM: everything for possessor and user
+    return serial
+
+
+@row("B7", "add_key, request_key, every keyctl; a key of the host", "seccomp",
+     "fresh session keyring")
+def keyring(t):
+    inside = t.session()
+    t.refused(inside.attack("keyring"), "EPERM")
+    t.refused(inside.attack("read-files", "/proc/keys", "/proc/key-users"), "ENOENT")
+    serial = host_session_key()
+    t.refused(inside.attack("host-key", serial), "EPERM")
+    if not t.controls:
+        return
+    got = outside("keyring")
+    t.succeeds({step: got[step] for step in ("add_key", "keyctl get id", "keyctl join")})
+    t.succeeds(outside("read-files", "/proc/keys", "/proc/key-users"))
+    t.succeeds(outside("host-key", serial))
+    off = t.session("seccomp")
+    t.holds(off.attack("host-key", serial),
+            {"read by serial number": "EACCES", "find in the session keyring": "ENOKEY"})
+
+
+@row("B8", "TIOCSTI, with high bits, TIOCLINUX", "seccomp", "own terminal instance")
+def terminal(t):
+    t.refused(t.session().attack("terminal"), "EPERM")
+    if t.controls:
+        t.succeeds(outside("terminal"), cannot={"TIOCLINUX": "ENOTTY"})
+        t.succeeds(t.session("seccomp").attack("terminal"), cannot={"TIOCLINUX": "ENOTTY"})
+
+
+def explained(profile="component"):
+    """number → verdict, of the calls that are refused whatever their arguments."""
+    text = subprocess.run(
+        [POLICYC, "explain", "--sets", ROOT / "policy" / "syscalls",
+         ROOT / "policy" / "profiles" / f"{profile}.profile"],
+        capture_output=True, text=True, check=True).stdout
+    text = text.split("\n\n")[0]
+    found = {}
+    for line in text.splitlines()[1:]:
+        match = re.match(r"\s*(\d+) (\S+)\s+(\S+)(.*)", line)
+        if not match:
+            break
+        number, verdict, rest = int(match[1]), match[3], match[4].strip()
+        if number in found or rest or verdict == "allow":
+            found[number] = None  # decided by argument, or allowed
+        else:
+            found[number] = verdict
+    return {str(n): found.get(n, "ENOSYS") for n in range(0, 601)
+            if found.get(n, "ENOSYS") is not None}
+
+
+@row("B9", "every refused number of 0 to 600", "seccomp: allowlist", control="layer off")
+def numbers(t):
+    table = explained()
+    t.check(len(table) > 250, f"only {len(table)} refused numbers")
+    table = {number: "ok" if verdict == "0" else verdict for number, verdict in table.items()}
+    # uretprobe and uprobe: the kernel calls them itself and shows them to no filter; who is not on
+    # its trampoline gets the second answer.
+    passed_by = {"335": "ENOSYS|SIGILL", "336": "ENOSYS|ENXIO|SIGILL"}
+    t.refused(t.session().attack("numbers", *table), {**table, **passed_by})
+    if not t.controls:
+        return
+    off = t.session("seccomp").attack("numbers", *table)
+    other = {step: "ok" for step, result in off.items() if result != table[step]}
+    t.worked(len(other) >= 15, f"without the filter only {len(other)} numbers differ")
+    t.control_steps += len(other) - 1
+
+
+HOST_CALLS = {
+    "bpf": 321, "perf_event_open": 298, "kexec_load": 246, "kexec_file_load": 320,
+    "init_module": 175, "finit_module": 313, "delete_module": 176, "open_by_handle_at": 304,
+    "name_to_handle_at": 303, "fanotify_init": 300, "fanotify_mark": 301, "lookup_dcookie": 212,
+    "quotactl": 179, "acct": 163, "swapon": 167, "swapoff": 168, "syslog": 103, "iopl": 172,
+    "ioperm": 173,
+}
+
+
+@row("B11", "bpf, perf, modules, kexec, handles, acct, swap, syslog", "seccomp", "no capability")
+def host_surface(t):
+    calls = [str(n) for n in HOST_CALLS.values()]
+    t.refused(t.session().attack("numbers", *calls), "EPERM")
+    if not t.controls:
+        return
+    got = outside("numbers", *calls)
+    # With arguments of zero the kernel says what is wrong with them: the call was reached.
+    reached = {n: "ok" for n, result in got.items() if result not in ("ENOSYS", "EPERM")}
+    t.succeeds(reached)
+    names = [name for name, n in HOST_CALLS.items() if str(n) not in reached]
+    t.no_control(f"{' '.join(names)}: ENOSYS of this kernel")
+    off = t.session("seccomp").attack("numbers", *calls)
+    t.holds({n: off[n] for n in map(str, (298, 163, 167, 168, 300))}, "EPERM|EFAULT")
+
+
+@row("B10", "trace, read, copy from pid 1, its children, a sibling", "seccomp",
+     "other id, not dumpable")
+def trace(t):
+    inside = t.session()
+    t.refused(inside.attack("process", 1, "parent"), "EPERM")
+    t.refused(inside.attack("memory-of", 1, "parent"), "ENOENT")
+    sibling = f"sleep 30 & {INSIDE} process $!; kill $!"
+    got = harness_steps(inside.shell(sibling))
+    t.refused(got, "EPERM")
+    if not t.controls:
+        return
+    victim = host_process()
+    try:
+        t.succeeds(outside("process", victim.pid, private=False))
+        t.succeeds(outside("memory-of", victim.pid, private=False),
+                   cannot={f"fd/3 of {victim.pid}": "ENOENT"})
+    finally:
+        victim.kill()
+        victim.wait()
+    off = t.session("seccomp")
+    t.holds(off.attack("process", 1, "parent"), "EPERM")
+    t.succeeds(harness_steps(off.shell(sibling)))
+    seen = t.session("hidepid").attack("memory-of", 1, "parent")
+    t.succeeds({step: seen[step] for step in ("status of 1", "status of parent")})
+    t.holds({step: result for step, result in seen.items() if not step.startswith("status")},
+            "EACCES")
+
+
+def harness_steps(result):
+    from places import steps
+    return steps(result.text)
+
+
+@row("B12", "setuid copy of a program", "no_new_privs; nosuid; ids")
+def setuid_copy(t):
+    t.refused(t.session().attack("setuid-copy", "/session/copy", 0, 1000),
+              {"chown the copy": "EPERM", "chmod 4755": "ok", "effective id": "1000"})
+    found = t.session().attack("socket-files", "/")
+    t.refused({"setuid files": found["setuid files"]}, "0")
+    if t.controls:
+        copy = PROGRAM_TEXT.folder / "copy"
+        t.succeeds(outside("setuid-copy", copy, 0, 65534),
+                   {"chown the copy": "ok", "chmod 4755": "ok", "effective id": "0"})
+
+
+@row("B13", "wrong code of the filter compiler", "simulator at build time", control=None)
+def compiler(t):
+    for name in ("test_bpfsim", "test_filters"):
+        program = BUILD / "tests" / "unit" / name
+        done = subprocess.run([program], capture_output=True, check=False, timeout=120)
+        t.check(done.returncode == 0, f"{name}: {done.stdout[-300:]!r}")
+    t.no_control("host unit tests over every number (test_bpfsim, test_filters)")
+
+
+def notifications(data):
+    """Instructions that would ask a listener."""
+    return sum(data[i:i + 8] == b"\x06\0\0\0\0\0\xc0\x7f" for i in range(0, len(data) - 7, 8))
+
+
+@row("B14", "change arguments behind a user notification", "no filter notifies",
+     control="scan of one that does")
+def notification(t):
+    image = (BUILD / "bin" / "policy.img").read_bytes()
+    t.refused({"notifying instructions": str(notifications(image))}, "0")
+    t.worked(notifications(image + b"\0" * (-len(image) % 8) + b"\x06\0\0\0\0\0\xc0\x7f") == 1,
+             "the scan finds nothing")
+
+
+@row("B15", "locks and leases on a file that two sessions see", "own overlay; seccomp",
+     "ids (lease)", "layer off")
+def locks(t):
+    def both(first, second):
+        result = {}
+        holder = threading.Thread(
+            target=lambda: result.update(first.attack("lock", "/usr/bin/env", 1500)))
+        holder.start()
+        time.sleep(0.6)
+        got = second.attack("lock", "/usr/bin/env", 0)
+        holder.join()
+        return result, got
+
+    first, second = t.session(), t.session()
+    held, got = both(first, second)
+    t.refused(held, "ok")
+    t.refused(got, "ok")
+    t.refused(first.attack("lease", "/usr/bin/env"), "EPERM")
+    if not t.controls:
+        return
+    held, got = both(t.session("overlay"), t.session("overlay"))
+    t.worked(held.get("flock") == "ok" and got.get("flock") == "EAGAIN",
+             f"without the overlay the lock does not cross: {held} {got}")
+    t.succeeds(outside("lease", PROGRAM_TEXT.path))
+    off = t.session("seccomp").attack("lease", "/usr/bin/env")
+    t.holds({step: off[step] for step in ("lease", "lease with high bits")}, "EACCES")
+
+
+@row("B16", "use up another session's processes", "own pids group; own ids")
+def processes(t):
+    first, second = t.session(), t.session()
+    bases = []
+    for made in (first, second):
+        words = made.shell("cat /proc/self/uid_map").text.split()
+        bases.append(int(words[1]))
+    t.check(abs(bases[0] - bases[1]) >= 65536, f"the sessions share ids: {bases}")
+    bomb = threading.Thread(target=lambda: first.client.run(
+        first.id, "/bin/sh", "-c", f"{INSIDE} exhaust processes 100000 >/session/out; "
+        ":() { : | : & }; : ; sleep 1", timeout_ms=4000))
+    bomb.start()
+    ran = sum(second.client.run(second.id, "/bin/true").code == 0 for _ in range(100))
+    bomb.join()
+    t.check(ran == 100, f"only {ran} of 100 commands of the other session ran")
+    t.refused(t.session().attack("exhaust", "processes", 300), "EAGAIN")
+    if t.controls:
+        t.succeeds(outside("exhaust", "processes", 300))
+
+
+PROC_NAMES = ("acpi", "kcore", "keys", "key-users", "kmsg", "kallsyms", "timer_list",
+              "sched_debug", "interrupts", "sysrq-trigger", "bus", "irq", "modules", "iomem",
+              "vmallocinfo", "slabinfo", "diskstats", "partitions", "locks", "swaps", "asound",
+              "latency_stats", "scsi", "softirqs", "consoles", "devices", "buddyinfo", "zoneinfo",
+              "schedstat", "driver", "fs", "mtrr", "cmdline", "crypto", "misc", "ioports",
+              "pagetypeinfo", "execdomains")
+SYSCTLS = ("kernel/hostname", "kernel/core_pattern", "vm/overcommit_memory",
+           "net/ipv4/ip_forward", "fs/file-max", "user/max_user_namespaces")
+
+
+@row("B17", "read the host from /proc and /sys", "own procfs, subset or covered", "modes of files")
+def proc(t):
+    inside = t.session()
+    names = [f"/proc/{name}" for name in PROC_NAMES]
+    t.refused(inside.attack("read-files", *names, "/sys", "/sys/kernel", "/sys/firmware"), "ENOENT")
+    t.refused(inside.attack("write-files", *[f"/proc/sys/{name}" for name in SYSCTLS]), "ENOENT")
+    agent = t.session(agent=True)
+    t.refused(agent.attack("read-files", *names), "ENOENT|empty|EACCES")
+    t.refused(agent.attack("write-files", *[f"/proc/sys/{name}" for name in SYSCTLS]),
+              "EROFS|EACCES")
+    text = agent.shell("cat /proc/self/mountinfo").text
+    for needle in (str(t.daemon.home), "/var", "/home", "lowerdir=/", "/root"):
+        t.check(needle not in text, f"mountinfo names {needle}")
+    pids = [int(n) for n in agent.shell("ls /proc").text.split() if n.isdigit()]
+    t.check(1 not in pids and len(pids) <= 3, f"processes of others: {pids}")
+    if not t.controls:
+        return
+    got = outside("read-files", *names)
+    readable = {step: result for step, result in got.items() if result == "ok"}
+    t.succeeds(readable)
+    # Root of this host may lack SYS_RESOURCE, which that one asks for.
+    got = outside("write-files", *[f"/proc/sys/{name}" for name in SYSCTLS])
+    t.succeeds({step: result for step, result in got.items() if "/user/" not in step})
+    off = t.session("proc-mask", agent=True).attack("read-files", *names)
+    uncovered = {step: result for step, result in off.items() if result == "ok"}
+    t.worked(len(uncovered) >= 5, f"without the covers only {sorted(uncovered)} can be read")
+    t.holds({step: off[step] for step in ("/proc/kcore", "/proc/iomem", "/proc/slabinfo")
+             if off[step] not in ("ok", "ENOENT", "empty")}, "EACCES|EPERM")
+
+
+@row("B18", "dump core into the host's handler", "RLIMIT_CORE 0, hard")
+def core(t):
+    inside = t.session()
+    t.refused(inside.attack("core"), {"raise the limit": "EPERM", "core dumped": "no"})
+    t.check(inside.shell("ls /session/core*").code != 0, "a core file was left")
+    if t.controls:
+        t.succeeds(outside("core"), {"raise the limit": "ok", "core dumped": "yes"})
+
+
+@row("B19", "have a stranger killed by a number that came again", "pidfd, cgroup.kill, ancestry")
+def reused_pid(t):
+    inside = t.session()
+    done = {}
+    bystander = threading.Thread(target=lambda: done.update(
+        result=inside.shell("sleep 4; echo alive")))
+    bystander.start()
+    storm = threading.Thread(target=lambda: inside.attack("reuse-pid", 40000))
+    storm.start()
+    for _ in range(10):
+        result = inside.client.run(inside.id, "/bin/sleep", "30", timeout_ms=100)
+        t.check(result.exit.get("timed_out"), f"{result}")
+    bystander.join()
+    storm.join()
+    t.refused({"bystander": done["result"].text.strip()}, "alive")
+    if t.controls:
+        # Since Linux 6.14 the size of the number space is the PID namespace's own.
+        release = tuple(map(int, os.uname().release.split(".")[:2]))
+        few = "echo 2000 > /proc/sys/kernel/pid_max; " if release >= (6, 14) else ""
+        t.succeeds(outside(shell=f"{few}{PROGRAM_TEXT.path} reuse-pid 40000"), "yes")
+
+
+@row("B20", "use up descriptors, watches, terminals, queues, inodes, bytes", "limits of each kind")
+def exhaustion(t):
+    counts = {"processes": 300, "files": 5000, "sockets": 5000, "inotify": 300, "terminals": 40,
+              "signals": 5000, "locked": 16, "queues": 300, "inodes": 70000, "tmpfs": 300}
+    want = {"processes": "EAGAIN", "files": "EMFILE", "sockets": "EMFILE", "inotify": "EMFILE",
+            "terminals": "ENOSPC", "signals": "EAGAIN", "locked": "ENOMEM", "queues": "EMFILE",
+            "inodes": "ENOSPC", "tmpfs": "ENOSPC"}
+    inside, other = t.session(), t.session()
+    words = [word for pair in counts.items() for word in pair]
+    t.refused(inside.attack("exhaust", *words), want)
+    t.refused(inside.attack("exhaust", "memory", 2000), "SIGKILL")
+    t.check(other.client.run(other.id, "/bin/true").code == 0, "the other session is hurt")
+    t.check(inside.client.run(inside.id, "/bin/true").code == 0, "the session does not recover")
+    if t.controls:
+        t.succeeds(outside("exhaust", *words), cannot={"inotify": "EMFILE", "queues": "EMFILE"})
+        t.succeeds(outside("exhaust", "memory", 1200))
+
+
+@row("B21", "many small sessions that are too much together", "ceilings of the supervisor",
+     "totals of the parent group")
+def together(t):
+    few = t.daemons.get(config=harness.CONFIG + "[limits]\nsessions = 2\n")
+    client = few.client("alice")
+    made = [client.create(), client.create()]
+    answer = client.post(harness.SESSIONS, {})
+    t.refused({"third session": str(answer.status)}, "429")
+    for session in made:
+        client.remove(session)
+    little = t.daemons.get(config=harness.CONFIG + "[limits]\nmemory = 2GiB\n")
+    client = little.client("alice")
+    made = [client.create(), client.create()]
+    answer = client.post(harness.SESSIONS, {})
+    t.refused({"sum of memory": str(answer.status)}, "429")
+    for session in made:
+        client.remove(session)
+    made = [t.session() for _ in range(3)]
+    t.worked(len(made) == 3, "three sessions without the ceiling")
+
+
+@row("B22", "listen to a neighbour on the same core", "–", control=None)
+def neighbour(t):
+    got = t.session().attack("core-cookie")
+    t.refused(got, "EINVAL")
+    t.no_control(f"core scheduling: {outside('core-cookie')['core scheduling']} of this kernel")
+
+
+@row("B23", "watch a shared file being opened elsewhere", "own overlay", control="layer off")
+def watch(t):
+    def events(watcher, opener):
+        result = {}
+        waiting = threading.Thread(
+            target=lambda: result.update(watcher.attack("watch", "/usr/bin/env", 1200)))
+        waiting.start()
+        time.sleep(0.5)
+        Path("/usr/bin/env").read_bytes()
+        opener.shell("cat /usr/bin/env >/dev/null")
+        waiting.join()
+        return result
+
+    t.refused(events(t.session(), t.session()), {"watch": "ok", "events": "none"})
+    if t.controls:
+        got = events(t.session("overlay"), t.session("overlay"))
+        t.succeeds(got, {"watch": "ok", "events": "some"})
+
+
+@row("B24", "limit, schedule or signal pid 1 and its children", "unmapped id", "Landlock scope")
+def shim_as_equal(t):
+    inside = t.session()
+    t.refused(inside.attack("limits-of", 1, "parent"), "EPERM")
+    t.refused(inside.attack("signal", 1, "parent"), "EPERM")
+    t.check(inside.shell("echo alive").text == "alive\n", "the session is hurt")
+    if not t.controls:
+        return
+    victim = host_process()
+    try:
+        t.succeeds(outside("limits-of", victim.pid, private=False))
+    finally:
+        victim.kill()
+        victim.wait()
+    for off in ("landlock", "seccomp"):
+        weak = t.session(off)
+        t.holds(weak.attack("limits-of", 1, "parent"), "EPERM")
+        t.holds(weak.attack("signal", 1, "parent"), "EPERM")
