@@ -33,6 +33,9 @@ union control {
 	struct cmsghdr align;
 	char bytes[CMSG_SPACE(SOCKMSG_MAX_FDS * sizeof(int))];
 };
+/* With an odd number CMSG_SPACE has room for one more, which a peer could fill. */
+_Static_assert(CMSG_SPACE(SOCKMSG_MAX_FDS * sizeof(int)) == CMSG_LEN(SOCKMSG_MAX_FDS * sizeof(int)),
+	       "the control buffer holds SOCKMSG_MAX_FDS and no more");
 
 union received_control {
 	struct cmsghdr align;

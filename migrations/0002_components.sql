@@ -3,7 +3,7 @@
 -- components_json stays for rows that another writer filled; this store leaves it NULL.
 CREATE TABLE sandbox_components (
 	session_id varchar(36) NOT NULL,
-	file varchar(255) NOT NULL,
+	file varchar(1036) NOT NULL,
 	bytes bigint NOT NULL,
 	body text NOT NULL,
 	PRIMARY KEY (session_id, file)

@@ -1,5 +1,5 @@
 /*
- * The name rule for components (docs/THREATS.md B8). A name is an allowlist match or it is refused;
+ * The name rule for components (docs/THREATS.md A16). A name is an allowlist match or it is refused;
  * nothing is decoded, normalised or repaired, and a refused name is never echoed: logs hold its
  * length and the reason.
  *
