@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/num.h"
 #include "base/str.h"
@@ -16,6 +17,7 @@
 #include "supervisor/cgroup_find.h"
 
 #define CPU_PERIOD_US        100000u
+#define CLEAN_TIMEOUT        (10 * USEC_PER_SEC) /* of all groups together */
 #define WORKERS_MEMORY_BYTES (2ull << 30)
 #define WORKERS_PIDS         64u
 
@@ -495,24 +497,29 @@ int cgroup_remove(const struct cgroup *cgroup, const char *name)
 	return result;
 }
 
-/* Start-up only: waits at most five seconds for one group to drain. */
-static int clean_group(const struct cgroup *cgroup, const char *name)
+static int kill_group(const struct cgroup *cgroup, const char *name, usec_t deadline)
 {
-	const struct timespec pause = {.tv_nsec = 2000000};
-	int r = -EBUSY;
-
+	(void)deadline;
 	/* ENOENT: the group exists in a v1 hierarchy only, so nothing can be in it. */
 	(void)!cgroup_kill(cgroup, name);
-	for (unsigned int i = 0; i < 2500; i++) {
-		r = cgroup_remove(cgroup, name);
-		if (r != -EBUSY)
-			return r;
+	return 0;
+}
+
+/* Waits for it to drain. */
+static int clean_group(const struct cgroup *cgroup, const char *name, usec_t deadline)
+{
+	const struct timespec pause = {.tv_nsec = 2000000};
+	int r;
+
+	while ((r = cgroup_remove(cgroup, name)) == -EBUSY && clock_boottime() < deadline)
 		(void)nanosleep(&pause, NULL);
-	}
 	return r;
 }
 
-static int clean_tree(const struct cgroup *cgroup, int dir_fd)
+static int for_each_group(const struct cgroup *cgroup, int dir_fd,
+			  int (*visit)(const struct cgroup *cgroup, const char *name,
+				       usec_t deadline),
+			  usec_t deadline)
 {
 	int result = 0;
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -528,7 +535,7 @@ static int clean_tree(const struct cgroup *cgroup, int dir_fd)
 	while ((entry = readdir(dir))) { /* NOLINT(concurrency-mt-unsafe): own stream */
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
 			continue;
-		int r = clean_group(cgroup, entry->d_name);
+		int r = visit(cgroup, entry->d_name, deadline);
 		if (r < 0)
 			result = r;
 	}
@@ -538,12 +545,16 @@ static int clean_tree(const struct cgroup *cgroup, int dir_fd)
 
 int cgroup_clean(const struct cgroup *cgroup, struct err *err)
 {
-	int result = clean_tree(cgroup, cgroup->v2_fd);
+	usec_t deadline = clock_add(clock_boottime(), CLEAN_TIMEOUT);
 
+	/* All are killed before the first is waited for: they end side by side. */
+	int result = for_each_group(cgroup, cgroup->v2_fd, kill_group, deadline);
+	if (result == 0)
+		result = for_each_group(cgroup, cgroup->v2_fd, clean_group, deadline);
 	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
 		if (cgroup->v1_fd[i] < 0)
 			continue;
-		int r = clean_tree(cgroup, cgroup->v1_fd[i]);
+		int r = for_each_group(cgroup, cgroup->v1_fd[i], clean_group, deadline);
 		if (r < 0)
 			result = r;
 	}

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -15,6 +16,8 @@
 #include "sandboxd/kernel.h"
 #include "sandboxd/limits.h"
 #include "supervisor/weaken.h"
+
+#define HELPER_TIMEOUT_MS 1000
 
 /* What a session may make of each kind, in its own user namespace and below. */
 static const struct userns_ceiling {
@@ -90,17 +93,20 @@ static int open_namespace(pid_t pid)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Wait for the helper; 0 when every ceiling is set. */
-static int helper_result(int pid_fd, int options)
+/* Wait for the helper, half a millisecond, or for none at all: 0 when every ceiling is set.
+ * -ETIMEDOUT: it does not even end when it is killed, and keeps its ids. */
+static int helper_result(int pid_fd)
 {
+	struct pollfd ended = {.fd = pid_fd, .events = POLLIN};
 	siginfo_t info = {0};
 
-	while (waitid(P_PIDFD, (id_t)pid_fd, &info, WEXITED | __WALL | options) < 0) {
-		if (errno != EINTR)
-			return -errno;
+	if (poll(&ended, 1, HELPER_TIMEOUT_MS) <= 0) {
+		(void)kernel_pidfd_send_signal(pid_fd, SIGKILL);
+		if (poll(&ended, 1, HELPER_TIMEOUT_MS) <= 0)
+			return -ETIMEDOUT;
 	}
-	if (info.si_pid == 0)
-		return -EAGAIN;
+	if (waitid(P_PIDFD, (id_t)pid_fd, &info, WEXITED | WNOHANG | __WALL) < 0)
+		return -errno;
 	return info.si_code == CLD_EXITED && info.si_status == 0 ? 0 : -EPERM;
 }
 
@@ -131,6 +137,7 @@ static int begin(struct idblock *idblock, struct userns *ret_userns, int *ret_pi
 	int pid_fd = -1;
 	int fd = -1;
 	uint32_t base = 0;
+	bool stuck = false;
 
 	int r = idblock_take(idblock, clock_boottime(), &base);
 	if (r < 0)
@@ -157,10 +164,11 @@ static int begin(struct idblock *idblock, struct userns *ret_userns, int *ret_pi
 	if (r < 0) {
 		if (pid > 0) {
 			(void)kernel_pidfd_send_signal(pid_fd, SIGKILL);
-			(void)helper_result(pid_fd, 0);
+			stuck = helper_result(pid_fd) == -ETIMEDOUT;
 			pid_fd = fd_close(pid_fd);
 		}
-		idblock_release(idblock, base, clock_boottime());
+		if (!stuck)
+			idblock_release(idblock, base, clock_boottime());
 		return err_fail(err, r, "user-namespace", "clone or map");
 	}
 	*ret_userns = (struct userns){.fd = fd, .base = base};
@@ -183,15 +191,24 @@ void userns_release(struct userns_reserve *reserve, struct userns *userns)
 	userns->base = 0;
 }
 
+/* Of a namespace whose helper failed. */
+static void discard(struct userns_reserve *reserve, struct userns *userns, int result)
+{
+	/* A process lives on under these ids: the block stays in use as long as this instance. */
+	if (result == -ETIMEDOUT)
+		userns->base = 0;
+	userns_release(reserve, userns);
+}
+
 /* The helper in preparation has ended, or is waited for. */
 static int settle(struct userns_reserve *reserve)
 {
-	int r = helper_result(reserve->next_pid_fd, 0);
+	int r = helper_result(reserve->next_pid_fd);
 
 	reserve->next_source = loop_remove(reserve->next_source);
 	reserve->next_pid_fd = fd_close(reserve->next_pid_fd);
 	if (r < 0) {
-		userns_release(reserve, &reserve->next);
+		discard(reserve, &reserve->next, r);
 		return r;
 	}
 	reserve->ready[reserve->n_ready++] = reserve->next;
@@ -242,10 +259,10 @@ int userns_take(struct userns_reserve *reserve, struct userns *ret_userns, struc
 	int r = begin(reserve->idblock, &userns, &pid_fd, err);
 	if (r < 0)
 		return r;
-	r = helper_result(pid_fd, 0);
+	r = helper_result(pid_fd);
 	pid_fd = fd_close(pid_fd);
 	if (r < 0) {
-		userns_release(reserve, &userns);
+		discard(reserve, &userns, r);
 		return err_fail(err, r, "user-namespace", "set its ceilings");
 	}
 	*ret_userns = userns;
