@@ -28,6 +28,7 @@
 
 #define RETRY_FIRST_US (2 * USEC_PER_MS)
 #define RETRY_MAX_US   (250 * USEC_PER_MS)
+#define RETRIES_TOLD   40u /* after about ten seconds */
 
 uint32_t session_elapsed_us(const struct session *session)
 {
@@ -105,9 +106,13 @@ static void finish(struct session *session)
 
 	int r = steps_parent_undo(session);
 	if (r < 0) {
-		/* EBUSY for a moment after the last exit: try again, off the request path. */
+		/* EBUSY for a moment after the last exit: try again, off the request path, and for
+		 * as long as it takes: its ids are not free before. */
 		usec_t pause = RETRY_FIRST_US << (session->n_retries < 7 ? session->n_retries : 7);
-		session->n_retries++;
+		if (++session->n_retries == RETRIES_TOLD)
+			log_line(LOG_LEVEL_ERROR, &(struct log_context){.session = &session->id},
+				 "groups of an ended session cannot be removed, trying on",
+				 "errno=%d", -r);
 		wake_after(session, pause < RETRY_MAX_US ? pause : RETRY_MAX_US);
 		return;
 	}
@@ -157,12 +162,24 @@ static bool reap(struct session *session, int options)
 	return true;
 }
 
+/* The end of a launch wakes what waits for a moment without any. */
+static void set_state(struct session *session, enum session_state state)
+{
+	struct host *host = session->host;
+
+	if (session->state == SESSION_STATE_STARTING) {
+		host->reserve.n_launches--;
+		host_wake(host);
+	}
+	session->state = state;
+}
+
 /* Begin the end. The caller has set what the owner will be told. */
 static void begin_end(struct session *session)
 {
 	struct host *host = session->host;
 
-	session->state = SESSION_STATE_ENDING;
+	set_state(session, SESSION_STATE_ENDING);
 	session->ready_source = loop_remove(session->ready_source);
 	session->ready_fd = fd_close(session->ready_fd);
 	/* One write for everything in the group; the signal is for a child that never got into it.
@@ -199,8 +216,12 @@ int session_on_pid(void *userdata, uint32_t events)
 		/* Its last words may still be in the pipe. */
 		if (session->ready_source)
 			(void)session_on_ready(session, 0);
-		if (session->state == SESSION_STATE_LIVE)
+		if (session->state == SESSION_STATE_LIVE) {
 			begin_end(session);
+		} else if (session->state == SESSION_STATE_STARTING) {
+			(void)err_fail(&session->err, -EPIPE, "start", "ended without a word");
+			fail_launch(session, LAUNCH_E_STEP);
+		}
 	} else if (session->state != SESSION_STATE_ENDING) {
 		begin_end(session);
 	}
@@ -232,7 +253,7 @@ static void become_live(struct session *session)
 	session->host->clocks_used &=
 		~(session->clock == SESSION_NO_CLOCK ? 0 : 1ull << session->clock);
 	session->clock = SESSION_NO_CLOCK;
-	session->state = SESSION_STATE_LIVE;
+	set_state(session, SESSION_STATE_LIVE);
 	session->announced = true;
 	session->events.started(session->userdata, session, LAUNCH_E_NONE, NULL);
 }
@@ -340,6 +361,7 @@ int session_start(struct host *host, const struct plan *plan, const struct sessi
 		return r;
 	}
 	list_append(&host->sessions, &session->link);
+	host->reserve.n_launches++;
 	if (r < 0) {
 		session->err = why;
 		fail_launch(session, error);
@@ -384,7 +406,8 @@ int session_connect(struct session *session, int *ret_fd)
 {
 	struct sockaddr_un address;
 
-	if (session->state != SESSION_STATE_LIVE)
+	/* Nobody accepts while it is frozen, but the connection waits in the backlog. */
+	if (session->state != SESSION_STATE_LIVE && session->state != SESSION_STATE_FROZEN)
 		return -EINVAL;
 	int r = session_socket_address(session, &address);
 	if (r < 0)

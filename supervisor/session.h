@@ -2,10 +2,12 @@
  * One session as the supervisor sees it: launched, watched, frozen, proven, torn down. A state
  * machine driven by descriptors in the supervisor's loop; nothing here waits for a session.
  *
- *   STARTING  cloned; the child runs its steps, the shim starts. Allowed: kill.
- *   LIVE      confined, proven, its shim listens. Allowed: connect, freeze, kill, stat, proof,
- * trace. FROZEN    as LIVE, nothing in it runs. Allowed: thaw, kill, stat. ENDING    killed or
- * dead; the group drains, then group, id block, socket and tmpfs go. Allowed: nothing.
+ * - STARTING: cloned; the child runs its steps, the shim starts. Allowed: kill.
+ * - LIVE: confined, proven, its shim listens. Allowed: connect, freeze, kill, stat, proof, trace.
+ * - FROZEN: as LIVE, but nothing in it runs. Allowed: thaw, kill, stat, proof, trace, and connect,
+ *   which is accepted after the thaw.
+ * - ENDING: killed or dead; the group drains, then group, id block, socket and tmpfs go. Allowed:
+ *   nothing.
  */
 #pragma once
 

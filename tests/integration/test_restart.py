@@ -1,7 +1,9 @@
 """Processes of ours that die: no session is lost, nothing is left."""
 import os
 import signal
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -131,3 +133,25 @@ def test_two_instances_share_a_host(private):
     finally:
         second.done()
     assert private.client("alice").run(first_session, "/bin/true").code == 0
+
+
+def test_a_group_that_cannot_be_removed_holds_up_nobody(private):
+    """Its removal is tried on beside everything else, and the answer comes when it is done."""
+    caller = private.client("alice")
+    stuck = caller.create()
+    other = caller.create()
+    folder = next(Path(path) for path in private.cgroups() if path.endswith(stuck))
+    inner = folder / "inner"
+    inner.mkdir()
+    statuses = []
+    remover = threading.Thread(target=lambda: statuses.append(caller.remove(stuck).status))
+    try:
+        remover.start()
+        wait_until(lambda: len(private.shim_pids()) == 1, 5, "its processes are gone")
+        assert caller.run(other, "/bin/true").code == 0
+        assert caller.run(caller.create(), "/bin/true").code == 0
+        assert not statuses and folder.exists()
+    finally:
+        inner.rmdir()
+    remover.join(timeout=5)
+    assert statuses == [200] and not folder.exists()
