@@ -120,3 +120,15 @@ def test_forged_looking_headers_change_nothing(daemon, alice, bob):
 def test_scopes_are_words_not_prefixes(daemon):
     caller = daemon.client("alice", scopes="data:readx data")
     assert caller.get(SESSIONS).status == 403
+
+
+def test_a_user_called_operator_is_not_the_operator(daemon):
+    session = daemon.root.create()
+    task = daemon.root.execute(session)
+    impostor = daemon.client("operator")
+    assert impostor.get(f"{SESSIONS}/{session}").status == 404
+    assert session not in [row["id"] for row in impostor.get(SESSIONS).json]
+    assert impostor.get(f"/dagster/sandbox/tasks/{task}").status == 404
+    assert impostor.delete(f"{SESSIONS}/{session}").status == 404
+    assert daemon.root.frames(task)[-1]["stage"] == "done"
+    daemon.root.remove(session)

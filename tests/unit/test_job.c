@@ -114,6 +114,21 @@ static void test_job_describe_fields(void **state)
 	(void)session_free(session);
 }
 
+static void test_job_new_of_the_operator_has_no_owner(void **state)
+{
+	static const struct id id = {{1}};
+	struct session *session = make_session();
+	struct job *job;
+
+	(void)state;
+	session->operator_owned = true;
+	job = job_new(&id, session, 0);
+	assert_non_null(job);
+	assert_string_equal(job->owner, "");
+	(void)job_free(job);
+	(void)session_free(session);
+}
+
 static void test_job_restore_is_not_visible_to_a_broken_owner(void **state)
 {
 	static const struct id id = {{1}};
@@ -143,6 +158,7 @@ int main(void)
 		cmocka_unit_test(test_job_queue_one_runs_in_order),
 		cmocka_unit_test(test_job_table_shrink_keeps_what_is_nowhere_else),
 		cmocka_unit_test(test_job_describe_fields),
+		cmocka_unit_test(test_job_new_of_the_operator_has_no_owner),
 		cmocka_unit_test(test_job_restore_is_not_visible_to_a_broken_owner),
 		cmocka_unit_test(test_job_state_texts_round_trip),
 	};

@@ -39,6 +39,7 @@ static void test_registry_find_visible_is_one_not_found(void **state)
 	const struct viewer carol = {"carol", "w1", false};
 	const struct viewer local = {"operator", "", true};
 	const struct viewer nobody = {"", "", false};
+	const struct viewer same_name = {"operator", "", false};
 	struct registry registry;
 	struct session *plain;
 	struct session *shared;
@@ -60,6 +61,12 @@ static void test_registry_find_visible_is_one_not_found(void **state)
 	assert_null(registry_find_visible(&registry, id, &nobody, 0));
 	assert_ptr_equal(registry_find_visible(&registry, id, &local, 0), plain);
 	assert_null(registry_find_visible(&registry, id, &alice, plain->expires_at));
+	/* A user with the operator's name is not the operator. */
+	(void)strcpy(plain->owner, "operator");
+	assert_ptr_equal(registry_find_visible(&registry, id, &same_name, 0), plain);
+	plain->operator_owned = true;
+	assert_null(registry_find_visible(&registry, id, &same_name, 0));
+	assert_ptr_equal(registry_find_visible(&registry, id, &local, 0), plain);
 	id[0] = 'X';
 	assert_null(registry_find_visible(&registry, id, &local, 0));
 	assert_null(registry_find_visible(&registry, "", &local, 0));

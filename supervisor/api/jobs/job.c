@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 
+#include "supervisor/api/session/registry.h"
 #include "supervisor/api/session/session.h"
 
 static const char *const state_text[] = {
@@ -53,7 +54,7 @@ static struct job *job_alloc(const struct id *id, const struct id *session, cons
 
 struct job *job_new(const struct id *id, const struct session *session, usec_t now)
 {
-	struct job *job = job_alloc(id, &session->id, session->owner, session->workspace);
+	struct job *job = job_alloc(id, &session->id, registry_owner(session), session->workspace);
 
 	if (job)
 		job->created_at = now;

@@ -43,7 +43,7 @@ static inline bool job_state_ended(enum job_state state)
 struct job {
 	struct id id;
 	struct id session;
-	char owner[IDENTITY_MAX + 1]; /* of the session: a task outlives it */
+	char owner[IDENTITY_MAX + 1]; /* as registry_owner: a task outlives its session */
 	char workspace[IDENTITY_MAX + 1];
 	char request[64]; /* id of the request that made it */
 	enum job_state state;

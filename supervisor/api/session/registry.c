@@ -127,6 +127,11 @@ struct session *registry_find(const struct registry *registry, const struct id *
 	return idmap_get(&registry->by_id, id);
 }
 
+const char *registry_owner(const struct session *session)
+{
+	return session->operator_owned ? "" : session->owner;
+}
+
 bool registry_may_see(const char *owner, const char *workspace, const struct viewer *viewer)
 {
 	if (viewer->sees_all)
@@ -139,7 +144,7 @@ bool registry_may_see(const char *owner, const char *workspace, const struct vie
 static bool visible(const struct session *session, const struct viewer *viewer, usec_t now)
 {
 	return session_is_live(session, now) &&
-	       registry_may_see(session->owner, session->workspace, viewer);
+	       registry_may_see(registry_owner(session), session->workspace, viewer);
 }
 
 struct session *registry_find_visible(const struct registry *registry, const char *text,

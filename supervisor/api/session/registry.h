@@ -41,6 +41,9 @@ struct session *registry_find(const struct registry *registry, const struct id *
 struct session *registry_find_visible(const struct registry *registry, const char *text,
 				      const struct viewer *viewer, usec_t now);
 bool registry_may_see(const char *owner, const char *workspace, const struct viewer *viewer);
+/* The name that a viewer must have. The operator's sessions are nobody's: a platform may well have
+ * a user who is called "operator". */
+const char *registry_owner(const struct session *session);
 /* session->expires_at changed. */
 void registry_deadline_changed(struct registry *registry, struct session *session);
 /* The session with the earliest deadline that is in CREATING, OPEN or RUNNING, or NULL. */
