@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -122,10 +123,20 @@ static void exec_search(const struct exec_child *child)
 	errno = refused ? EACCES : ENOENT;
 }
 
+/*
+ * A pipe belongs to the id that made it, ours: a command that opens its own /dev/stdout by name
+ * would be refused. Others may therefore open it, but only for what the command does with it; if
+ * they could read their output back, what pid 1 counts as owed would not come.
+ */
 static int exec_stdio(const struct exec_child *child)
 {
 	for (int i = 0; i < 3; i++) {
-		if (child->fd[i] >= 0 && syscall(SYS_dup3, child->fd[i], i, 0) < 0)
+		unsigned int mode = i == STDIN_FILENO ? S_IROTH : S_IWOTH;
+
+		if (child->fd[i] < 0)
+			continue;
+		if (syscall(SYS_fchmod, child->fd[i], S_IRUSR | S_IWUSR | mode) < 0 ||
+		    syscall(SYS_dup3, child->fd[i], i, 0) < 0)
 			return -1;
 	}
 	return 0;

@@ -138,6 +138,26 @@ static void test_exec_stdin_is_delivered(void **state)
 	rig_result_done(&result);
 }
 
+/* As scripts do; reading an output back is refused. */
+static void test_exec_opens_its_own_streams_by_name(void **state)
+{
+	const char *const argv[] = {"sh", "-c",
+				    "cat /proc/self/fd/0 && echo o >/proc/self/fd/1 &&"
+				    " echo e >/proc/self/fd/2 && ! cat </proc/self/fd/1",
+				    NULL};
+	struct rig_result result;
+
+	(void)state;
+	rig_require();
+	rig_exec(&rig, 5, &(struct rig_command){.argv = argv, .flags = WIRE_EXEC_STDIN});
+	rig_send(&rig, WIRE_STDIN, 5, "i\n", 2);
+	rig_send(&rig, WIRE_STDIN_EOF, 5, NULL, 0);
+	rig_wait(&rig, 5, &result);
+	assert_int_equal(result.exit.code, 0);
+	assert_true(result.out_bytes > 6);
+	rig_result_done(&result);
+}
+
 static void test_exec_stdin_overflow_fails_the_job(void **state)
 {
 	static const uint8_t data[60000];
@@ -343,6 +363,7 @@ int main(void)
 		cmocka_unit_test(test_exec_command_is_confined),
 		cmocka_unit_test(test_exec_cannot_reach_the_shim),
 		cmocka_unit_test(test_exec_stdin_is_delivered),
+		cmocka_unit_test(test_exec_opens_its_own_streams_by_name),
 		cmocka_unit_test(test_exec_stdin_overflow_fails_the_job),
 		cmocka_unit_test(test_exec_failures_name_step_and_errno),
 		cmocka_unit_test(test_timeout_ends_double_forked_tree),
