@@ -442,6 +442,35 @@ static void test_store_task_states(void **state)
 	rig_done(&rig);
 }
 
+static int keep_state(void *userdata, const struct store_task *task)
+{
+	*(enum job_state *)userdata = task->state;
+	return 0;
+}
+
+static void test_store_task_with_a_terminal_frame_has_ended(void **state)
+{
+	enum job_state seen = JOB_STATE_MAX_;
+	struct answers answers = {0};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	insert(&rig);
+	add_frame(&rig, FRAMES_STAGE_START, "start");
+	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 0, note, &answers), 0);
+	store_flush(rig.store, 1);
+	assert_int_equal(store_each_open_task(rig.store, keep_state, &seen), 0);
+	assert_int_equal(seen, JOB_STATE_QUEUED);
+	add_frame(&rig, FRAMES_STAGE_DONE, "end");
+	assert_int_equal(store_frames_put(rig.store, rig.job, 2, 0, note, &answers), 0);
+	store_flush(rig.store, 1); /* and the write of its state never came */
+	reopen(&rig);
+	assert_int_equal(store_each_open_task(rig.store, keep_state, &seen), 0);
+	assert_int_equal(seen, JOB_STATE_DONE);
+	rig_done(&rig);
+}
+
 static void test_store_forget_silences_but_writes(void **state)
 {
 	struct answers answers = {0};
@@ -608,11 +637,18 @@ static void test_store_waiting_queue_is_bounded(void **state)
 		put(&rig, "a.yaml", body, sizeof(body), &answers);
 		store_flush(rig.store, 1);
 	}
+	/* It would fit, but what comes before it is not there. */
+	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
+	store_flush(rig.store, 1);
+	assert_int_equal(answers.last, STORE_LOST);
 	assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
 	store_flush(rig.store, store_next_wakeup(rig.store));
 	for (int i = 0; i < answers.n; i++)
 		n_lost += answers.all[i] == STORE_LOST;
-	assert_int_equal(n_lost, 3);
+	assert_int_equal(n_lost, 4);
+	assert_int_equal(answers.last, STORE_OK);
+	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
+	store_flush(rig.store, 1);
 	assert_int_equal(answers.last, STORE_OK);
 	assert_int_equal(sqlite3_close(other), SQLITE_OK);
 	rig_done(&rig);
@@ -825,6 +861,7 @@ int main(void)
 		cmocka_unit_test(test_store_frames_and_number_commit_together),
 		cmocka_unit_test(test_store_frames_get_pages_without_gap),
 		cmocka_unit_test(test_store_task_states),
+		cmocka_unit_test(test_store_task_with_a_terminal_frame_has_ended),
 		cmocka_unit_test(test_store_forget_silences_but_writes),
 		cmocka_unit_test(test_store_callback_may_queue),
 		cmocka_unit_test(test_store_full_disk_degrades_and_recovers),

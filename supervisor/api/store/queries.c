@@ -10,8 +10,13 @@
 #define TASKS_A_STEP  " LIMIT 4"
 #define ROWS_A_STEP   " LIMIT 4"
 
+/* The last frame says how a task ended, even where the write of its state was given up: it gets no
+ * second end. */
 #define TASK_COLUMNS                                                                               \
-	"id, session_id, owner_text, workspace_text, status, wire_job, created_at, started_at, "   \
+	"id, session_id, owner_text, workspace_text,"                                              \
+	" CASE (SELECT stage FROM sandbox_frames WHERE task_id = sandbox_tasks.id"                 \
+	" ORDER BY seq DESC LIMIT 1) WHEN 'done' THEN 'done' WHEN 'error' THEN 'error'"            \
+	" ELSE status END, wire_job, created_at, started_at, "                                     \
 	"ended_at, (SELECT max(seq) FROM sandbox_frames WHERE task_id = sandbox_tasks.id)"
 
 #define TASKS_OF_OLD_SESSIONS                                                                      \

@@ -3,7 +3,8 @@
  * refuses (full, busy, I/O error), the transaction is rolled back, nobody's write was done, all
  * stay queued, those that have not heard it are told STORE_DEGRADED, and the next try comes after a
  * delay that doubles up to RETRY_MAX. A write that can never succeed is undone by its savepoint and
- * leaves the queue, so that it does not hold up the others.
+ * leaves the queue, so that it does not hold up the others. Once one does not fit the queue, those
+ * behind it are given up as well, small as they may be: rows then end early, but have no hole.
  */
 #include <errno.h>
 
@@ -154,6 +155,7 @@ static void note_commit(struct sqlite_store *s)
 	s->stats.n_waiting = 0;
 	s->stats.degraded = false;
 	s->waiting_bytes = 0;
+	s->is_full = false;
 	s->retry_delay = 0;
 	s->retry_at = 0;
 }
@@ -268,7 +270,9 @@ static int queue(struct sqlite_store *s, struct write *write)
 		(void)write_free(write);
 		return -ENOMEM;
 	}
-	if (s->stats.degraded && s->waiting_bytes + write->bytes > s->max_waiting_bytes) {
+	if (s->stats.degraded && s->waiting_bytes + write->bytes > s->max_waiting_bytes)
+		s->is_full = true;
+	if (s->is_full) {
 		write->result = STORE_LOST;
 		list_append(&s->finished, &write->link);
 		return 0;

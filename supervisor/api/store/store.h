@@ -12,7 +12,8 @@
  *                    A second call follows: STORE_OK, STORE_REFUSED or STORE_LOST.
  *   STORE_DUPLICATE  the id exists, or the wire number is not above the last one: nothing written.
  *   STORE_REFUSED    this write can never succeed (too big, ...).
- *   STORE_LOST       the queue of waiting writes is full: it was given up.
+ *   STORE_LOST       the queue of waiting writes is full: it was given up, and so is what comes
+ *                    after it until the store takes what waits.
  *   STORE_NOT_FOUND  of store_retain only.
  * Reads: STORE_OK, STORE_NOT_FOUND, or STORE_DEGRADED (final for a read).
  */
