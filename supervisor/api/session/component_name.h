@@ -1,7 +1,7 @@
 /*
- * The name rule for components (docs/THREATS.md A16). A name is an allowlist match or it is refused;
- * nothing is decoded, normalised or repaired, and a refused name is never echoed: logs hold its
- * length and the reason.
+ * The name rule for components (docs/THREATS.md A16). A name is an allowlist match or it is
+ * refused; nothing is decoded, normalised or repaired, and a refused name is never echoed: logs
+ * hold its length and the reason.
  *
  * One final `.yaml` or `.yml` is cut off. The stem matches [A-Za-z0-9][A-Za-z0-9._-]{0,127}, has no
  * trailing dot, and its part before the first dot is no reserved device name. Where the name had no
