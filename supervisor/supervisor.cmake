@@ -12,6 +12,7 @@ add_library(sandboxd_supervisor STATIC
 	peer.c
 	privileges.c
 	serve.c
+	serve_sessions.c
 	signals.c
 	stop.c
 	supervise.c

@@ -3,6 +3,7 @@
  * hears, and what is left when it or a session dies.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -655,6 +656,18 @@ static void test_serve_dead_egress_worker_changes_nothing(void **state)
 	assert_int_equal(answer.type, LAUNCH_EVENT_GONE);
 }
 
+/* Its owner closes it like any other; tear_down then finds the count of clients right. */
+static void test_serve_client_that_cannot_be_watched(void **state)
+{
+	struct fixture *fixture = *state;
+	struct serve_client client = {.peer = {.fd = -1}};
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	assert_true(serve_client_open(&client, fixture->serve, SERVE_WORKER_API, fd, "test") < 0);
+	serve_client_done(&client);
+	(void)fd_close(fd);
+}
+
 static void test_serve_adopt_comes_once(void **state)
 {
 	struct fixture *fixture = *state;
@@ -732,6 +745,7 @@ static const struct CMUnitTest tests[] = {
 	SERVE_TEST(test_serve_session_requests_need_their_state),
 	SERVE_TEST(test_serve_dead_worker_leaves_sessions_for_the_next),
 	SERVE_TEST(test_serve_dead_egress_worker_changes_nothing),
+	SERVE_TEST(test_serve_client_that_cannot_be_watched),
 	SERVE_TEST(test_serve_adopt_comes_once),
 	SERVE_TEST(test_serve_slow_worker_loses_nothing),
 	SERVE_TEST(test_serve_stopping_refuses_and_empties),

@@ -1,0 +1,53 @@
+/*
+ * Inside of struct serve: for serve.c and serve_sessions.c only.
+ */
+#pragma once
+
+#include "sandboxd/launch.h"
+#include "supervisor/serve.h"
+
+#define SERVE_N_BUCKETS   1024 /* power of two */
+#define SERVE_MAX_WAITERS 4    /* KILLs of one session that wait */
+
+struct serve_session {
+	struct list bucket_link;
+	struct list all_link;
+	struct serve *serve;
+	struct session *session; /* NULL only while it is being started */
+	struct plan plan;
+	struct serve_client *asker; /* START not answered yet; else NULL */
+	uint32_t start_serial;
+	bool announced; /* the api worker that runs now has its socket: its end is told */
+	bool adopt_pending;
+	uint32_t n_waiters;
+	struct {
+		struct serve_client *client;
+		uint32_t serial;
+	} waiter[SERVE_MAX_WAITERS];
+};
+
+struct serve {
+	struct serve_options options;
+	struct ceilings ceilings;
+	struct serve_client *api; /* after its HELLO */
+	bool stopping;
+	bool emptying;
+	uint32_t n_sessions;
+	uint32_t n_clients;
+	struct list all;
+	struct list bucket[SERVE_N_BUCKETS];
+};
+
+struct serve_session *serve_find(struct serve *serve, const uint8_t id[ID_BYTES]);
+/* Start what the request asks for; it is checked, and the ceilings are taken. 0, or -errno with the
+ * number and the step for its answer: then nothing is left and the ceilings are given back. */
+MUST_USE int serve_start(struct serve_client *client, const struct launch_msg *request,
+			 enum launch_error *ret_error, struct err *err);
+/* Nobody waits under this name any more; what was started for it alone is killed. */
+void serve_forget_client(struct serve_client *client);
+/* Send the client every live session, with a connection each, then the end. */
+void serve_adopt(struct serve_client *client, uint32_t serial);
+/* Go on with it: the client's queue is empty again. */
+void serve_adopt_more(struct serve_client *client);
+/* Tells `emptied` if that is waited for and no session is left. */
+void serve_maybe_emptied(struct serve *serve);
