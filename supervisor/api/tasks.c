@@ -115,7 +115,7 @@ static struct held_number held_at(const struct buf *numbers, size_t index)
 static size_t count_shown(const struct job *job, const struct buf *numbers)
 {
 	uint64_t waiting = job->frames.terminal ? 0 : progress_held_bytes(job);
-	size_t n = numbers ? numbers->size / sizeof(struct held_number) : 0;
+	size_t n = numbers->size / sizeof(struct held_number);
 
 	for (; n > 0 && waiting > 0; n--) {
 		uint64_t bytes = held_at(numbers, n - 1).bytes;
@@ -129,7 +129,7 @@ static size_t count_shown(const struct job *job, const struct buf *numbers)
  * none; numbers may be NULL). */
 static void store_frames(struct app *app, struct job *job, uint32_t first_seq, struct buf *numbers)
 {
-	size_t n_numbers = count_shown(job, numbers);
+	size_t n_numbers = numbers ? count_shown(job, numbers) : 0;
 	struct task_write *write;
 	uint64_t highest = 0;
 
@@ -138,9 +138,9 @@ static void store_frames(struct app *app, struct job *job, uint32_t first_seq, s
 	write = write_new(app, job, n_numbers);
 	if (write) {
 		write->last_seq = job->frames.next_seq - 1;
-		for (size_t i = 0; i < n_numbers; i++)
+		for (size_t i = 0; numbers && i < n_numbers; i++)
 			write->number[i] = highest = held_at(numbers, i).number;
-		if (n_numbers > 0)
+		if (numbers)
 			buf_consume(numbers, n_numbers * sizeof(struct held_number));
 		if (store_frames_put(app->store, job, first_seq, highest, on_write, write) >= 0) {
 			job->n_owed++;
