@@ -20,6 +20,11 @@
 #define CLEAN_TIMEOUT        (10 * USEC_PER_SEC) /* of all groups together */
 #define WORKERS_MEMORY_BYTES (2ull << 30)
 #define WORKERS_PIDS         64u
+/* Version 1 leaves the buffers of internet sockets out of the memory limit, and the system's own
+ * bound on them is shared by all: a session could fill it (B20). They get this part of the limit
+ * on top; in version 2 they are in it. */
+#define SOCKETS_FILE         "memory.kmem.tcp.limit_in_bytes"
+#define SOCKETS_PART         8u
 
 /* Wide enough for "<id>/<file>" and for every number we write. */
 #define PATH_BYTES 96
@@ -250,7 +255,13 @@ static int set_total(const struct cgroup *cgroup, enum cgroup_controller which, 
 				 value + totals[which].workers);
 	if (cgroup->v1_fd[which] < 0)
 		return 0; /* cgroup_missing() says so */
-	return write_u64(cgroup->v1_fd[which], ".", totals[which].v1_file, value);
+	int r = write_u64(cgroup->v1_fd[which], ".", totals[which].v1_file, value);
+	if (r < 0 || which != CGROUP_MEMORY)
+		return r;
+	/* Also what keeps the accounting of sockets switched on between two sessions: the kernel
+	 * patches its code for the first group and after the last. */
+	r = write_u64(cgroup->v1_fd[which], ".", SOCKETS_FILE, value / SOCKETS_PART);
+	return r == -ENOENT ? 0 : r;
 }
 
 int cgroup_set_totals(const struct cgroup *cgroup, uint64_t max_memory_bytes, uint64_t max_pids)
@@ -332,6 +343,7 @@ int cgroup_make(const struct cgroup *cgroup, const char *name, int *ret_fd)
 enum cgroup_value {
 	VALUE_MEMORY,
 	VALUE_SWAP,
+	VALUE_SOCKETS, /* buffers of TCP and UDP: v1 counts them apart, and only when asked to */
 	VALUE_PIDS,
 	VALUE_CPU_MAX,
 	VALUE_CPU_WEIGHT,
@@ -344,6 +356,7 @@ static const struct limit_row {
 } limit_rows[] = {
 	{CGROUP_MEMORY, VALUE_MEMORY,     "memory.max",      "memory.limit_in_bytes"      },
 	{CGROUP_MEMORY, VALUE_SWAP,       "memory.swap.max", "memory.memsw.limit_in_bytes"},
+	{CGROUP_MEMORY, VALUE_SOCKETS,    NULL,              SOCKETS_FILE                 },
 	{CGROUP_PIDS,   VALUE_PIDS,       "pids.max",        "pids.max"                   },
 	{CGROUP_CPU,    VALUE_CPU_MAX,    "cpu.max",         "cpu.cfs_quota_us"           },
 	{CGROUP_CPU,    VALUE_CPU_WEIGHT, "cpu.weight",      "cpu.shares"                 },
@@ -361,6 +374,9 @@ static int limit_text(const struct plan *plan, enum cgroup_value value, bool is_
 	case VALUE_SWAP:
 		/* v1 counts memory and swap together, v2 swap alone: no swap in both. */
 		number = is_v2 ? 0 : plan->memory_bytes;
+		break;
+	case VALUE_SOCKETS:
+		number = plan->memory_bytes / SOCKETS_PART;
 		break;
 	case VALUE_PIDS:
 		number = plan->max_pids;
@@ -390,12 +406,15 @@ static int set_limit(const struct cgroup *cgroup, const char *name, const struct
 
 	if (dir_fd < 0 || (row->value == VALUE_SWAP && !is_v2 && !cgroup->has_memsw))
 		return 0;
+	if (is_v2 && !row->v2_file)
+		return 0;
 	int r = limit_text(plan, row->value, is_v2, text);
 	if (r < 0)
 		return r;
 	r = write_file(dir_fd, name, is_v2 ? row->v2_file : row->v1_file, text);
-	/* A kernel without swap accounting has no such file, and no swap to limit either. */
-	if (r == -ENOENT && row->value == VALUE_SWAP)
+	/* A kernel without swap accounting has no such file, and no swap to limit either; one
+	 * without IPv4 has no sockets. */
+	if (r == -ENOENT && (row->value == VALUE_SWAP || row->value == VALUE_SOCKETS))
 		return 0;
 	return r;
 }
@@ -411,7 +430,9 @@ int cgroup_limit(const struct cgroup *cgroup, const char *name, const struct pla
 	for (size_t i = 0; i < ARRAY_SIZE(limit_rows); i++) {
 		int r = set_limit(cgroup, name, plan, &limit_rows[i]);
 		if (r < 0)
-			return err_fail(err, r, "limits", "set %s", limit_rows[i].v2_file);
+			return err_fail(err, r, "limits", "set %s",
+					limit_rows[i].v2_file ? limit_rows[i].v2_file
+							      : limit_rows[i].v1_file);
 	}
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/str.h"
 
 int netns_loopback(void)
 {
@@ -26,7 +27,22 @@ int netns_loopback(void)
 	return ioctl(fd, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;
 }
 
-int netns_ports(void)
+int netns_sysctls(void)
 {
-	return io_write_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+	static const struct sysctl_row {
+		const char *path;
+		const char *value;
+	} rows[] = {
+  /* Nobody inside has NET_BIND_SERVICE, and nobody else is in there. */
+		{"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"   },
+ /* Ended connections are counted by no control group (B20). */
+		{"/proc/sys/net/ipv4/tcp_max_tw_buckets",         "4096"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		int r = io_write_at(AT_FDCWD, rows[i].path, rows[i].value);
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }

@@ -81,10 +81,10 @@ static int step_loopback(struct steps_child *child)
 	return netns_loopback();
 }
 
-static int step_ports(struct steps_child *child)
+static int step_sysctls(struct steps_child *child)
 {
 	(void)child;
-	return netns_ports();
+	return netns_sysctls();
 }
 
 static int step_hostname(struct steps_child *child)
@@ -374,7 +374,7 @@ static const struct step {
 	{"join",             step_groups_v1       },
 	{"cgroup-namespace", step_cgroup_namespace},
 	{"loopback",         step_loopback        },
-	{"ports",            step_ports           },
+	{"sysctls",          step_sysctls         },
 	{"hostname",         step_hostname        },
 	{"tmpfs",            step_tmpfs           },
 	{"folders",          step_folders         },
