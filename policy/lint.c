@@ -47,7 +47,8 @@ int lint_filter(const struct profile *profile, enum policy_filter which,
 		const struct resolve_filter *filter, const bool shared[RESOLVE_MAX_NUMBER],
 		struct err *err)
 {
-	static const int argument_calls[] = {SYS_clone, SYS_socket, SYS_socketpair};
+	static const int argument_calls[] = {SYS_clone, SYS_socket, SYS_socketpair, SYS_ioctl,
+					     SYS_fcntl, SYS_prctl,  SYS_mmap};
 	const struct resolve_call *clone3 = &filter->call[SYS_clone3];
 	struct profile_verdict said = clone3->present ? clone3->verdict : filter->otherwise;
 

@@ -28,7 +28,9 @@ bool lint_sets_has(const struct lint_sets *sets, const char *name);
  * One resolved filter of a profile:
  * - no call of the shared set is allowed (B5, B7, B15: state that crosses sessions);
  * - clone3 says ENOSYS, since a filter cannot see its flags and libcs fall back on that only (B1);
- * - a session's clone, if not refused, and its socket have argument rules (B1, B6).
+ * - calls that are many calls in one, each with dangerous ones among them, have argument rules if
+ *   they are allowed at all: clone, socket, socketpair, ioctl, fcntl, prctl, mmap (B1, B6, B8, B15,
+ *   B20).
  * 0 or -EINVAL.
  */
 MUST_USE int lint_filter(const struct profile *profile, enum policy_filter which,

@@ -36,6 +36,10 @@ static const struct {
 	{DEFAULT "allow clone\n",				      "t.profile:5: clone (worker): allowed without argument rules" },
 	{DEFAULT "allow socket\n",				     "t.profile:5: socket (worker): allowed without argument rules"},
 	{DEFAULT "socket: arg0 == AF_UNIX allow\nsocket: else kill\n", NULL                                                          },
+	{DEFAULT "allow ioctl\n",				      "t.profile:5: ioctl (worker): allowed without argument rules" },
+	{DEFAULT "allow fcntl\n",				      "t.profile:5: fcntl (worker): allowed without argument rules" },
+	{DEFAULT "allow prctl\n",				      "t.profile:5: prctl (worker): allowed without argument rules" },
+	{DEFAULT "allow mmap\n",				       "t.profile:5: mmap (worker): allowed without argument rules"  },
 	{DEFAULT "errno EPERM socket\n",                               NULL							  },
 };
 
