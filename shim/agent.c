@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 
-#include "base/sockmsg.h"
-
 #include "shim/message.h"
 #include "shim/nursery.h"
 #include "shim/shim.h"
@@ -19,35 +17,19 @@ static bool agent_is_idle(int fd)
 
 static int agent_request_runner(struct shim *shim, int *ret_fd)
 {
-	const struct message message = {.type = MESSAGE_RUNNER};
-	AUTO_CLOSE int ours = -1;
-	AUTO_CLOSE int theirs = -1;
-	int pair[2];
-	int r;
+	int r = -EPIPE;
 
-	r = sockmsg_pair(pair, 0);
+	if (shim->spawner_fd >= 0)
+		r = message_request(shim->spawner_fd, MESSAGE_RUNNER, ret_fd);
+	if (r != -EPIPE && r != -ECONNRESET)
+		return r;
+	/* The spawner was ended (B24). A new one reads this request when it is confined; if it
+	 * cannot be, its socket closes and the job says that the spawner is lost. */
+	shim->spawner_fd = fd_close(shim->spawner_fd);
+	r = message_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd);
 	if (r < 0)
 		return r;
-	ours = pair[0];
-	theirs = pair[1];
-	r = fd_set_nonblock(ours, 1);
-	if (r < 0)
-		return r;
-	r = shim->spawner_fd >= 0 ? message_send(shim->spawner_fd, &message, NULL, &theirs, 1)
-				  : -EPIPE;
-	if (r == -EPIPE || r == -ECONNRESET) {
-		/* The spawner was ended (B24). A new one reads this request when it is confined;
-		 * if it cannot be, its socket closes and the job says that the spawner is lost. */
-		shim->spawner_fd = fd_close(shim->spawner_fd);
-		r = nursery_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd);
-		if (r < 0)
-			return r;
-		r = message_send(shim->spawner_fd, &message, NULL, &theirs, 1);
-	}
-	if (r < 0)
-		return r;
-	*ret_fd = TAKE_FD(ours);
-	return 0;
+	return message_request(shim->spawner_fd, MESSAGE_RUNNER, ret_fd);
 }
 
 int agent_acquire(struct shim *shim, enum agent_kind kind, int *ret_fd)
@@ -58,7 +40,7 @@ int agent_acquire(struct shim *shim, enum agent_kind kind, int *ret_fd)
 	}
 	shim->idle_fd[kind] = fd_close(shim->idle_fd[kind]);
 	if (kind == AGENT_HELPER)
-		return nursery_request(shim->nursery_fd, MESSAGE_HELPER, ret_fd);
+		return message_request(shim->nursery_fd, MESSAGE_HELPER, ret_fd);
 	return agent_request_runner(shim, ret_fd);
 }
 

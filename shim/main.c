@@ -69,7 +69,7 @@ static int start_nursery(struct shim *shim, struct err *err)
 	r = nursery_start(&shim->context, &shim->nursery_fd, &shim->nursery_pid, err);
 	if (r < 0)
 		return r;
-	r = nursery_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd);
+	r = message_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd);
 	if (r < 0)
 		return err_fail(err, r, "shim-spawner", "request");
 	return 0;

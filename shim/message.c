@@ -19,6 +19,29 @@ int message_send(int fd, const struct message *message, const void *payload, con
 	return sockmsg_sendv(fd, iov, head.n_bytes > 0 ? 2 : 1, fds, n_fds);
 }
 
+int message_request(int fd, uint32_t type, int *ret_fd)
+{
+	const struct message message = {.type = type};
+	AUTO_CLOSE int ours = -1;
+	AUTO_CLOSE int theirs = -1;
+	int pair[2];
+	int r;
+
+	r = sockmsg_pair(pair, 0);
+	if (r < 0)
+		return r;
+	ours = pair[0];
+	theirs = pair[1];
+	r = fd_set_nonblock(ours, 1);
+	if (r < 0)
+		return r;
+	r = message_send(fd, &message, NULL, &theirs, 1);
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(ours);
+	return 0;
+}
+
 int message_receive(int fd, void *buffer, size_t buffer_bytes, struct message *ret_message,
 		    int *ret_fds, size_t max_fds)
 {

@@ -57,6 +57,10 @@ _Static_assert(sizeof(struct message) == 56, "no padding crosses a socket");
 MUST_USE int message_send(int fd, const struct message *message, const void *payload,
 			  const int *fds, size_t n_fds);
 
+/* Ask nursery or spawner for a process (MESSAGE_SPAWNER, MESSAGE_HELPER, MESSAGE_RUNNER). *ret_fd:
+ * our end of its socket pair, non-blocking. 0 or -errno. */
+MUST_USE int message_request(int fd, uint32_t type, int *ret_fd);
+
 /* Receive one into buffer (MESSAGE_MAX_BYTES). The payload lies behind the struct. 1: a message;
  * 0: the peer is gone; -EAGAIN; -EPROTO and others: treat the peer as gone. */
 MUST_USE int message_receive(int fd, void *buffer, size_t buffer_bytes, struct message *ret_message,

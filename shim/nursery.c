@@ -87,26 +87,3 @@ int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret
 	*ret_fd = TAKE_FD(ours);
 	return 0;
 }
-
-int nursery_request(int nursery_fd, uint32_t type, int *ret_fd)
-{
-	const struct message message = {.type = type};
-	AUTO_CLOSE int ours = -1;
-	AUTO_CLOSE int theirs = -1;
-	int pair[2];
-	int r;
-
-	r = sockmsg_pair(pair, 0);
-	if (r < 0)
-		return r;
-	ours = pair[0];
-	theirs = pair[1];
-	r = fd_set_nonblock(ours, 1);
-	if (r < 0)
-		return r;
-	r = message_send(nursery_fd, &message, NULL, &theirs, 1);
-	if (r < 0)
-		return r;
-	*ret_fd = TAKE_FD(ours);
-	return 0;
-}

@@ -23,6 +23,3 @@ struct nursery_context {
  * child. */
 MUST_USE int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret_pid,
 			   struct err *err);
-/* Ask for a spawner or a file helper (MESSAGE_SPAWNER, MESSAGE_HELPER). *ret_fd: the end of pid 1,
- * non-blocking. 0 or -errno. */
-MUST_USE int nursery_request(int nursery_fd, uint32_t type, int *ret_fd);
