@@ -122,6 +122,9 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	usec_t now = clock_boottime();
 
 	(void)at;
+	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
+		if (app->server[i])
+			http_server_sweep(app->server[i], now);
 	tasks_heartbeat(app, now);
 	job_table_shrink(&app->tasks);
 	sessions_expire(app);

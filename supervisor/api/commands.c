@@ -148,6 +148,33 @@ static const struct activity_ops put_ops = {
 	.ended = put_ended,
 };
 
+/* As quota_component, with the files that are on their way: they count when they are written, and
+ * many at once must not pass the bound together. */
+static enum quota_reason quota_put(const struct session *session, const struct component_put *put,
+				   size_t body_bytes)
+{
+	struct live *live = live_of(session);
+	bool is_new = !session_component_find(session, put->file);
+	size_t n = session->n_components;
+
+	LIST_FOR_EACH (entry, &live->activities) {
+		struct activity *activity = LIST_ENTRY(entry, struct activity, link);
+		const struct component_put *other;
+
+		if (activity->ops != &put_ops)
+			continue;
+		other = LIST_ENTRY(activity, struct component_put, activity);
+		if (str_equal(other->file, put->file))
+			continue;
+		body_bytes += other->spec.body_length;
+		if (!session_component_find(session, other->file))
+			n++;
+	}
+	if (is_new && n >= COMPONENTS_MAX)
+		return QUOTA_COMPONENTS;
+	return quota_component(session, put->file, body_bytes);
+}
+
 static void start_put(struct request *request, struct session *session, struct component_put *put)
 {
 	struct live *live = live_of(session);
@@ -186,7 +213,7 @@ void action_component(struct request *request, struct session *session, struct s
 		reply_detail(request, MHD_HTTP_BAD_REQUEST, API_DETAIL_COMPONENT_NAME);
 		return;
 	}
-	quota = quota_component(session, put->file, spec->body_length);
+	quota = quota_put(session, put, spec->body_length);
 	if (quota != QUOTA_OK) {
 		free(put);
 		reply_quota(request, quota);
@@ -332,6 +359,8 @@ void action_command(struct request *request, struct session *session, struct spe
 	struct live *live = live_of(session);
 	int r;
 
+	if (!request_may_stream(request))
+		return;
 	r = session_environment(live, spec->env, &environment);
 	if (r < 0)
 		reply_link_error(request, r);

@@ -29,6 +29,7 @@ struct task_stream {
 	bool as_lines;
 	bool reading; /* the store was asked */
 	bool ended;   /* the terminal frame, or all that there is, was formatted */
+	bool failed;  /* the store cannot be read: the end that comes is none */
 	bool heartbeat;
 	bool closed; /* the request is over; freed when the store has answered */
 };
@@ -76,13 +77,15 @@ static void on_stored(void *userdata, enum store_result result, const struct sto
 	for (size_t i = 0; result == STORE_OK && i < n; i++) {
 		if (frames[i].seq <= stream->after)
 			continue;
-		if (format_frame(stream, frames[i].seq, frames[i].text, frames[i].size) < 0)
+		if (format_frame(stream, frames[i].seq, frames[i].text, frames[i].size) < 0) {
 			result = STORE_DEGRADED;
+			break;
+		}
 		if (frames_stage_terminal(frames[i].stage))
 			stream->ended = true;
 	}
-	if (result != STORE_OK)
-		stream->ended = true;
+	if (result != STORE_OK && result != STORE_NOT_FOUND)
+		stream->failed = true;
 	job = job_table_find(&stream->app->tasks, &stream->task);
 	/* The store has no more, and no task in memory makes more. */
 	if (!more && !job)
@@ -100,7 +103,7 @@ static int fill(struct task_stream *stream)
 	const struct frames_line *line;
 	int r;
 
-	if (stream->reading || stream->ended)
+	if (stream->reading || stream->ended || stream->failed)
 		return 0;
 	if (!job || frames_need_store(&job->frames, stream->after)) {
 		r = store_frames_get(stream->app->store, &stream->task, stream->after, READ_BYTES,
@@ -141,6 +144,8 @@ static ssize_t stream_read(void *userdata, char *data, size_t size)
 			return r;
 	}
 	n = stream->pending.size - stream->sent;
+	if (n == 0 && stream->failed)
+		return -EIO;
 	if (n == 0)
 		return stream->ended ? -ENODATA : 0;
 	if (n > size)

@@ -98,6 +98,19 @@ def test_component_over_the_limit_is_refused(alice, session):
     assert alice.write(session, "fits", "#" + "x" * (1024 * 1024 - 1)).status == 200
 
 
+def test_components_at_once_do_not_pass_the_bound_together(alice, session):
+    from concurrent.futures import ThreadPoolExecutor
+
+    for i in range(196):
+        assert alice.write(session, f"c{i}", "type: a.B\n").status == 200
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda i: alice.write(session, f"d{i}", "x: " + "y" * 500000),
+                                range(12)))
+    statuses = sorted(answer.status for answer in answers)
+    assert statuses == [200] * 4 + [429] * 8, statuses
+    assert len(alice.get(f"{SESSIONS}/{session}").json["components"]) == 200
+
+
 def test_body_over_the_limit_is_413(alice):
     answer = alice.request("POST", SESSIONS, raw_body=b" " * (3 * 1024 * 1024))
     assert answer.status == 413, answer

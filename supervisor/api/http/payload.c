@@ -11,6 +11,8 @@ int payload_add(struct request *request, const char *data, size_t size)
 
 	if (size > max || request->body.size > max - size)
 		return -EMSGSIZE;
+	if (!request_hold(request, size))
+		return -ENOBUFS;
 	request->body.max_bytes = max;
 	return buf_append(&request->body, data, size);
 }

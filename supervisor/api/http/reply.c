@@ -8,33 +8,33 @@
 
 #include "sandboxd/api.h"
 
+static const char too_much_held[] = "{\"detail\":\"too much is held for requests: memory\"}";
 static const char out_of_memory[] = "{\"detail\":\"out of memory\"}";
 
-static void answer_buffer(struct request *request, int status, const char *content_type, char *text,
-			  enum MHD_ResponseMemoryMode mode)
+/* Takes the text, which may be NULL: no memory. */
+static void answer_text(struct request *request, int status, const char *content_type, char *text)
 {
-	struct MHD_Response *response;
+	struct MHD_Response *response = NULL;
 
-	response = MHD_create_response_from_buffer(strlen(text), text, mode);
-	if (!response) {
-		if (mode == MHD_RESPMEM_MUST_FREE)
-			free(text);
-		request_answer(request, status, NULL);
-		return;
+	/* Clients that read slowly: what waits for all of them is bounded. */
+	if (text && !request_hold(request, strlen(text))) {
+		free(text);
+		text = strdup(too_much_held);
+		status = MHD_HTTP_SERVICE_UNAVAILABLE;
 	}
-	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+	if (text)
+		response =
+			MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+	if (response)
+		(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+	else
+		free(text);
 	request_answer(request, status, response);
 }
 
 void reply_text(struct request *request, int status, const char *content_type, const char *text)
 {
-	char *copy = strdup(text);
-
-	if (!copy) {
-		request_answer(request, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL);
-		return;
-	}
-	answer_buffer(request, status, content_type, copy, MHD_RESPMEM_MUST_FREE);
+	answer_text(request, status, content_type, strdup(text));
 }
 
 void reply_json(struct request *request, int status, json_t *doc)
@@ -47,7 +47,7 @@ void reply_json(struct request *request, int status, json_t *doc)
 			   out_of_memory);
 		return;
 	}
-	answer_buffer(request, status, "application/json", text, MHD_RESPMEM_MUST_FREE);
+	answer_text(request, status, "application/json", text);
 }
 
 void reply_detail(struct request *request, int status, const char *detail)
@@ -81,6 +81,13 @@ void reply_quota(struct request *request, enum quota_reason reason)
 	IGNORE_RESULT(str_format(seconds, sizeof(seconds), "%u", quota_retry_after_s(reason)));
 	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
 	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, quota_text(reason));
+}
+
+void reply_busy(struct request *request, const char *detail)
+{
+	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+	request_add_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
+	reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, detail);
 }
 
 void reply_not_found(struct request *request)

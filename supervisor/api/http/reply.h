@@ -21,6 +21,8 @@ void reply_invalid_body(struct request *request, const char *type, const char *f
 			const char *message);
 /* 429 with Retry-After. */
 void reply_quota(struct request *request, enum quota_reason reason);
+/* 503 with Retry-After, and the connection ends. */
+void reply_busy(struct request *request, const char *detail);
 /* The one 404 for a session, under the words of the route's prefix: the same bytes whether the
  * session is missing, closed, expired, foreign, or its id is no id. */
 void reply_not_found(struct request *request);

@@ -35,13 +35,26 @@ void request_free(struct request *request)
 	request->left_source = sd_event_source_disable_unref(request->left_source);
 	slots_remove(&request->server->requests, request->id);
 	if (request->stream) {
+		request->server->n_streams--;
 		request->server->options.counters->n_streams--;
 		request->stream->closed(request->stream_userdata);
 	}
 	if (request->response)
 		MHD_destroy_response(request->response);
 	buf_done(&request->body);
+	request->server->held_bytes -= request->held_bytes;
 	free(request);
+}
+
+bool request_hold(struct request *request, size_t size)
+{
+	struct http_server *server = request->server;
+
+	if (size > HTTP_HELD_MAX_BYTES - server->held_bytes)
+		return false;
+	server->held_bytes += size;
+	request->held_bytes += size;
+	return true;
 }
 
 struct app *request_app(const struct request *request)
@@ -139,6 +152,7 @@ void request_answer(struct request *request, int status, struct MHD_Response *re
 	}
 	request->state = REQUEST_STATE_ANSWERED;
 	request->status = status;
+	request->answered_at = clock_boottime();
 	request->response = response; /* NULL: no memory; the connection is cut */
 	if (response)
 		add_common_headers(request, response);
@@ -163,17 +177,22 @@ static ssize_t read_stream(void *userdata, uint64_t position, char *data, size_t
 	return n == -ENODATA ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
+bool request_may_stream(struct request *request)
+{
+	if (request->server->n_streams < request->server->options.max_streams)
+		return true;
+	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "5");
+	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, "too many streams");
+	return false;
+}
+
 void request_start_stream(struct request *request, const char *content_type,
 			  const struct request_stream *stream, void *userdata)
 {
-	struct http_counters *counters = request->server->options.counters;
 	struct MHD_Response *response;
 
-	if (request->stream || request->state == REQUEST_STATE_ANSWERED ||
-	    counters->n_streams >= request->server->options.max_streams) {
+	if (request->state == REQUEST_STATE_ANSWERED || !request_may_stream(request)) {
 		stream->closed(userdata);
-		request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "5");
-		reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, "too many streams");
 		return;
 	}
 	response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES,
@@ -188,7 +207,8 @@ void request_start_stream(struct request *request, const char *content_type,
 	(void)MHD_add_response_header(response, "X-Accel-Buffering", "no");
 	request->stream = stream;
 	request->stream_userdata = userdata;
-	counters->n_streams++;
+	request->server->n_streams++;
+	request->server->options.counters->n_streams++;
 	request_answer(request, MHD_HTTP_OK, response);
 }
 

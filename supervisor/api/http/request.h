@@ -60,6 +60,7 @@ struct request {
 	char last_event_id[24];
 	struct identity identity;
 	struct buf body;
+	size_t held_bytes; /* charged to the server: body and answer */
 
 	int status; /* of the reply; 0: none yet */
 	struct MHD_Response *response;
@@ -71,6 +72,7 @@ struct request {
 	void *stream_userdata;
 	sd_event_source *left_source;
 	usec_t began; /* boottime */
+	usec_t answered_at;
 };
 
 struct app *request_app(const struct request *request);
@@ -83,6 +85,11 @@ const char *request_query(const struct request *request, const char *name);
 void request_add_header(struct request *request, const char *name, const char *value);
 /* Set by reply_*: takes the response, and wakes the connection where it waits. */
 void request_answer(struct request *request, int status, struct MHD_Response *response);
+/* Charge memory to the request until its end. False: the server holds too much. */
+MUST_USE bool request_hold(struct request *request, size_t size);
+/* Is there room for one more stream? If not, the request is answered. For what must not be begun in
+ * vain. */
+MUST_USE bool request_may_stream(struct request *request);
 /* Answer with a stream. `closed` is called in every case, also when this fails. */
 void request_start_stream(struct request *request, const char *content_type,
 			  const struct request_stream *stream, void *userdata);

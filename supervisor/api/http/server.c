@@ -22,10 +22,16 @@
 #include "sandboxd/api.h"
 #include "supervisor/api/http/judge.h"
 #include "supervisor/api/http/payload.h"
+#include "supervisor/api/http/reply.h"
 #include "supervisor/api/http/server_state.h"
 
 #define CONNECTION_MEMORY_BYTES ((size_t)64 * 1024)
 #define IDLE_TIMEOUT_S          60u
+/* The library's time-out is for silence alone; a client that sends or takes a byte a minute is cut
+ * here. The first is longer than the silence allowed between two requests. */
+#define HEAD_TIMEOUT            (75 * USEC_PER_SEC)
+#define BODY_TIMEOUT            (75 * USEC_PER_SEC)
+#define ANSWER_TIMEOUT          (300 * USEC_PER_SEC)
 #define RUNS_A_TURN             8
 
 static void log_request(const struct request *request, enum MHD_RequestTerminationCode code)
@@ -44,31 +50,96 @@ static void log_request(const struct request *request, enum MHD_RequestTerminati
 		 code == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "" : " cut=1");
 }
 
+/* NULL: there was no memory for it. */
+static struct http_connection *connection_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
 static void on_completed(void *userdata, struct MHD_Connection *connection, void **con_cls,
 			 enum MHD_RequestTerminationCode code)
 {
 	struct request *request = *con_cls;
+	struct http_connection *own;
 
 	(void)userdata;
-	(void)connection;
 	if (!request)
 		return;
 	*con_cls = NULL;
 	log_request(request, code);
+	own = connection_of(connection);
+	if (own) {
+		own->request = NULL;
+		own->since = clock_boottime();
+	}
 	request_free(request);
+}
+
+static void *connection_new(struct http_server *server, struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct http_connection *own = info ? calloc(1, sizeof(*own)) : NULL;
+
+	if (!own)
+		return NULL; /* then only silence ends it */
+	own->fd = info->connect_fd;
+	own->since = clock_boottime();
+	list_append(&server->connections, &own->link);
+	return own;
 }
 
 static void on_connection(void *userdata, struct MHD_Connection *connection, void **socket_context,
 			  enum MHD_ConnectionNotificationCode code)
 {
 	struct http_server *server = userdata;
+	struct http_connection *own = *socket_context;
 
-	(void)connection;
-	(void)socket_context;
-	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		*socket_context = connection_new(server, connection);
+		server->n_connections++;
 		server->options.counters->n_connections++;
-	else
-		server->options.counters->n_connections--;
+		return;
+	}
+	*socket_context = NULL;
+	if (own)
+		list_remove(&own->link);
+	free(own);
+	server->n_connections--;
+	server->options.counters->n_connections--;
+}
+
+static bool is_overdue(const struct http_connection *connection, usec_t now)
+{
+	const struct request *request = connection->request;
+
+	if (!request)
+		return clock_add(connection->since, HEAD_TIMEOUT) < now;
+	switch (request->state) {
+	case REQUEST_STATE_RECEIVING:
+		return clock_add(request->began, BODY_TIMEOUT) < now;
+	case REQUEST_STATE_ANSWERED:
+		return !request->stream && clock_add(request->answered_at, ANSWER_TIMEOUT) < now;
+	case REQUEST_STATE_HANDLING:
+	case REQUEST_STATE_WAITING: /* our own time */
+	case REQUEST_STATE_MAX_:
+		break;
+	}
+	return false;
+}
+
+void http_server_sweep(struct http_server *server, usec_t now)
+{
+	LIST_FOR_EACH (entry, &server->connections) {
+		const struct http_connection *own = LIST_ENTRY(entry, struct http_connection, link);
+
+		/* The library sees the end of the stream and closes. */
+		if (is_overdue(own, now))
+			(void)shutdown(own->fd, SHUT_RDWR);
+	}
 }
 
 static enum MHD_Result queue_answer(struct request *request)
@@ -84,10 +155,22 @@ static enum MHD_Result queue_answer(struct request *request)
 	return r;
 }
 
+/* What the server itself says no to, whoever asks. */
+static void judge_load(struct request *request)
+{
+	const struct http_server *server = request->server;
+
+	if (server->n_connections - server->n_streams > server->options.max_connections)
+		reply_busy(request, "too many connections");
+	else if (server->quiet && !(request->route->flags & ROUTE_PEER_ONLY))
+		reply_busy(request, "the service is stopping");
+}
+
 static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *connection,
 			     const char *path, const char *method, void **con_cls)
 {
 	struct request *request = request_new(server, connection);
+	struct http_connection *own = connection_of(connection);
 	struct judge_walk walk = {.request = request};
 	struct route_match match;
 	const struct route *routes;
@@ -96,12 +179,16 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 	if (!request)
 		return MHD_NO;
 	*con_cls = request;
+	if (own)
+		own->request = request;
 	(void)MHD_get_connection_values_n(connection, MHD_HEADER_KIND, judge_take_header, &walk);
 	routes = routes_table(&n_routes);
 	routes_match(routes, n_routes, method, path, &match);
 	request->route = match.route;
 	memcpy(request->path_id, match.id, sizeof(request->path_id));
 	judge_headers(request, &walk, &match);
+	if (request->state == REQUEST_STATE_RECEIVING)
+		judge_load(request);
 	/* A body that is within every bound is read and dropped, so that the connection can be
 	 * used again; before a larger or an unframed one the answer goes out and the connection
 	 * ends. */
@@ -113,21 +200,22 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 	return MHD_YES;
 }
 
-/* The one answer that libmicrohttpd cannot give: in the middle of a body of unknown length. */
-static enum MHD_Result refuse_endless_body(struct request *request)
+/* The one answer that libmicrohttpd cannot give: in the middle of a body. */
+static enum MHD_Result refuse_body(struct request *request, int status, const char *reason,
+				   const char *detail)
 {
-	static const char body[] = "{\"detail\":\"request body too large\"}";
 	const union MHD_ConnectionInfo *info;
 	struct buf text = BUF_NULL(1024);
 
-	request->status = MHD_HTTP_CONTENT_TOO_LARGE;
+	request->status = status;
 	info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	if (info && buf_printf(&text,
-			       "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
+			       "HTTP/1.1 %d %s\r\nConnection: close\r\n"
 			       "Content-Type: application/json\r\nContent-Length: %zu\r\n"
 			       "Sandbox-Api-Version: " API_VERSION "\r\nSandbox-Request-Id: %s\r\n"
-			       "\r\n%s",
-			       sizeof(body) - 1, request->request_id, body) >= 0)
+			       "\r\n{\"detail\":\"%s\"}",
+			       status, reason, strlen("{\"detail\":\"\"}") + strlen(detail),
+			       request->request_id, detail) >= 0)
 		(void)send(info->connect_fd, text.data, text.size, MSG_DONTWAIT | MSG_NOSIGNAL);
 	buf_done(&text);
 	return MHD_NO;
@@ -145,7 +233,11 @@ static enum MHD_Result take_body(struct request *request, const char *data, size
 	}
 	r = payload_add(request, data, n);
 	if (r == -EMSGSIZE)
-		return refuse_endless_body(request);
+		return refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
+				   "request body too large");
+	if (r == -ENOBUFS)
+		return refuse_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "Service Unavailable",
+				   "too much is held for requests: memory");
 	return r < 0 ? MHD_NO : MHD_YES;
 }
 
@@ -267,10 +359,10 @@ static int start_daemon(struct http_server *server, int listen_fd)
 		listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_UNESCAPE_CALLBACK,
 		keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned int)server->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-		IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_BYTES,
-		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
-		MHD_OPTION_END);
+		(unsigned int)(server->options.max_connections + server->options.max_streams),
+		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		CONNECTION_MEMORY_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+		MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 	return server->daemon ? 0 : -EIO;
 }
 
@@ -287,7 +379,8 @@ int http_server_new(sd_event *event, int listen_fd, const struct http_server_opt
 		return -ENOMEM;
 	server->options = *options;
 	server->event = event;
-	r = slots_init(&server->requests, options->max_connections + 16);
+	list_init(&server->connections);
+	r = slots_init(&server->requests, options->max_connections + options->max_streams + 16);
 	if (r >= 0) {
 		*ret_reason = "the HTTP library does not take the socket";
 		r = fd_set_nonblock(listen_fd, 1);
@@ -316,6 +409,7 @@ int http_server_new(sd_event *event, int listen_fd, const struct http_server_opt
 
 void http_server_quiesce(struct http_server *server)
 {
+	server->quiet = true;
 	if (server->daemon)
 		(void)MHD_quiesce_daemon(server->daemon); /* the socket is the supervisor's too */
 }

@@ -9,6 +9,7 @@
 #include <systemd/sd-event.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 
 #include "sandboxd/worker.h"
 
@@ -27,7 +28,7 @@ struct http_server_options {
 	const struct api_config *config;
 	struct http_counters *counters;
 	bool is_operator;
-	uint32_t max_connections;
+	uint32_t max_connections; /* without those that carry a stream */
 	uint32_t max_streams;
 };
 
@@ -37,7 +38,9 @@ MUST_USE int http_server_new(sd_event *event, int listen_fd,
 			     struct http_server **ret_server, const char **ret_reason);
 /* Run what replies set off; called at the end of each turn. Cheap where nothing did. */
 void http_server_run(struct http_server *server);
-void http_server_quiesce(struct http_server *server); /* accept no more */
+void http_server_quiesce(struct http_server *server); /* accept and begin no more */
+/* Cut clients that are slower than patience allows; called every few seconds. now: boottime. */
+void http_server_sweep(struct http_server *server, usec_t now);
 uint32_t http_server_requests(const struct http_server *server);
 /* Cuts what is left. Accepts NULL; returns NULL. */
 struct http_server *http_server_free(struct http_server *server);

@@ -5,10 +5,21 @@
 
 #include <microhttpd.h>
 
+#include "base/list.h"
 #include "base/slots.h"
 
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/http/server.h"
+
+/* Bodies and answers that one server's requests hold in memory, together. */
+#define HTTP_HELD_MAX_BYTES ((size_t)256 * 1024 * 1024)
+
+struct http_connection {
+	struct list link;              /* server->connections */
+	const struct request *request; /* NULL: between two, or its head is not complete */
+	usec_t since;                  /* boottime: accepted, or the last request's end */
+	int fd;                        /* the library's */
+};
 
 struct http_server {
 	struct http_server_options options;
@@ -18,7 +29,12 @@ struct http_server {
 	sd_event_source *timer;
 	sd_event_source *again; /* the next turn, at once */
 	struct slots requests;
+	struct list connections;
+	size_t n_connections;
+	size_t n_streams;
+	size_t held_bytes;
 	bool dirty; /* something was resumed */
+	bool quiet; /* nothing new is begun */
 	bool stopping;
 };
 

@@ -1,0 +1,228 @@
+"""Clients that mean no good: framing, floods, slow senders and readers, ends at every moment."""
+import resource
+import socket
+import time
+
+import pytest
+
+from harness import RUNTIME, SESSIONS, wait_until
+
+IDENTITY = "X-Sandbox-User: alice\r\nX-Sandbox-Scopes: data:read data:write\r\n"
+OTHER = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def same_worker(daemon):
+    """The worker of before answers at the end, and nothing of the clients is left in it."""
+    worker = daemon.worker_pid("sandboxd-api")
+    yield
+    assert daemon.client("alice").get("/healthz").status == 200
+    assert daemon.worker_pid("sandboxd-api") == worker
+    wait_until(lambda: metric(daemon, "http_connections") <= 1, 10, "connections are over")
+    assert metric(daemon, "http_streams") == 0
+
+
+def metric(daemon, name):
+    for line in daemon.client().get("/metrics").body.decode().splitlines():
+        if line.startswith(f"sandboxd_{name} "):
+            return int(line.split()[1])
+    raise AssertionError(f"no metric {name}")
+
+
+def connect(path, data=b""):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(10)
+    sock.connect(path)
+    sock.sendall(data)
+    return sock
+
+
+def request(method, path, headers="", body="", identity=IDENTITY):
+    return (f"{method} {path} HTTP/1.1\r\nHost: x\r\n{identity}{headers}\r\n{body}").encode()
+
+
+def statuses(answer):
+    """Of each answer in a stream of them; bodies here never hold a status line."""
+    return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+
+
+@pytest.mark.parametrize("method,path", [
+    ("GET", SESSIONS), ("DELETE", f"{SESSIONS}/x"), ("POST", SESSIONS), ("PUT", SESSIONS),
+    ("HEAD", SESSIONS), ("GET", "/nothing"), ("POST", "/nothing"), ("BREW", SESSIONS),
+])
+@pytest.mark.parametrize("identity", [IDENTITY, ""])
+@pytest.mark.parametrize("headers", [
+    f"Content-Length: {4 << 20}\r\n",
+    "Content-Length: 36\r\nTransfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: chunked\r\nContent-Length: 36\r\n",
+    "Content-Length: 36\r\nContent-Length: 0\r\n",
+    "Transfer-Encoding: nonsense\r\n",
+    "Transfer-Encoding: chunked, identity\r\n",
+    "Transfer-Encoding: identity, chunked\r\n",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    "Transfer-Encoding : chunked\r\n",
+    "Content-Length : 36\r\n",
+    "Content-Length: +36\r\n",
+    "Content-Length: 3 6\r\n",
+    " Content-Length: 36\r\n",
+])
+def test_nothing_behind_a_refused_body_is_a_request(alice, method, path, identity, headers):
+    """Whatever the head says of its body, what follows is never taken for requests of their own."""
+    answer = alice.raw(request(method, path, headers, OTHER * 3, identity), timeout=0.2)
+    # The library sends the head of some of its own refusals twice, then closes.
+    assert len(set(statuses(answer))) <= 1 and b'"ok"' not in answer, answer
+    assert all(status >= 400 for status in statuses(answer)), answer
+    assert b"Connection: close" in answer or not answer, answer
+
+
+def test_pipelined_requests_are_answered_in_order(alice, session):
+    body = '{"ttl_minutes": 0}'
+    data = b"".join([
+        request("GET", f"{SESSIONS}/{session}", "X-Sandbox-Workspace: blue\r\n"),
+        request("POST", SESSIONS, f"Content-Length: {len(body)}\r\n", body),
+        request("GET", f"{SESSIONS}/nonsense"),
+        request("POST", SESSIONS, "Transfer-Encoding: chunked\r\n",
+                f"{len(body):x}\r\n{body}\r\n0\r\n\r\n"),
+        request("PUT", SESSIONS),
+        request("GET", "/healthz", "Connection: close\r\n"),
+    ])
+    assert statuses(alice.raw(data)) == [200, 422, 404, 422, 405, 200]
+
+
+def test_client_that_shut_its_sending_side_gets_its_answer(alice, session):
+    for path, extra in ((SESSIONS, ""), (f"{SESSIONS}/{session}", "X-Sandbox-Workspace: blue\r\n")):
+        answer = alice.raw(request("GET", path, extra), close_write=True)
+        assert statuses(answer) == [200], answer
+    body = '{"argv":["/bin/sh","-c","sleep 0.5; echo late"]}'
+    answer = alice.raw(request("POST", f"{RUNTIME}/{session}/commands",
+                               f"X-Sandbox-Workspace: blue\r\nContent-Length: {len(body)}\r\n",
+                               body), close_write=True)
+    assert statuses(answer) == [200] and b'"exit"' in answer, answer
+
+
+def usable(caller, session):
+    """Commands whose clients left are being ended; until then there may be no room for one more."""
+    answer = caller.post(f"{RUNTIME}/{session}/commands", {"argv": ["/bin/echo", "x"]})
+    assert answer.status in (200, 429), answer
+    return answer.status == 200 and b'"exit"' in answer.body
+
+
+def test_client_that_leaves_at_every_byte(alice, session):
+    body = '{"argv":["/bin/echo","x"]}'
+    data = request("POST", f"{RUNTIME}/{session}/commands",
+                   f"X-Sandbox-Workspace: blue\r\nContent-Length: {len(body)}\r\n", body)
+    for end in range(0, len(data) + 1, 3):
+        connect(alice.path, data[:end]).close()
+    for _ in range(30):
+        sock = connect(alice.path, data)
+        sock.recv(20)
+        sock.close()
+    wait_until(lambda: usable(alice, session), 10, "usable")
+
+
+def test_clients_that_leave_while_they_wait(alice, session):
+    """Create, load, execute, stream and delete, and after a while nobody there for the answer."""
+    blue = "X-Sandbox-Workspace: blue\r\n"
+    alice.write(session, "one", "type: a.B\n")
+    task = alice.execute(session)
+    for delay_ms in (0, 0.2, 0.5, 1, 2, 5, 10):
+        made = alice.create()
+        for method, path in (("POST", f"{SESSIONS}/{session}/load"),
+                             ("POST", f"{SESSIONS}/{session}/execute"),
+                             ("GET", f"/dagster/sandbox/tasks/{task}/stream"),
+                             ("GET", f"/dagster/sandbox/tasks/{session}"),
+                             ("POST", SESSIONS),
+                             ("DELETE", f"{SESSIONS}/{made}")):
+            sock = connect(alice.path, request(method, path, blue))
+            time.sleep(delay_ms / 1000)
+            sock.close()
+    wait_until(lambda: usable(alice, session), 10, "usable")
+    # Which of them the service read before the end is not known; whatever it made can be removed.
+    for summary in alice.get(SESSIONS).json:
+        if summary["id"] != session:
+            assert alice.remove(summary["id"]).status in (200, 404)
+    wait_until(lambda: [s["id"] for s in alice.get(SESSIONS).json] == [session], 5, "all removed")
+
+
+def test_flood_of_headers_is_refused(alice):
+    many = "".join(f"X-{i}: y\r\n" for i in range(20000))
+    for headers in (many, f"X-Long: {'y' * 200000}\r\n"):
+        answer = alice.raw(request("GET", SESSIONS, headers), timeout=5)
+        assert all(status >= 400 for status in statuses(answer)), answer[:100]
+    long_path = alice.raw(request("GET", "/" + "x" * 100000), timeout=5)
+    assert all(status >= 400 for status in statuses(long_path)), long_path[:100]
+
+
+def test_flood_of_connections_is_told_so(alice):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held = []
+    try:
+        for _ in range(1024):
+            held.append(connect(alice.path))
+        answer = alice.get(SESSIONS)
+        assert answer.status == 503 and answer.headers["Retry-After"], answer
+        assert answer.json == {"detail": "too many connections"}
+        held.pop().close()
+        wait_until(lambda: alice.get(SESSIONS).status == 200, 5, "room again")
+    finally:
+        for sock in held:
+            sock.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_bodies_in_flight_are_bounded_in_all(alice):
+    """As much as the service holds for all requests together, and then a refusal."""
+    size = 2 * 1024 * 1024 - 8
+    head = request("POST", f"{SESSIONS}/x/components", f"Content-Length: {size}\r\n")
+    held = []
+    refused = 0
+    try:
+        for _ in range(150):
+            sock = connect(alice.path)
+            held.append(sock)
+            try:
+                sock.sendall(head + b"x" * (size - 1))
+            except BrokenPipeError:
+                refused += statuses(sock.recv(1000)) == [503]
+                continue
+        for sock in held:
+            sock.setblocking(False)
+            try:
+                refused += statuses(sock.recv(1000)) == [503]
+            except (BlockingIOError, ConnectionResetError):
+                pass
+        assert 15 <= refused <= 30, refused
+        assert alice.get("/healthz").status == 200
+    finally:
+        for sock in held:
+            sock.close()
+    wait_until(lambda: alice.request("POST", SESSIONS, raw_body=b" " * 100000 + b"1").status == 422,
+               5, "room again")
+
+
+@pytest.mark.slow
+def test_clients_slower_than_patience_are_cut(alice, daemon):
+    """A byte every few seconds keeps no connection: heads and bodies have an end."""
+    slow = {
+        "head": connect(alice.path, b"GET / HTTP/1.1\r\nX: "),
+        "body": connect(alice.path, request("POST", SESSIONS, "Content-Length: 100\r\n", "{")),
+        "refused": connect(alice.path, request("POST", SESSIONS, "Content-Length: 100\r\n", "{",
+                                               identity="")),
+    }
+    start = time.monotonic()
+    while slow and time.monotonic() - start < 320:
+        for name, sock in list(slow.items()):
+            try:
+                sock.sendall(b" ")
+            except (BrokenPipeError, ConnectionResetError):
+                assert time.monotonic() - start > 60, name
+                sock.close()
+                del slow[name]
+        if set(slow) <= {"refused"} and time.monotonic() - start < 90:
+            slow.pop("refused").close()  # it has longer than a test
+        if time.monotonic() - start > 90:
+            break
+        time.sleep(2)
+    assert not slow, slow
+    assert metric(daemon, "http_connections") == 1
