@@ -4,6 +4,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -14,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -112,6 +115,16 @@ static const struct probe probes[] = {
 	{SYS_ioctl,          {0, TIOCSTI, 0},				      EPERM       },
 	{SYS_ioctl,          {0, 0x100000000L | TIOCSTI, 0},                       EPERM       },
 	{SYS_fcntl,          {0, F_SETLEASE, F_RDLCK},                             EPERM       },
+	{SYS_socket,         {AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP},   0           },
+	{SYS_socket,         {AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0},             0           },
+	{SYS_socket,         {AF_INET, SOCK_STREAM, IPPROTO_SCTP},                 EAFNOSUPPORT},
+	{SYS_socket,         {AF_INET, SOCK_RAW, IPPROTO_ICMP},                    EAFNOSUPPORT},
+	{SYS_setsockopt,     {0, IPPROTO_TCP, TCP_ULP},                            ENOPROTOOPT },
+	{SYS_sendmsg,        {0, 0, MSG_OOB},                                      EOPNOTSUPP  },
+	{SYS_ioctl,          {0, TIOCSETD, 0},                                     EPERM       },
+	{SYS_memfd_create,   {0, MFD_HUGETLB, 0},                                  EINVAL      },
+	{SYS_shmget,         {0, 1 << 21, SHM_HUGETLB},                            EPERM       },
+	{SYS_sync,           {0, 0, 0},					    0           },
 	{SYS_personality,    {(long)0xffffffff, 0, 0},                             0           },
 	{SYS_personality,    {PER_LINUX32, 0, 0},                                  EPERM       },
 };
