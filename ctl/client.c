@@ -259,7 +259,7 @@ static int run_transfer(struct client *client, struct transfer *transfer)
 		if (curl_multi_poll(client->multi, &signal_wait, 1, idle_us ? 50 : 1000, NULL) !=
 		    CURLM_OK)
 			return -EIO;
-		if (signal_came(client))
+		if (signal_came(client) && !transfer->request->answer_first)
 			return -EINTR;
 	}
 }

@@ -46,7 +46,9 @@ struct client_request {
 	json_t *body;     /* borrowed; NULL: none */
 	client_line line; /* NULL: the body is collected and parsed */
 	void *userdata;
-	long idle_ms; /* end a stream that was silent that long; 0: never */
+	long idle_ms;      /* end a stream that was silent that long; 0: never */
+	bool answer_first; /* a signal does not end it, it is noted: what this makes must be known
+			    */
 };
 
 /* 0, or -ENOMEM, -ENAMETOOLONG (socket path). INT, TERM and HUP are blocked from here on. */

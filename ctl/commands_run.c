@@ -252,7 +252,9 @@ int command_run(struct client *client, const struct options *options)
 	id = session_id(reply.doc);
 	if (!id)
 		return EXIT_FAILED;
-	status = run_in(client, options, id, false, 0);
+	/* A signal that came while it was made: the session is there, and ours to remove. */
+	status = client->signal ? EXIT_SIGNAL_BASE + client->signal
+				: run_in(client, options, id, false, 0);
 	if (options->keep) {
 		(void)fprintf(stderr, "session %s\n", id);
 		return status;

@@ -61,7 +61,8 @@ int session_create(struct client *client, const struct options *options, struct 
 	json_t *body = json_object();
 	struct client_request request = {.method = "POST",
 					 .path = runtime ? API_PREFIX_RUNTIME : DAGSTER_SESSIONS,
-					 .body = body};
+					 .body = body,
+					 .answer_first = true};
 	int failed = 0;
 	int r;
 

@@ -40,6 +40,23 @@ def test_run_interrupted_removes_its_session(daemon):
     wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 5, "the session is gone")
 
 
+def test_run_interrupted_while_its_session_is_made_removes_it(daemon):
+    supervisor = daemon.supervisor_pid()
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        process = subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator),
+                                    "run", "--", "/bin/sleep", "60"])
+        # It has asked for the session once the worker has read the request.
+        wait_until(lambda: b"sandboxd_sessions 1\n" in daemon.root.get("/metrics").body, 10,
+                   "the session is being made")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    assert process.wait(15) == 128 + signal.SIGINT
+    wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 5, "the session is gone")
+
+
 def test_component_commands(daemon, tmp_path):
     session = ctl(daemon, "create", "--ttl", "5").stdout.decode().strip()
     document = tmp_path / "demo.yaml"
