@@ -370,6 +370,11 @@ void tasks_abandon(struct app *app, const struct store_task *task)
 		(void)job_free(job);
 		return;
 	}
+	/* Its last frame was stored, the state of its row was not. */
+	if (job_state_ended(job->state)) {
+		store_state(app, job);
+		return;
+	}
 	fail_task(app, job, NULL, session_reason_code(SESSION_REASON_RESTART),
 		  "the service was restarted while the task ran", NULL);
 }
