@@ -1,10 +1,15 @@
 /*
  * One line, one write: a line of at most 1 KiB is atomic on a pipe (PIPE_BUF is 4096), so that the
  * lines of several processes that share standard error never mix. stdio is not used.
+ *
+ * Nobody waits for the reader of the log: a terminal that was stopped, or a pipe that nobody
+ * empties, would stop the supervisor with all sessions. Such lines are lost, and the next one that
+ * gets through is preceded by their number.
  */
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,6 +26,7 @@
 static struct {
 	const char *program;
 	enum log_level level;
+	unsigned int n_lost;
 	/* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables) */
 } target = {.program = "sandboxd", .level = LOG_LEVEL_INFO};
 
@@ -84,6 +90,31 @@ static void line_add_context(struct line *line, const struct log_context *contex
 	}
 }
 
+void log_write(const char *line, size_t size)
+{
+	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+	int saved_errno = errno;
+	char lost[64];
+	int n;
+
+	/* A pipe that is ready takes PIPE_BUF bytes. Where poll itself fails (a filter), try. */
+	if (poll(&out, 1, 0) == 0) {
+		target.n_lost++;
+		errno = saved_errno;
+		return;
+	}
+	/* Nobody is left to tell when standard error is gone. */
+	if (target.n_lost > 0) {
+		n = snprintf(lost, sizeof(lost), "program=%s msg=\"log lines are lost\" n=%u\n",
+			     target.program, target.n_lost);
+		target.n_lost = 0;
+		if (n > 0 && (size_t)n < sizeof(lost))
+			(void)!write(STDERR_FILENO, lost, (size_t)n);
+	}
+	(void)!write(STDERR_FILENO, line, size);
+	errno = saved_errno;
+}
+
 void log_line(enum log_level level, const struct log_context *context, const char *message,
 	      const char *format, ...)
 {
@@ -93,7 +124,6 @@ void log_line(enum log_level level, const struct log_context *context, const cha
 	char escaped[FIELDS_BYTES];
 	int saved_errno = errno;
 	va_list args;
-	ssize_t n;
 
 	if (level > target.level)
 		return;
@@ -107,9 +137,7 @@ void log_line(enum log_level level, const struct log_context *context, const cha
 	if (str_escape(escaped, sizeof(escaped), fields, strlen(fields), false) > 0)
 		line_add(&line, " %s", escaped);
 	line.text[line.used++] = '\n';
-	/* Nobody is left to tell when standard error is gone. */
-	n = write(STDERR_FILENO, line.text, line.used);
-	(void)n;
+	log_write(line.text, line.used);
 	errno = saved_errno;
 }
 

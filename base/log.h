@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/auto.h"
@@ -33,6 +34,9 @@ void log_set_level(enum log_level level);
  * to quote, and one from outside is not logged at all. Keeps errno. */
 void log_line(enum log_level level, const struct log_context *context, const char *message,
 	      const char *format, ...) PRINTF_LIKE(4, 5);
+/* One complete line, its newline included, as it is; at most 4 KiB. Never waits: a line that
+ * standard error does not take is lost, and counted. */
+void log_write(const char *line, size_t size);
 /* As log_line with step, errno and text of err, which may come from outside. */
 void log_err(enum log_level level, const struct log_context *context, const char *message,
 	     const struct err *err);

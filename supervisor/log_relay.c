@@ -10,31 +10,27 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/log.h"
 #include "base/str.h"
 
 static void flush_line(struct log_relay *relay)
 {
-	/* iovec's base is not const; writev does not change it. */
-	char from[64];
-	char newline[] = "\n";
-	struct iovec iov[3] = {
-		{from,        0          },
-		{relay->line, relay->used},
-		{newline,     1          },
-	};
+	char line[64 + sizeof(relay->line) + 1];
 
 	if (relay->used == 0)
 		return;
-	if (str_format(from, sizeof(from), "from=%s ", relay->from) == 0)
-		iov[0].iov_len = strlen(from);
+	/* Names of our programs are short. */
+	if (str_format(line, 64, "from=%s ", relay->from) < 0)
+		line[0] = '\0';
+	size_t used = strlen(line);
+	memcpy(line + used, relay->line, relay->used);
+	used += relay->used;
+	line[used++] = '\n';
 	relay->used = 0;
-	/* A log that cannot be written is nothing that a log could tell. */
-	if (writev(STDERR_FILENO, iov, (int)ARRAY_SIZE(iov)) < 0)
-		return;
+	log_write(line, used);
 }
 
 void log_relay_feed(struct log_relay *relay, const char *bytes, size_t size)

@@ -102,10 +102,34 @@ static void test_log_err_quotes_stay_inside(void **state)
 	assert_non_null(strstr(captured, " step=mounts errno=1 error=\"open 'x'\"\n"));
 }
 
+/* Nobody reads: the lines are lost and told of later, and nobody waited. */
+static void test_log_line_does_not_wait_for_its_reader(void **state)
+{
+	static char swallowed[1u << 20];
+	int read_fd, saved_fd;
+
+	(void)state;
+	log_init("test", LOG_LEVEL_INFO);
+	saved_fd = capture_begin(&read_fd);
+	for (int i = 0; i < 5000; i++)
+		log_line(LOG_LEVEL_INFO, NULL, "one of many", "i=%d", i);
+	assert_true(io_read(read_fd, swallowed, sizeof(swallowed) - 1) > 0);
+	assert_null(strstr(swallowed, "lost"));
+	log_line(LOG_LEVEL_INFO, NULL, "the next", "");
+	log_line(LOG_LEVEL_INFO, NULL, "the last", "");
+	capture_end(saved_fd, read_fd);
+	assert_memory_equal(captured, "program=test msg=\"log lines are lost\" n=",
+			    strlen("program=test msg=\"log lines are lost\" n="));
+	assert_non_null(strstr(captured, "the next"));
+	assert_non_null(strstr(captured, "the last"));
+	assert_null(strstr(strchr(captured, '\n'), "lost"));
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_log_line_has_fields),
 	cmocka_unit_test(test_log_line_level_filters),
 	cmocka_unit_test(test_log_line_long_is_one_line),
 	cmocka_unit_test(test_log_err_quotes_stay_inside),
+	cmocka_unit_test(test_log_line_does_not_wait_for_its_reader),
 };
 TEST_MAIN(tests)
