@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -35,7 +36,8 @@ int fd_close(int fd)
 
 int fd_close_from(unsigned int first)
 {
-	return close_range(first, ~0u, 0) < 0 ? -errno : 0;
+	/* musl has no name for it yet. */
+	return syscall(SYS_close_range, first, ~0u, 0) < 0 ? -errno : 0;
 }
 
 int fd_dup(int fd, int min)

@@ -12,6 +12,7 @@
  */
 #include "shim/steps.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -39,6 +40,9 @@ struct steps_landlock_ruleset {
 };
 #define STEPS_LANDLOCK_SCOPE_ABSTRACT_UNIX (1ull << 0)
 #define STEPS_LANDLOCK_SCOPE_SIGNAL        (1ull << 1)
+
+/* The linker's name for where this program begins. */
+extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
 static int steps_listener(struct err *err)
 {
@@ -164,8 +168,37 @@ int steps_signals(struct err *err)
 	return 0;
 }
 
+/* What the linker has laid out to be read-only once it is relocated. glibc's start-up does the same
+ * for a static program, musl's does not. */
+static int steps_relro(struct err *err)
+{
+	static const size_t page_bytes = 4096; /* of all x86-64 */
+	const uint8_t *base = (const uint8_t *)&__ehdr_start;
+
+	for (size_t i = 0; i < __ehdr_start.e_phnum; i++) {
+		Elf64_Phdr header;
+		const uint8_t *start;
+		size_t size;
+
+		memcpy(&header, base + __ehdr_start.e_phoff + i * sizeof(header), sizeof(header));
+		if (header.p_type != PT_GNU_RELRO)
+			continue;
+		start = base + header.p_vaddr / page_bytes * page_bytes;
+		size = (size_t)(base + header.p_vaddr + header.p_memsz - start);
+		/* mprotect has no const; it changes no byte. */
+		if (syscall(SYS_mprotect, start, size / page_bytes * page_bytes, PROT_READ) < 0)
+			return err_fail(err, -errno, "shim-self", "relro");
+	}
+	return 0;
+}
+
 int steps_self(struct err *err)
 {
+	int r;
+
+	r = steps_relro(err);
+	if (r < 0)
+		return r;
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return err_fail(err, -errno, "shim-self", "dumpable");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
