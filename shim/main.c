@@ -12,10 +12,11 @@
  *   signals     default, blocked
  *   descriptors as include/sandboxd/plan.h says, close-on-exec, nothing else (A2)
  *   params, policy
- *   nursery     forked; asked for the spawner, which confines itself
+ *   nursery     forked; asked for the spawner, which confines itself meanwhile
  *   loop        tables, signalfd, listener
  *   caps        KILL only
  *   filter      SHIM
+ *   spawner     waited for
  *   ready
  *
  * Knowingly left out: no log (a session has nobody to log to), no environment, no arguments.
@@ -75,7 +76,8 @@ static int start_nursery(struct shim *shim, struct err *err)
 	return 0;
 }
 
-/* While the spawner confines itself. */
+/* From here on the spawner confines itself on another processor: a filter takes the kernel a tenth
+ * of a millisecond to check and translate. */
 static int start_loop(struct shim *shim, struct err *err)
 {
 	int r;
@@ -108,7 +110,7 @@ static int start_filter(struct shim *shim, struct err *err)
 
 static int (*const start_steps[])(struct shim *, struct err *) = {
 	start_self,    start_signals, start_descriptors, start_params, start_policy,
-	start_nursery, start_loop,    start_spawner,     start_caps,   start_filter,
+	start_nursery, start_loop,    start_caps,        start_filter, start_spawner,
 };
 
 int main(void)
