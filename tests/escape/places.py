@@ -78,6 +78,20 @@ def outside(*words, shell=None, private=True, cwd=None, pass_fds=(), env=None):
     return steps(result.stdout.decode())
 
 
+def evil_daemon(name, evil):
+    """A daemon with one of its programs replaced by tests/escape/EVIL.c."""
+    folder = PROGRAM_TEXT.folder / evil
+    if not folder.exists():
+        shutil.copytree(BUILD / "bin", folder)
+        shutil.copy2(BUILD / "tests" / "escape" / evil, folder / name)
+    real = harness.BIN
+    harness.BIN = folder
+    try:
+        return Daemon(config=CONFIG + "[limits]\nmemory = 1024GiB\n")
+    finally:
+        harness.BIN = real
+
+
 class Daemons:
     """Daemons by what is left away in them, started when they are first asked for."""
 

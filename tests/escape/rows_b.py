@@ -429,11 +429,14 @@ def exhaustion(t):
     words = [word for pair in counts.items() for word in pair]
     t.refused(inside.attack("exhaust", *words), want)
     t.refused(inside.attack("exhaust", "memory", 2000), "SIGKILL")
+    # The buffers of sockets: a bound of the whole system in cgroup version 1.
+    t.refused(inside.attack("exhaust", "tcp", 100), "ENOBUFS")
     t.check(other.client.run(other.id, "/bin/true").code == 0, "the other session is hurt")
     t.check(inside.client.run(inside.id, "/bin/true").code == 0, "the session does not recover")
     if t.controls:
         t.succeeds(outside("exhaust", *words), cannot={"inotify": "EMFILE", "queues": "EMFILE"})
         t.succeeds(outside("exhaust", "memory", 1200))
+        t.succeeds(outside(shell=f"ip link set lo up; {PROGRAM_TEXT.path} exhaust tcp 100"))
 
 
 @row("B21", "many small sessions that are too much together", "ceilings of the supervisor",

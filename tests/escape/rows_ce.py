@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from places import BUILD, INSIDE, PROGRAM_TEXT, executables, harness, host_process, outside, steps
+from places import BUILD, INSIDE, evil_daemon, PROGRAM_TEXT, executables, harness, host_process, outside, steps
 from table import row
 
 
@@ -381,8 +381,90 @@ def races(t):
     t.no_control("there is no layer to take away: 576 requests, counted")
 
 
-@row("E9", "bugs of parsers", "unprivileged workers; fuzzing", control=None)
+def resident_kib(pid):
+    return int(harness.status_of(pid)["VmRSS"].split()[0])
+
+
+def taken_over_shims(t):
+    """Forty sessions whose shim says what it likes: the worker answers on, bounded."""
+    daemon = evil_daemon("sandbox-shim", "evil_shim")
+    try:
+        client = daemon.client("alice")
+        worker = daemon.worker_pid("sandboxd-api")
+        supervisor = daemon.supervisor_pid()
+        made, slow, answers, lock = [], [], {}, threading.Lock()
+
+        def work():
+            made_one = client.post(harness.SESSIONS, {}, timeout=30)
+            with lock:
+                answers[made_one.status] = answers.get(made_one.status, 0) + 1
+            if made_one.status != 201:
+                return
+            session = made_one.json["id"]
+            made.append(session)
+            quietly(lambda: client.run(session, "/bin/true", timeout=3))
+            for route, body in (("components", {"name": "a", "body": "b: c"}), ("load", None),
+                                ("execute", None)):
+                quietly(lambda route=route, body=body: client.post(
+                    f"{harness.SESSIONS}/{session}/{route}", body, timeout=2))
+
+        workers = [threading.Thread(target=work) for _ in range(48)]
+        for thread in workers:
+            thread.start()
+        while any(thread.is_alive() for thread in workers):
+            started = time.monotonic()
+            daemon.root.get(harness.SESSIONS)
+            slow.append(time.monotonic() - started)
+            time.sleep(0.05)
+        t.check(set(answers) <= {201, 503, 500} and answers.get(201, 0) > 20, f"creates: {answers}")
+        t.refused({"slowest answer meanwhile": "below 1 s" if max(slow) < 1 else f"{max(slow):.1f}"},
+                  "below 1 s")
+        t.check(resident_kib(worker) < 200 * 1024, f"the worker grew: {resident_kib(worker)} KiB")
+        t.check(daemon.worker_pid("sandboxd-api") == worker, "the api worker died")
+        t.check(daemon.supervisor_pid() == supervisor, "the supervisor died")
+        for session in made:
+            client.remove(session)
+        end = time.monotonic() + 10
+        while daemon.shim_pids() and time.monotonic() < end:
+            time.sleep(0.1)
+        t.check(not daemon.shim_pids(), f"shims are left: {daemon.shim_pids()}")
+    finally:
+        try:
+            daemon.done()
+        except AssertionError as error:
+            t.wrong(f"taken over shims: {str(error)[-600:]}")
+
+
+def taken_over_worker(t):
+    """An api worker that asks for what it must not: the supervisor goes on, nothing is left."""
+    ready = harness.Daemon.ready
+    harness.Daemon.ready = lambda self: bool(self.processes().get("sandboxd-egress"))
+    try:
+        daemon = evil_daemon("sandboxd-api", "evil_api")
+    finally:
+        harness.Daemon.ready = ready
+    daemon.deaths_expected = True
+    try:
+        supervisor = daemon.supervisor_pid()
+        started = daemon.descriptors(supervisor)
+        time.sleep(8)
+        t.check(daemon.supervisor_pid() == supervisor, "the supervisor died")
+        lives = daemon.log.read_text().count("worker died")
+        t.check(lives >= 3, f"the worker lived only {lives} times")
+        t.check(resident_kib(supervisor) < 100 * 1024, "the supervisor grew")
+        t.check(daemon.descriptors(supervisor) < started + 700, "descriptors are left")
+    finally:
+        try:
+            daemon.done()
+        except AssertionError as error:
+            t.wrong(f"taken over worker: {str(error)[-600:]}")
+
+
+@row("E9", "bugs of parsers; a shim and a worker that were taken over",
+     "unprivileged workers; fuzzing", control=None)
 def parsers(t):
+    taken_over_shims(t)
+    taken_over_worker(t)
     targets = sorted(path.stem for path in (Path(__file__).resolve().parents[1] / "fuzz").glob("fuzz_*.c"))
     t.refused({"fuzz targets": "some" if len(targets) >= 6 else "few"}, "some")
     for worker in ("sandboxd-api", "sandboxd-egress"):

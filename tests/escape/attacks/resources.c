@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -153,6 +154,45 @@ static long one_resident_mebibyte(long i)
 	return 0;
 }
 
+static int listen_on_loopback(struct sockaddr_in *address)
+{
+	socklen_t size = sizeof(*address);
+
+	*address = (struct sockaddr_in){.sin_family = AF_INET,
+					.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, address, size) < 0 || listen(fd, 1024) < 0 ||
+	    getsockname(fd, address, &size) < 0)
+		return -1;
+	return fd;
+}
+
+/* Connections whose buffers are filled and read by nobody: ENOBUFS when a hundred of them hold less
+ * than 200 MiB. */
+static long one_connection(long i)
+{
+	static char block[65536];
+	static struct sockaddr_in address;
+	static int listener = -1;
+	static long held;
+	const int size = 1 << 24;
+
+	if (i == 0)
+		listener = listen_on_loopback(&address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	if (connect(fd, &address, sizeof(address)) < 0)
+		return -1;
+	int other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	(void)setsockopt(other, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	for (ssize_t n = 0; n >= 0;) {
+		n = send(fd, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
+		held += n > 0 ? n : 0;
+	}
+	errno = ENOBUFS;
+	return i > 0 && i % 100 == 99 && held < 200l * (1 << 20) ? -1 : 0;
+}
+
 static const struct resource {
 	const char *name;
 	long (*take)(long i);
@@ -168,6 +208,7 @@ static const struct resource {
 	{"inodes",    one_inode            },
 	{"tmpfs",     one_mebibyte         },
 	{"memory",    one_resident_mebibyte},
+	{"tcp",       one_connection       },
 };
 
 static void give_back(const char *name)
