@@ -27,9 +27,9 @@ struct flow {
 void flow_init(struct flow *flow, uint64_t acked); /* of the row; 0 for a new session */
 void flow_done(struct flow *flow);
 /* A durable frame came. 0; FLOW_E_DUPLICATE; -EPROTO: a number was skipped; -ENOBUFS: too many are
- * unsettled, which an honest shim's ring cannot hold. */
+ * unsettled, which an honest shim's ring cannot hold; -ENOMEM. */
 MUST_USE int flow_receive(struct flow *flow, uint64_t number);
-/* 0; -ERANGE: not received; -ENOMEM. Settling twice is allowed. */
+/* 0; -ERANGE: not received. Settling twice is allowed. */
 MUST_USE int flow_settle(struct flow *flow, uint64_t number);
 /* True: *ret_acked is news to the shim and goes into a WIRE_CREDIT, until flow_credited says that
  * it went: a credit that is lost and never repeated leaves the shim with a full ring for ever. */
