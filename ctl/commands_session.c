@@ -294,6 +294,32 @@ int command_write(struct client *client, const struct options *options)
 	return r;
 }
 
+/* False: one is of the folder as a whole, so nothing was loaded. */
+static bool print_load_problems(const json_t *problems)
+{
+	bool loaded = true;
+	size_t i;
+	json_t *problem;
+
+	json_array_foreach(problems, i, problem)
+	{
+		const char *file = print_member(problem, "file");
+
+		if (file[0] == '\0')
+			loaded = false;
+		(void)fputs("sandboxctl: ", stderr);
+		print_text(stderr, file[0] ? file : "load failed");
+		if (json_integer_value(json_object_get(problem, "line")) > 0)
+			(void)fprintf(
+				stderr, ":%lld",
+				(long long)json_integer_value(json_object_get(problem, "line")));
+		(void)fputs(": ", stderr);
+		print_text(stderr, print_member(problem, "text"));
+		(void)fputc('\n', stderr);
+	}
+	return loaded;
+}
+
 int command_load(struct client *client, const struct options *options)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
@@ -322,7 +348,10 @@ int command_load(struct client *client, const struct options *options)
 		print_text(stdout, json_string_value(json_array_get(key, 1)));
 		(void)putchar('\n');
 	}
-	return EXIT_OK;
+	return print_load_problems(
+		       json_object_get(json_object_get(reply.doc, "sandbox"), "problems"))
+		       ? EXIT_OK
+		       : EXIT_FAILED;
 }
 
 int command_rm(struct client *client, const struct options *options)

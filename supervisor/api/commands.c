@@ -42,8 +42,7 @@ static void reply_link_error(struct request *request, int error)
 	}
 }
 
-static void reply_failed(struct request *request, const struct activity_result *result,
-			 const char *what)
+static void reply_put_failed(struct request *request, const struct activity_result *result)
 {
 	const char *name;
 	char detail[128];
@@ -56,7 +55,7 @@ static void reply_failed(struct request *request, const struct activity_result *
 	if (result->failed->error_number == ENOSPC || result->failed->error_number == EDQUOT)
 		status = MHD_HTTP_INSUFFICIENT_STORAGE;
 	name = strerrorname_np(result->failed->error_number);
-	if (str_format(detail, sizeof(detail), "%s at step %s: %s", what,
+	if (str_format(detail, sizeof(detail), "component was not written at step %s: %s",
 		       frame_step_name(result->failed->step), name ? name : "?") < 0)
 		detail[0] = '\0';
 	reply_detail(request, status, detail);
@@ -132,7 +131,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 	live_settle(live, result->number);
 	if (result->end != ACTIVITY_PUT_DONE) {
 		if (request)
-			reply_failed(request, result, "component was not written");
+			reply_put_failed(request, result);
 		put_free(put);
 	} else if (session_component_set(session, put->file, put->spec.body_length) < 0 ||
 		   store_session_component(put->app->store, &session->id, &component,
@@ -250,29 +249,39 @@ static void load_output(struct activity *activity, uint64_t number, bool is_stde
 	}
 }
 
+/* Whatever the folder did to the loader is a problem of the folder: it stands in the summary, and
+ * the request has done what it was for. */
+static int take_load(struct load *load, struct session *session,
+		     const struct activity_result *result)
+{
+	char text[LOAD_TEXT_BYTES];
+	const char *name;
+
+	if (load->broken)
+		return progress_load_fail(session, "the loader's output is not understood");
+	if (result->end == ACTIVITY_EXITED)
+		return progress_load_finish(&load->parser, session, result->exit_info);
+	name = strerrorname_np(result->failed->error_number);
+	IGNORE_RESULT(str_format(text, sizeof(text), "the loader failed at step %s: %s",
+				 frame_step_name(result->failed->step), name ? name : "?"));
+	return progress_load_fail(session, text);
+}
+
 static void answer_load(struct request *request, struct load *load, struct session *session,
 			const struct activity_result *result)
 {
-	const char *code = "loader_output";
-	char detail[64];
-	int r = PROGRESS_E_FAILED;
-
-	if (result->end != ACTIVITY_EXITED) {
+	if (result->end != ACTIVITY_EXITED && result->end != ACTIVITY_FAILED) {
 		if (request)
-			reply_failed(request, result, "load failed");
+			reply_not_found(request); /* the session ended first */
 		return;
 	}
-	if (!load->broken)
-		r = progress_load_finish(&load->parser, session, result->exit_info, &code);
-	if (!request)
+	if (take_load(load, session, result) < 0) {
+		if (request)
+			reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
 		return;
-	if (r == 0) {
+	}
+	if (request)
 		reply_json(request, MHD_HTTP_OK, action_summary(request, session));
-		return;
-	}
-	IGNORE_RESULT(
-		str_format(detail, sizeof(detail), "load failed: %s", r < 0 ? "memory" : code));
-	reply_detail(request, MHD_HTTP_UNPROCESSABLE_CONTENT, detail);
 }
 
 static void load_ended(struct activity *activity, const struct activity_result *result)

@@ -257,21 +257,22 @@ static void test_progress_load_finish_result_and_failure(void **state)
 	struct load_parser parser = LOAD_PARSER_NULL;
 	const struct wire_exit good = {0};
 	const struct wire_exit bad = {.code = 3};
-	const char *code = NULL;
 	struct rig rig;
 
 	(void)state;
 	rig_init(&rig);
-	assert_int_equal(progress_load_finish(&parser, rig.session, &good, &code),
-			 PROGRESS_E_FAILED);
-	assert_string_equal(code, "loader_output");
+	assert_int_equal(progress_load_finish(&parser, rig.session, &good), 0);
+	assert_int_equal(rig.session->load.n_problems, 1);
+	assert_string_equal(rig.session->load.problem[0].file, "");
+	assert_string_equal(rig.session->load.problem[0].text, "the loader's output is incomplete");
 	assert_int_equal(load_parser_feed(&parser, &end, sizeof(end)), 0);
-	assert_int_equal(progress_load_finish(&parser, rig.session, &bad, &code),
-			 PROGRESS_E_FAILED);
-	assert_false(rig.session->loaded);
+	assert_int_equal(progress_load_finish(&parser, rig.session, &bad), 0);
+	assert_int_equal(rig.session->load.n_problems, 1);
+	assert_string_equal(rig.session->load.problem[0].text, "the loader ended with status 3");
 	assert_int_equal(load_parser_feed(&parser, &end, sizeof(end)), 0);
-	assert_int_equal(progress_load_finish(&parser, rig.session, &good, &code), 0);
-	assert_true(rig.session->loaded);
+	assert_int_equal(progress_load_finish(&parser, rig.session, &good), 0);
+	assert_int_equal(rig.session->load.n_problems, 0);
+	assert_true(rig.session->load.complete);
 	assert_int_equal(progress_fail(rig.job, NULL, "x", "y", 0), 0);
 	rig_done(&rig, JOB_STATE_ERROR);
 }

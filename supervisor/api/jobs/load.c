@@ -13,6 +13,20 @@ void load_result_done(struct load_result *result)
 	*result = LOAD_RESULT_NULL;
 }
 
+int load_result_fail(struct load_result *result, const char *text)
+{
+	struct load_problem *problem = calloc(1, sizeof(*problem));
+
+	if (!problem)
+		return -ENOMEM;
+	IGNORE_RESULT(str_copy_n(problem->text, sizeof(problem->text), text,
+				 strnlen(text, sizeof(problem->text) - 1)));
+	load_result_done(result);
+	result->problem = problem;
+	result->n_problems = 1;
+	return 0;
+}
+
 void load_parser_done(struct load_parser *parser)
 {
 	load_result_done(&parser->result);

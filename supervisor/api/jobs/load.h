@@ -40,6 +40,10 @@ struct load_result {
 #define LOAD_RESULT_NULL ((struct load_result){0})
 void load_result_done(struct load_result *result);
 
+/* No assets, and one problem of the folder as a whole: the loader did not say more. The text is
+ * ours. 0 or -ENOMEM: nothing was changed. */
+MUST_USE int load_result_fail(struct load_result *result, const char *text);
+
 struct load_parser {
 	struct load_result result;
 	struct loader_record partial;

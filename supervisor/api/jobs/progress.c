@@ -286,18 +286,25 @@ int progress_fail(struct job *job, struct session *session, const char *code, co
 		   now);
 }
 
-int progress_load_finish(struct load_parser *parser, struct session *session,
-			 const struct wire_exit *exit_info, const char **ret_code)
+int progress_load_fail(struct session *session, const char *text)
 {
-	const char *code;
-	char text[64];
+	int r = load_result_fail(&session->load, text);
 
-	code = loader_failure(exit_info, text, sizeof(text));
-	if (!code && !take_result(parser, session))
-		code = "loader_output";
+	if (r >= 0)
+		session->loaded = true;
+	return r;
+}
+
+int progress_load_finish(struct load_parser *parser, struct session *session,
+			 const struct wire_exit *exit_info)
+{
+	char text[64];
+	int r = 0;
+
+	if (loader_failure(exit_info, text, sizeof(text)))
+		r = progress_load_fail(session, text);
+	else if (!take_result(parser, session))
+		r = progress_load_fail(session, "the loader's output is incomplete");
 	load_parser_done(parser);
-	if (!code)
-		return 0;
-	*ret_code = code;
-	return PROGRESS_E_FAILED;
+	return r;
 }

@@ -48,8 +48,9 @@ MUST_USE int progress_fail(struct job *job, struct session *session, const char 
 			   const char *message, usec_t now);
 /* Array of {file, line, column, text}, at most max. A new reference; NULL: no memory. */
 json_t *progress_problems(const struct load_result *load, size_t max);
-/* Result of a load that is no task: 0 and session->load is replaced; PROGRESS_E_FAILED and
- * *ret_code says why; -ENOMEM. The parser is emptied. */
-#define PROGRESS_E_FAILED 1
+/* Result of a load that is no task: session->load is replaced. A loader that failed is a problem of
+ * the folder as a whole. 0, or -ENOMEM and the old result stays. The parser is emptied. */
 MUST_USE int progress_load_finish(struct load_parser *parser, struct session *session,
-				  const struct wire_exit *exit_info, const char **ret_code);
+				  const struct wire_exit *exit_info);
+/* The same where the loader did not get that far; text: of ours, no byte of the session. */
+MUST_USE int progress_load_fail(struct session *session, const char *text);
