@@ -16,7 +16,7 @@ struct job_output;
 /* Bytes of a file that wait for the helper: one component of the largest size, sent in one go, and
  * some. Beyond them the job fails with {REQUEST, ENOBUFS}, as beyond EXEC_STDIN_MAX_BYTES of a
  * command's standard input. */
-#define STDIO_PUT_MAX_BYTES   (2ul * 1024 * 1024)
+#define STDIO_PUT_MAX_BYTES (2ul * 1024 * 1024)
 
 MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, int *ret_child_fd);
 MUST_USE int stdio_open_input(struct job *job, size_t max_bytes, int *ret_child_fd);

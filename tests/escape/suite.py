@@ -41,6 +41,8 @@ def main():
     for plant, rows in PLANTS.items():
         if wanted and plant not in wanted:
             continue
+        # A row that is red by itself sees nothing.
+        rows = [name for name in rows if name not in tests or not tests[name].problems]
         red = [name for name in rows if run_row(name, daemons, plant, controls=False).problems]
         planted[plant] = red
         passed += bool(red)

@@ -23,7 +23,7 @@
 
 #define SPEC_E_INVALID 1
 
-#define SPEC_TIMEOUT_MAX_MS  (24u * 3600u * 1000u)
+#define SPEC_TIMEOUT_MAX_MS (24u * 3600u * 1000u)
 
 struct spec_options {
 	const char *env_prefix; /* of the endpoint variables, which `envs` may not name; or NULL */
