@@ -33,7 +33,7 @@ execute_process(COMMAND ${CMAKE_C_COMPILER} -print-libgcc-file-name
 list(FILTER _opts EXCLUDE REGEX "_FORTIFY_SOURCE")
 add_library(sandboxd_small INTERFACE)
 target_compile_options(sandboxd_small INTERFACE ${_opts} -nostdinc
-	"SHELL:-isystem ${MUSL_INCLUDE_DIR}" "SHELL:-isystem ${_compiler_include}" "SHELL:-isystem ${_kernel}")
+	"SHELL:-isystem '${MUSL_INCLUDE_DIR}'" "SHELL:-isystem '${_compiler_include}'" "SHELL:-isystem '${_kernel}'")
 target_compile_definitions(sandboxd_small INTERFACE ${_defs})
 target_include_directories(sandboxd_small INTERFACE ${_incs})
 target_link_options(sandboxd_small INTERFACE ${_links} -nostdlib
