@@ -116,8 +116,17 @@ def families(t):
     allowed = {f"family {n}": "ok" for n in (1, 2, 10, 16)}
     t.refused(inside.attack("sockets"), {"*": "EAFNOSUPPORT", **allowed})
     t.refused(inside.attack("foreign-abi"), "SIGSYS")
+    t.refused(inside.attack("stacked"),
+              {"*": "EAFNOSUPPORT", "UDP_ENCAP": "ENOPROTOOPT", "TCP_ULP": "ENOPROTOOPT",
+               "MSG_OOB": "EOPNOTSUPP"})
     if not t.controls:
         return
+    got = outside("stacked")
+    t.succeeds({step: got[step] for step in ("UDP_ENCAP", "MSG_OOB")})
+    t.succeeds({step: result for step, result in got.items() if result == "ok"})
+    t.no_control("of TCP_ULP, MPTCP, SCTP, UDP-Lite this kernel lacks: "
+                 + ", ".join(f"{step} ({result})" for step, result in got.items()
+                             if result != "ok"))
     got = outside("sockets")
     present = [f"family {n}" for n in range(51) if got[f"family {n}"] == "ok"]
     t.worked({"family 17", "family 40"} <= set(present), f"families here: {present}")
@@ -337,7 +346,7 @@ def processes(t):
     t.check(abs(bases[0] - bases[1]) >= 65536, f"the sessions share ids: {bases}")
     bomb = threading.Thread(target=lambda: first.client.run(
         first.id, "/bin/sh", "-c", f"{INSIDE} exhaust processes 100000 >/session/out; "
-        ":() { : | : & }; : ; sleep 1", timeout_ms=4000))
+        "b() { b | b & }; b; sleep 1", timeout_ms=4000))
     bomb.start()
     ran = sum(second.client.run(second.id, "/bin/true").code == 0 for _ in range(100))
     bomb.join()
@@ -460,10 +469,19 @@ def together(t):
     t.worked(len(made) == 3, "three sessions without the ceiling")
 
 
-@row("B22", "listen to a neighbour on the same core", "–", control=None)
+@row("B22", "listen to a neighbour by shared memory or core", "seccomp",
+     "overlay; not the owner")
 def neighbour(t):
-    got = t.session().attack("core-cookie")
-    t.refused(got, "EINVAL")
+    inside = t.session()
+    t.refused(inside.attack("core-cookie"), "EINVAL")
+    t.refused(inside.attack("shared-memory"),
+              {"merge pages": "EINVAL", "ask the page cache": "EOPNOTSUPP", "cachestat": "ENOSYS"})
+    if not t.controls:
+        return
+    t.succeeds(outside("shared-memory"))
+    off = t.session("seccomp").attack("shared-memory")
+    t.succeeds({"merge pages": off["merge pages"]})
+    t.holds(off, {"*": "ok", "ask the page cache": "EOPNOTSUPP", "cachestat": "EPERM"})
     t.no_control(f"core scheduling: {outside('core-cookie')['core scheduling']} of this kernel")
 
 

@@ -17,6 +17,8 @@ int attack_page_cache(int argc, char **argv);
 int attack_template(int argc, char **argv);
 int attack_sockets(int argc, char **argv);
 int attack_foreign_abi(int argc, char **argv);
+int attack_stacked(int argc, char **argv);
+int attack_shared_memory(int argc, char **argv);
 int attack_netlink(int argc, char **argv);
 int attack_keyring(int argc, char **argv);
 int attack_host_key(int argc, char **argv);

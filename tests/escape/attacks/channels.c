@@ -102,7 +102,7 @@ int attack_run_directory(int argc, char **argv)
 	}
 	(void)snprintf(path, sizeof(path), "%s/private", argv[0]);
 	say_result("list private", open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	(void)snprintf(path, sizeof(path), "%s/api/sandboxd.db", argv[1]);
+	(void)snprintf(path, sizeof(path), "%s/api/api.db", argv[1]);
 	say_result("read the database", open(path, O_RDONLY | O_CLOEXEC));
 	(void)snprintf(path, sizeof(path), "%s/operator.sock", argv[0]);
 	say_result("connect to operator.sock", try_connect(path, false, SOCK_STREAM));

@@ -187,6 +187,52 @@ int attack_foreign_abi(int argc, char **argv)
 	return 0;
 }
 
+static long try_oob(void)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
+		return -1;
+	return send(fds[0], "x", 1, MSG_OOB);
+}
+
+/* What is stacked on an ordinary socket, and rarer protocols of the ordinary families. */
+int attack_stacked(int argc, char **argv)
+{
+	const int esp_in_udp = 2;
+
+	(void)argc;
+	(void)argv;
+	int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	say_result("UDP_ENCAP", setsockopt(udp, 17, 100, &esp_in_udp, sizeof(esp_in_udp)));
+	int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	say_result("TCP_ULP", setsockopt(tcp, 6, 31, "tls", sizeof("tls")));
+	say_result("MSG_OOB", try_oob());
+	say_result("MPTCP", socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 262));
+	say_result("SCTP", socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 132));
+	say_result("UDP-Lite", socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 136));
+	return 0;
+}
+
+/* Memory by which two sessions, or a session and the host, can feel each other. */
+int attack_shared_memory(int argc, char **argv)
+{
+	char byte = 0;
+	struct iovec vector = {.iov_base = &byte, .iov_len = 1};
+
+	(void)argc;
+	(void)argv;
+	int fd = open("/usr/bin/env", O_RDONLY | O_CLOEXEC);
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	say_result("merge pages", madvise(page, 4096, MADV_MERGEABLE));
+	(void)!pread(fd, &byte, 1, 0);
+	say_result("ask the page cache", preadv2(fd, &vector, 1, 0, RWF_NOWAIT));
+	uint64_t range[2] = {0, 4096};
+	uint64_t cached[5] = {0};
+	say_result("cachestat", syscall(451, fd, range, cached, 0u));
+	return 0;
+}
+
 int attack_netlink(int argc, char **argv)
 {
 	char step[64];

@@ -23,6 +23,8 @@ static const struct attack {
 	{"template",        attack_template       },
 	{"sockets",         attack_sockets        },
 	{"foreign-abi",     attack_foreign_abi    },
+	{"stacked",         attack_stacked        },
+	{"shared-memory",   attack_shared_memory  },
 	{"netlink",         attack_netlink        },
 	{"keyring",         attack_keyring        },
 	{"host-key",        attack_host_key       },
