@@ -12,10 +12,11 @@
 #include "supervisor/api/store/sqlite.h"
 
 #define STORE_PATH      "/state/api.db"
-#define STOP_TIMEOUT    (8 * USEC_PER_SEC)
+#define STOP_TIMEOUT    (4 * USEC_PER_SEC) /* below the supervisor's patience with us */
 #define RETENTION_EVERY (60 * USEC_PER_SEC)
 #define RETENTION_AGAIN (20 * USEC_PER_MS) /* while there is something to delete */
 #define EVENTS_A_TURN   128
+#define TURN_TIME       (2 * USEC_PER_MS)
 
 struct answer_to answer_to(const struct request *request)
 {
@@ -161,8 +162,12 @@ static void end_turn(struct app *app)
 {
 	store_flush(app->store, clock_boottime());
 	LIST_FOR_EACH_SAFE (entry, following, &app->crediting) {
-		if (shim_link_flush(LIST_ENTRY(entry, struct live, credit)->shim) >= 0)
-			list_remove(entry);
+		struct live *live = LIST_ENTRY(entry, struct live, credit);
+
+		if (shim_link_flush(live->shim) < 0)
+			continue;
+		list_remove(entry);
+		tasks_next(app, live->session); /* there may be room again */
 	}
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		if (app->server[i])
@@ -178,20 +183,29 @@ static bool must_exit(struct app *app)
 	return is_idle(app) || clock_boottime() >= app->stop_at;
 }
 
-/* All events that are there, at most EVENTS_A_TURN, then one end of turn. */
+/* All events that are there, within bounds: peers that answer as fast as they are asked would make
+ * a turn without an end, and nothing is committed or acknowledged before that. */
+static int run_turn(struct app *app)
+{
+	uint64_t wait = app->phase == APP_PHASE_STOPPING ? 100 * USEC_PER_MS : UINT64_MAX;
+	int r = sd_event_run(app->event, wait);
+	usec_t end = clock_add(clock_boottime(), TURN_TIME);
+
+	for (unsigned int n = 1; r > 0 && n < EVENTS_A_TURN && clock_boottime() < end; n++) {
+		if (sd_event_get_state(app->event) == SD_EVENT_FINISHED)
+			break;
+		r = sd_event_run(app->event, 0);
+	}
+	return r;
+}
+
 static int run_loop(struct app *app)
 {
 	int code = EXIT_SUCCESS;
 
 	while (sd_event_get_state(app->event) != SD_EVENT_FINISHED) {
-		uint64_t wait = app->phase == APP_PHASE_STOPPING ? 100 * USEC_PER_MS : UINT64_MAX;
-		int r = sd_event_run(app->event, wait);
+		int r = run_turn(app);
 
-		for (unsigned int n = 1; r > 0 && n < EVENTS_A_TURN; n++) {
-			if (sd_event_get_state(app->event) == SD_EVENT_FINISHED)
-				break;
-			r = sd_event_run(app->event, 0);
-		}
 		if (r < 0)
 			return EXIT_FAILURE;
 		end_turn(app);

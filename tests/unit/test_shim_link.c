@@ -405,6 +405,34 @@ static void test_shim_link_jobs_are_bounded(void **state)
 	rig_close(&rig);
 }
 
+/* The shim keeps the slot of a job until its last frame is acknowledged. */
+static void test_shim_link_ended_jobs_count_until_acknowledged(void **state)
+{
+	static const char *const argv[] = {"true", NULL};
+	static const char *const env[] = {NULL};
+	struct shim_link_command command = {.cwd = "/session", .argv = argv, .env = env};
+	const struct wire_exit status = {0};
+	struct rig rig = {.shim_fd = -1};
+	uint32_t job = 0;
+
+	(void)state;
+	rig_open(&rig, false, 0);
+	say_hello(&rig, 0);
+	for (uint64_t i = 1; i <= SHIM_MAX_JOBS; i++) {
+		assert_int_equal(shim_link_exec(rig.link, &command, &job), 0);
+		say(&rig, WIRE_EXIT, job, i, &status, sizeof(status));
+		turn(&rig);
+	}
+	assert_int_equal(shim_link_jobs(rig.link), 0);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), -EBUSY);
+	shim_link_settle(rig.link, 1);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), -EBUSY);
+	assert_int_equal(shim_link_flush(rig.link), 0);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), 0);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), -EBUSY);
+	rig_close(&rig);
+}
+
 static void test_shim_link_stops_reading_at_its_window(void **state)
 {
 	struct rig rig = {.shim_fd = -1};
@@ -447,6 +475,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_shim_link_end_of_file_is_lost),
 	cmocka_unit_test(test_shim_link_adopted_jobs_are_dropped_and_cancelled),
 	cmocka_unit_test(test_shim_link_jobs_are_bounded),
+	cmocka_unit_test(test_shim_link_ended_jobs_count_until_acknowledged),
 	cmocka_unit_test(test_shim_link_stops_reading_at_its_window),
 };
 

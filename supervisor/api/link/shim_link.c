@@ -18,6 +18,9 @@ enum wire_job_state {
 	 * not sent again, so nothing waits for it. */
 	WIRE_JOB_COMMAND,
 	WIRE_JOB_PUTTING, /* a file: PUT_DONE or FAILED may come */
+	/* Nothing of it may come, but the shim keeps its slot until its end is acknowledged: until
+	 * then there is no room for another one. */
+	WIRE_JOB_ENDED,
 	WIRE_JOB_MAX_,
 };
 
@@ -25,6 +28,7 @@ struct wire_job {
 	uint32_t id;
 	enum wire_job_state state;
 	bool started; /* STARTED came */
+	uint64_t end; /* WIRE_JOB_ENDED: number of its last frame */
 };
 
 /* One frame that waits for the socket. */
@@ -158,10 +162,19 @@ static int send_waiting(struct shim_link *link)
 static struct wire_job *find_job(struct shim_link *link, uint32_t id)
 {
 	for (size_t i = 0; i < SHIM_MAX_JOBS; i++) {
-		if (link->job[i].state != WIRE_JOB_FREE && link->job[i].id == id)
+		const struct wire_job *job = &link->job[i];
+
+		if ((job->state == WIRE_JOB_COMMAND || job->state == WIRE_JOB_PUTTING) &&
+		    job->id == id)
 			return &link->job[i];
 	}
 	return NULL;
+}
+
+static bool is_room(const struct shim_link *link, const struct wire_job *job)
+{
+	return job->state == WIRE_JOB_FREE ||
+	       (job->state == WIRE_JOB_ENDED && job->end <= link->flow->credited);
 }
 
 static int add_job(struct shim_link *link, enum wire_job_state state, struct wire_job **ret_job)
@@ -171,7 +184,7 @@ static int add_job(struct shim_link *link, enum wire_job_state state, struct wir
 	for (size_t i = 0; i < SHIM_MAX_JOBS; i++) {
 		struct wire_job *job = &link->job[i];
 
-		if (job->state != WIRE_JOB_FREE)
+		if (!is_room(link, job))
 			continue;
 		job->id = link->next_job;
 		job->state = state;
@@ -184,9 +197,17 @@ static int add_job(struct shim_link *link, enum wire_job_state state, struct wir
 	return -EBUSY;
 }
 
+/* It was never sent. */
 static void drop_job(struct shim_link *link, struct wire_job *job)
 {
 	job->state = WIRE_JOB_FREE;
+	link->n_jobs--;
+}
+
+static void end_job(struct shim_link *link, struct wire_job *job, uint64_t number)
+{
+	job->state = WIRE_JOB_ENDED;
+	job->end = number;
 	link->n_jobs--;
 }
 
@@ -284,18 +305,18 @@ static int take_end(struct shim_link *link, struct wire_job *job, const struct w
 		if (job->state != WIRE_JOB_COMMAND)
 			return -EPROTO;
 		memcpy(&status, payload, sizeof(status));
-		drop_job(link, job);
+		end_job(link, job, header->number);
 		link->events->exited(link->userdata, id, header->number, &status);
 		return 0;
 	case WIRE_FAILED:
 		memcpy(&failed, payload, sizeof(failed));
-		drop_job(link, job);
+		end_job(link, job, header->number);
 		link->events->failed(link->userdata, id, header->number, &failed);
 		return 0;
 	case WIRE_PUT_DONE:
 		if (job->state != WIRE_JOB_PUTTING)
 			return -EPROTO;
-		drop_job(link, job);
+		end_job(link, job, header->number);
 		link->events->put_done(link->userdata, id, header->number);
 		return 0;
 	default:

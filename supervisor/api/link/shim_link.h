@@ -69,7 +69,8 @@ struct shim_link_command {
 };
 
 /* Both: 0 and the job's number; -ENOBUFS: too much waits for this session (retry later); -E2BIG:
- * does not fit a frame; -EPIPE: lost; -EBUSY: SHIM_MAX_JOBS are running. */
+ * does not fit a frame; -EPIPE: lost; -EBUSY: SHIM_MAX_JOBS are running, or have ended and are not
+ * acknowledged (a flush may make room). */
 MUST_USE int shim_link_exec(struct shim_link *link, const struct shim_link_command *command,
 			    uint32_t *ret_job);
 MUST_USE int shim_link_put(struct shim_link *link, const char *path, uint32_t mode,
