@@ -22,8 +22,8 @@ def timed(caller, session):
 
 def test_fork_bomb_is_bounded_and_ended_by_its_timeout(alice, session, other, daemon):
     baseline = other()
-    result = alice.shell(session, "f() { f | f & }; f; sleep 30", timeout_ms=1500)
-    assert result.exit.get("timed_out") is True or result.code is not None, result
+    result = alice.shell(session, "f() { f | f & }; f; while :; do :; done", timeout_ms=1500)
+    assert result.exit.get("timed_out") is True, result
     assert other() < baseline + 3
     wait_until(lambda: alice.run(session, "/bin/echo", "again").out == b"again\n", 10,
                "the session runs commands again")
@@ -35,7 +35,7 @@ def test_disk_fill_is_enospc(alice, session, other):
     assert b"No space left" in result.err and b"room" in result.err, result
     result = alice.shell(session, "cat /dev/zero > /dev/shm/full; cat /dev/zero > /tmp/full")
     assert b"No space left" in result.err, result
-    assert alice.write(session, "x", "type: a.B\n").status in (409, 413, 422, 429, 507)
+    assert alice.write(session, "x", "type: a.B\n").status == 507
     alice.shell(session, "rm /dev/shm/full /tmp/full")
     assert alice.write(session, "x", "type: a.B\n").status == 200
     other()

@@ -50,5 +50,5 @@ def test_each_failing_step_is_named_and_leaves_nothing():
             assert daemon.root.get(SESSIONS).json == []
         finally:
             daemon.done()
-    # Marks in the trace that are not steps (the request was read, exec happened, ready).
-    assert len(failed_silently) <= 4, failed_silently
+    # The one mark in the trace that is no step: the proof is read back after the answer.
+    assert set(failed_silently) <= {"proved"}, failed_silently
