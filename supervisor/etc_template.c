@@ -50,15 +50,19 @@ static const struct etc_link {
 	const char *name;
 	const char *target;
 } links[] = {
-	{"localtime", "../usr/share/zoneinfo/Etc/UTC"},
-	{"mtab",      "../proc/self/mounts"          },
+	{"localtime",  "../usr/share/zoneinfo/Etc/UTC"},
+	{"mtab",       "../proc/self/mounts"          },
+	{"os-release", "../usr/lib/os-release"        },
 };
 
 /* What is taken from the host where it is present and world-readable. A final * is a prefix. */
 static const char *const from_host[] = {
-	"alternatives", "ld.so.cache",      "ld.so.conf", "ld.so.conf.d",
-	"ssl/certs",    "ca-certificates*", "java-*",     "python3*",
-	"perl",         "mime.types",       "fonts",
+	"alternatives",     "ld.so.cache",
+	"ld.so.conf",       "ld.so.conf.d",
+	"ssl/certs",        "ssl/openssl.cnf",
+	"ca-certificates*", "java-*",
+	"python3*",         "perl",
+	"mime.types",       "fonts",
 };
 static const char *const from_host_worker[] = {"ssl/certs",     "ssl/openssl.cnf", "resolv.conf",
 					       "nsswitch.conf", "hosts",           "ld.so.cache"};

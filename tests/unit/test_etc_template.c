@@ -17,6 +17,7 @@ static void make_host(const struct test_temp *etc)
 	assert_int_equal(mkdirat(etc->fd, "java-17", 0755), 0);
 	test_temp_write(etc, "ssl/certs/ca.crt", "certificate");
 	test_temp_write(etc, "ssl/private/key.pem", "key");
+	test_temp_write(etc, "ssl/openssl.cnf", "settings");
 	test_temp_write(etc, "java-17/closed", "closed");
 	test_temp_write(etc, "java-17/open", "open");
 	test_temp_write(etc, "shadow", "root:secret");
@@ -24,6 +25,7 @@ static void make_host(const struct test_temp *etc)
 	test_temp_write(etc, "machine-id", "the host's own");
 	assert_int_equal(fchmodat(etc->fd, "ssl/certs/ca.crt", 0644, 0), 0);
 	assert_int_equal(fchmodat(etc->fd, "ssl/private/key.pem", 0644, 0), 0);
+	assert_int_equal(fchmodat(etc->fd, "ssl/openssl.cnf", 0644, 0), 0);
 	assert_int_equal(fchmodat(etc->fd, "java-17/open", 0644, 0), 0);
 	assert_int_equal(fchmodat(etc->fd, "java-17/closed", 0600, 0), 0);
 	assert_int_equal(mkfifoat(etc->fd, "mime.types", 0666), 0);
@@ -48,6 +50,8 @@ static void test_etc_template_build_takes_only_what_is_listed_and_open(void **st
 	assert_int_equal(etc_template_build(dest.fd, host.fd, NULL), 0);
 	assert_true(has(&dest, "ssl/certs/ca.crt"));
 	assert_true(has(&dest, "ssl/certs/link"));
+	assert_true(has(&dest, "ssl/openssl.cnf"));
+	assert_true(has(&dest, "os-release"));
 	assert_true(has(&dest, "java-17/open"));
 	assert_true(has(&dest, "nsswitch.conf"));
 	assert_false(has(&dest, "ssl/private"));
