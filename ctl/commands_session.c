@@ -294,30 +294,28 @@ int command_write(struct client *client, const struct options *options)
 	return r;
 }
 
-/* False: one is of the folder as a whole, so nothing was loaded. */
-static bool print_load_problems(const json_t *problems)
+/* How many are of the folder as a whole. */
+static size_t print_load_problems(const json_t *problems)
 {
-	bool loaded = true;
+	size_t n_folder = 0;
 	size_t i;
 	json_t *problem;
 
 	json_array_foreach(problems, i, problem)
 	{
 		const char *file = print_member(problem, "file");
+		const json_t *line = json_object_get(problem, "line");
 
-		if (file[0] == '\0')
-			loaded = false;
+		n_folder += file[0] == '\0' ? 1 : 0;
 		(void)fputs("sandboxctl: ", stderr);
-		print_text(stderr, file[0] ? file : "load failed");
-		if (json_integer_value(json_object_get(problem, "line")) > 0)
-			(void)fprintf(
-				stderr, ":%lld",
-				(long long)json_integer_value(json_object_get(problem, "line")));
+		print_text(stderr, file[0] ? file : "components");
+		if (json_integer_value(line) > 0)
+			(void)fprintf(stderr, ":%lld", (long long)json_integer_value(line));
 		(void)fputs(": ", stderr);
 		print_text(stderr, print_member(problem, "text"));
 		(void)fputc('\n', stderr);
 	}
-	return loaded;
+	return n_folder;
 }
 
 int command_load(struct client *client, const struct options *options)
@@ -348,10 +346,12 @@ int command_load(struct client *client, const struct options *options)
 		print_text(stdout, json_string_value(json_array_get(key, 1)));
 		(void)putchar('\n');
 	}
-	return print_load_problems(
-		       json_object_get(json_object_get(reply.doc, "sandbox"), "problems"))
-		       ? EXIT_OK
-		       : EXIT_FAILED;
+	/* The loader's own failure is such a problem, and leaves no asset. */
+	if (print_load_problems(
+		    json_object_get(json_object_get(reply.doc, "sandbox"), "problems")) > 0 &&
+	    json_array_size(keys) == 0)
+		return EXIT_FAILED;
+	return EXIT_OK;
 }
 
 int command_rm(struct client *client, const struct options *options)

@@ -57,6 +57,21 @@ def test_run_interrupted_while_its_session_is_made_removes_it(daemon):
     wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 5, "the session is gone")
 
 
+def test_load_prints_problems_and_fails_where_nothing_was_loaded(daemon, tmp_path):
+    session = ctl(daemon, "create").stdout.decode().strip()
+    document = tmp_path / "broken.yaml"
+    document.write_text("type: [\n")
+    assert ctl(daemon, "write", session, str(document)).returncode == 0
+    result = ctl(daemon, "load", session)
+    assert (result.returncode, result.stdout) == (0, b"sandbox/broken\n")
+    assert result.stderr.startswith(b"sandboxctl: broken.yaml:"), result
+    assert ctl(daemon, "exec", session, "--", "/bin/chmod", "000", "/session").returncode == 0
+    result = ctl(daemon, "load", session)
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert b"components: the loader failed at step cwd: EACCES" in result.stderr
+    assert ctl(daemon, "rm", session).returncode == 0
+
+
 def test_component_commands(daemon, tmp_path):
     session = ctl(daemon, "create", "--ttl", "5").stdout.decode().strip()
     document = tmp_path / "demo.yaml"
