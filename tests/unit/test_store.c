@@ -63,7 +63,7 @@ static struct id make_id(uint8_t n)
 static struct store *reopen_path(const char *path, uint32_t max_pages)
 {
 	const struct sqlite_options options = {
-		.path = path, .host = "here", .max_pages = max_pages};
+		.path = path, .host = "here", .max_pages = max_pages, .short_log = true};
 	struct store *store = NULL;
 	struct err err = ERR_NULL;
 

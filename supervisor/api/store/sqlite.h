@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/auto.h"
 #include "base/err.h"
 
@@ -17,6 +19,7 @@ struct sqlite_options {
 	const char *host;           /* stands in the `host` column */
 	uint64_t max_waiting_bytes; /* of writes that wait while the store refuses; 0: 64 MiB */
 	uint32_t max_pages;         /* 0: no bound (tests: a full disk) */
+	bool short_log; /* begin with an empty log (tests: its size is what they look at) */
 };
 
 /* 0; -EBADMSG: the file is no database or is damaged; -EPROTONOSUPPORT: its schema is newer than
