@@ -271,8 +271,9 @@ void host_wake(struct host *host)
 static int stage_loop(struct host *host, const struct host_options *options, struct err *err)
 {
 	(void)options;
-	userns_reserve_init(&host->reserve, host->loop, &host->idblock);
-	int r = loop_add_deferred(host->loop, on_turn, host, &host->turn);
+	int r = userns_reserve_init(&host->reserve, host->loop, &host->idblock);
+	if (r == 0)
+		r = loop_add_deferred(host->loop, on_turn, host, &host->turn);
 	if (r == 0)
 		r = loop_add(host->loop, host->mask_job.pid_fd, EPOLLIN, on_mask_end, host,
 			     &host->mask_source);

@@ -18,6 +18,7 @@
 #include "supervisor/weaken.h"
 
 #define HELPER_TIMEOUT_MS 1000
+#define REFILL_PAUSE_US   (4 * USEC_PER_MS)
 
 /* What a session may make of each kind, in its own user namespace and below. */
 static const struct userns_ceiling {
@@ -176,13 +177,6 @@ static int begin(struct idblock *idblock, struct userns *ret_userns, int *ret_pi
 	return 0;
 }
 
-void userns_reserve_init(struct userns_reserve *reserve, struct loop *loop, struct idblock *idblock)
-{
-	*reserve = USERNS_RESERVE_NULL;
-	reserve->loop = loop;
-	reserve->idblock = idblock;
-}
-
 void userns_release(struct userns_reserve *reserve, struct userns *userns)
 {
 	userns->fd = fd_close(userns->fd);
@@ -216,6 +210,8 @@ static int settle(struct userns_reserve *reserve)
 	return 0;
 }
 
+static void begin_next(struct userns_reserve *reserve);
+
 static int on_helper_end(void *userdata, uint32_t events)
 {
 	struct userns_reserve *reserve = userdata;
@@ -224,15 +220,36 @@ static int on_helper_end(void *userdata, uint32_t events)
 	/* A failure shows again, with its reason, when a launch finds the reserve empty; until then
 	 * nothing is gained by trying over and over. */
 	if (settle(reserve) == 0)
-		userns_reserve_refill(reserve);
+		begin_next(reserve);
+	return 0;
+}
+
+static int on_pause_end(void *userdata, uint32_t events)
+{
+	struct userns_reserve *reserve = userdata;
+
+	(void)events;
+	begin_next(reserve);
 	return 0;
 }
 
 void userns_reserve_refill(struct userns_reserve *reserve)
 {
-	uint32_t want = reserve->n_launches > 0 ? reserve->want / 4 : reserve->want;
+	if (reserve->n_ready < reserve->want / 4)
+		begin_next(reserve);
+	else if (reserve->n_ready < reserve->want)
+		loop_timer_set(reserve->pause, clock_add(clock_boottime(), REFILL_PAUSE_US));
+}
 
-	if (reserve->next_pid_fd >= 0 || reserve->n_ready >= want)
+/* Beside launches only what keeps the next ones from making theirs themselves. */
+static uint32_t least(const struct userns_reserve *reserve)
+{
+	return reserve->n_launches > 0 ? reserve->want / 4 : reserve->want;
+}
+
+static void begin_next(struct userns_reserve *reserve)
+{
+	if (reserve->next_pid_fd >= 0 || reserve->n_ready >= least(reserve))
 		return;
 	if (begin(reserve->idblock, &reserve->next, &reserve->next_pid_fd, NULL) < 0)
 		return;
@@ -240,6 +257,14 @@ void userns_reserve_refill(struct userns_reserve *reserve)
 			 &reserve->next_source);
 	if (r < 0)
 		(void)settle(reserve);
+}
+
+int userns_reserve_init(struct userns_reserve *reserve, struct loop *loop, struct idblock *idblock)
+{
+	*reserve = USERNS_RESERVE_NULL;
+	reserve->loop = loop;
+	reserve->idblock = idblock;
+	return loop_add_timer(loop, USEC_NEVER, on_pause_end, reserve, &reserve->pause);
 }
 
 int userns_take(struct userns_reserve *reserve, struct userns *ret_userns, struct err *err)
@@ -271,6 +296,7 @@ int userns_take(struct userns_reserve *reserve, struct userns *ret_userns, struc
 
 void userns_reserve_done(struct userns_reserve *reserve)
 {
+	reserve->pause = loop_remove(reserve->pause);
 	if (reserve->next_pid_fd >= 0)
 		(void)settle(reserve);
 	while (reserve->n_ready > 0)

@@ -35,16 +35,16 @@ struct userns_reserve {
 	struct userns next;
 	int next_pid_fd;
 	struct loop_source *next_source;
+	struct loop_source *pause;
 };
 #define USERNS_RESERVE_NULL ((struct userns_reserve){.next = USERNS_NULL, .next_pid_fd = -1})
 
 /* Wants none yet: see userns_reserve.want. */
-void userns_reserve_init(struct userns_reserve *reserve, struct loop *loop,
-			 struct idblock *idblock);
+MUST_USE int userns_reserve_init(struct userns_reserve *reserve, struct loop *loop,
+				 struct idblock *idblock);
 void userns_reserve_done(struct userns_reserve *reserve); /* releases the blocks */
-/* Begin one if the reserve is not full; the end of its helper begins the next, in a turn of its
- * own.
- */
+/* Have the reserve filled, one helper after the other: at once while it is low, else in a pause,
+ * when whoever waits for the launch that took one has had its answer. */
 void userns_reserve_refill(struct userns_reserve *reserve);
 /* From the reserve, else made now (waits for its helper: about half a millisecond). -EBUSY: no id
  * block is free. */
