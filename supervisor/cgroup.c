@@ -119,38 +119,51 @@ static int make_below(int parent_fd, const char *name, int *ret_fd)
 	return 0;
 }
 
-/* Are there processes in our own v2 group that are neither this one nor its keeper? */
-static bool has_strangers(int group_fd)
+/* Who is in a v2 group, as far as it concerns us. */
+struct members {
+	bool has_keeper;
+	bool has_strangers; /* neither this process nor its keeper */
+};
+
+static struct members read_members(int group_fd)
 {
+	struct members members = {0};
 	char pids[4096];
 	uint32_t pid = 0;
 
 	if (io_read_at(group_fd, "cgroup.procs", pids, sizeof(pids)) < 0)
-		return true;
+		return (struct members){.has_strangers = true};
 	for (char *line = pids; line && *line;) {
 		char *next = strchr(line, '\n');
 		if (next)
 			*next++ = '\0';
-		if (num_parse_u32(line, 0, INT32_MAX, &pid) < 0 ||
-		    ((pid_t)pid != getpid() && (pid_t)pid != getppid()))
-			return true;
+		/* pid 0: a parent outside of our PID namespace, and no keeper. */
+		if (num_parse_u32(line, 0, INT32_MAX, &pid) < 0 || pid == 0)
+			members.has_strangers = true;
+		else if ((pid_t)pid == getppid())
+			members.has_keeper = true;
+		else if ((pid_t)pid != getpid())
+			members.has_strangers = true;
 		line = next;
 	}
-	return false;
+	return members;
 }
 
-/* Move this process and its keeper to a leaf beside the sessions. */
+/*
+ * Move this process and its keeper to a leaf beside the sessions. A parent that is in another group
+ * is no keeper: under systemd it is pid 1, which must stay where it is.
+ */
 static int move_to_leaf(const struct cgroup *cgroup)
 {
-	const pid_t pids[] = {getpid(), getppid()};
+	const struct members members = read_members(cgroup->v2_parent_fd);
 	AUTO_CLOSE int leaf_fd = -1;
 
 	int r = make_below(cgroup->v2_parent_fd, CGROUP_FIND_LEAF, &leaf_fd);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(pids); i++) {
-		/* 0: the parent is outside of our PID namespace, and no keeper. */
-		if (pids[i] > 0)
-			r = write_u64(leaf_fd, ".", "cgroup.procs", (uint64_t)pids[i]);
-	}
+	if (r < 0)
+		return r;
+	r = write_u64(leaf_fd, ".", "cgroup.procs", (uint64_t)getpid());
+	if (r == 0 && members.has_keeper)
+		r = write_u64(leaf_fd, ".", "cgroup.procs", (uint64_t)getppid());
 	return r;
 }
 
@@ -226,7 +239,7 @@ static int open_v2_parent(struct cgroup *cgroup, struct err *err)
 		return err_fail(err, r, "cgroup", "no cgroup2 tree is mounted");
 	cgroup->v2_parent_fd = r;
 	if (!v2_offers(cgroup, controller_name[CGROUP_MEMORY]) ||
-	    !has_strangers(cgroup->v2_parent_fd))
+	    !read_members(cgroup->v2_parent_fd).has_strangers)
 		return 0;
 	r = cgroup_find_top(err);
 	if (r < 0)
