@@ -103,8 +103,11 @@ static int visit(void *userdata, const struct dirwalk_entry *entry)
 int usr_mask_build(int usr_fd, int mask_fd, struct usr_mask *ret_mask, struct err *err)
 {
 	struct scan scan = {.mask_fd = mask_fd};
+	/* The folders of the mask are what a session sees of /usr: readable under any umask. */
+	mode_t old_mask = umask(022);
 
 	int r = dirwalk(usr_fd, visit, &scan);
+	(void)umask(old_mask);
 	if (r < 0)
 		return err_fail(err, r, "usr-mask", "look through /usr");
 	*ret_mask = scan.found;

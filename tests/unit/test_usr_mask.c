@@ -65,10 +65,31 @@ static void test_usr_mask_build_covers_what_nobody_may_see(void **state)
 	test_temp_done(&mask);
 }
 
+static void test_usr_mask_build_minds_no_umask(void **state)
+{
+	struct test_temp usr;
+	struct test_temp mask;
+	struct usr_mask found;
+	struct stat st;
+
+	(void)state;
+	test_temp_init(&usr);
+	test_temp_init(&mask);
+	make_tree(&usr);
+	mode_t old_mask = umask(077);
+	assert_int_equal(usr_mask_build(usr.fd, mask.fd, &found, NULL), 0);
+	assert_int_equal(umask(old_mask), 077);
+	assert_int_equal(fstatat(mask.fd, "lib/keep", &st, 0), 0);
+	assert_int_equal(st.st_mode & 0777, 0755);
+	test_temp_done(&usr);
+	test_temp_done(&mask);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_usr_mask_build_covers_what_nobody_may_see),
+		cmocka_unit_test(test_usr_mask_build_minds_no_umask),
 	};
 	int n_before = test_begin();
 
