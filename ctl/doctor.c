@@ -162,6 +162,17 @@ static enum doctor_state check_landlock(char text[DOCTOR_TEXT_BYTES])
 	return abi >= 6 ? DOCTOR_OK : DOCTOR_DEGRADED;
 }
 
+/* Asking for a file system by name makes the kernel load its module, as the first session would. */
+static bool loads_filesystem(const char *name)
+{
+	int fd = (int)syscall(SYS_fsopen, name, 0);
+
+	if (fd < 0)
+		return false;
+	(void)close(fd);
+	return true;
+}
+
 static enum doctor_state check_filesystems(char text[DOCTOR_TEXT_BYTES])
 {
 	static const char *const names[] = {"\toverlay", "\ttmpfs", "\tdevpts"};
@@ -170,7 +181,7 @@ static enum doctor_state check_filesystems(char text[DOCTOR_TEXT_BYTES])
 	if (doctor_read("/proc/filesystems", list, sizeof(list)) < 0)
 		return DOCTOR_MISSING;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (strstr(list, names[i]))
+		if (strstr(list, names[i]) || loads_filesystem(names[i] + 1))
 			continue;
 		doctor_text(text, "the kernel has no %s", names[i] + 1);
 		return DOCTOR_MISSING;
