@@ -3,19 +3,9 @@
 #include <errno.h>
 
 #include "base/confine.h"
+#include "base/log.h"
 
 #include "policy/image.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define CONFINE_WORKER_FILTER false
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CONFINE_WORKER_FILTER false
-#endif
-#endif
-#ifndef CONFINE_WORKER_FILTER
-#define CONFINE_WORKER_FILTER true
-#endif
 
 static int take_filter(const struct image *image, const char *name, bool apply, struct err *err)
 {
@@ -45,10 +35,31 @@ int confine_worker(int policy_fd, const char *name, bool *ret_applied, struct er
 	r = image_open(policy_fd, &image, err);
 	if (r < 0)
 		return r;
-	r = take_filter(&image, name, CONFINE_WORKER_FILTER, err);
+	r = take_filter(&image, name, !CONFINE_SANITIZED, err);
 	image_close(&image);
 	if (r < 0)
 		return r;
-	*ret_applied = CONFINE_WORKER_FILTER;
+	*ret_applied = !CONFINE_SANITIZED;
+	return 0;
+}
+
+int confine_fileless_worker(int policy_fd, const char *name)
+{
+	struct err err = ERR_NULL;
+	bool applied = false;
+	int r;
+
+	r = CONFINE_SANITIZED ? 0 : confine_no_files();
+	if (r < 0)
+		(void)err_fail(&err, r, "confine", "files");
+	else
+		r = confine_worker(policy_fd, name, &applied, &err);
+	if (r < 0) {
+		log_err(LOG_LEVEL_ERROR, NULL, "cannot confine itself", &err);
+		return r;
+	}
+	if (!applied)
+		log_line(LOG_LEVEL_WARNING, NULL,
+			 "no seccomp filter and no Landlock domain in a sanitizer build", "");
 	return 0;
 }

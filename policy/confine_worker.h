@@ -16,3 +16,6 @@
  * confined.
  */
 MUST_USE int confine_worker(int policy_fd, const char *name, bool *ret_applied, struct err *err);
+/* As above for a worker that opens no file: it cannot, whatever its filter lets through. Says in
+ * the log what is wrong or left away. */
+MUST_USE int confine_fileless_worker(int policy_fd, const char *name);

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/confine.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -21,27 +20,6 @@
 #include "sandboxd/worker.h"
 #include "supervisor/config/config_parse.h"
 #include "supervisor/config/option_table.h"
-
-static int confine(void)
-{
-	struct err err = ERR_NULL;
-	bool applied = false;
-	int r;
-
-	r = CONFINE_SANITIZED ? 0 : confine_no_files();
-	if (r < 0)
-		(void)err_fail(&err, r, "confine", "files");
-	else
-		r = confine_worker(WORKER_FD_POLICY, "worker-config", &applied, &err);
-	if (r < 0) {
-		log_err(LOG_LEVEL_ERROR, NULL, "cannot confine itself", &err);
-		return r;
-	}
-	if (!applied)
-		log_line(LOG_LEVEL_WARNING, NULL,
-			 "no seccomp filter and no Landlock domain in a sanitizer build", "");
-	return 0;
-}
 
 /* Standard input into *ret_answer. Complaints go to standard error. */
 static int read_config(struct config_answer *ret_answer)
@@ -81,7 +59,7 @@ int main(int argc, char *argv[])
 			 "");
 		return 2;
 	}
-	if (!check_only && confine() < 0)
+	if (!check_only && confine_fileless_worker(WORKER_FD_POLICY, "worker-config") < 0)
 		return EXIT_FAILURE;
 	if (read_config(&answer) < 0)
 		return EXIT_FAILURE;

@@ -9,7 +9,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/confine.h"
 #include "base/fd.h"
 #include "base/launch.h"
 #include "base/log.h"
@@ -20,27 +19,6 @@
 #include "sandboxd/worker.h"
 
 #define GREETING_TIMEOUT_MS 10000
-
-static int confine(void)
-{
-	struct err err = ERR_NULL;
-	bool applied = false;
-	int r;
-
-	r = CONFINE_SANITIZED ? 0 : confine_no_files();
-	if (r < 0)
-		(void)err_fail(&err, r, "confine", "files");
-	else
-		r = confine_worker(WORKER_FD_POLICY, "worker-egress", &applied, &err);
-	if (r < 0) {
-		log_err(LOG_LEVEL_ERROR, NULL, "cannot confine itself", &err);
-		return r;
-	}
-	if (!applied)
-		log_line(LOG_LEVEL_WARNING, NULL,
-			 "no seccomp filter and no Landlock domain in a sanitizer build", "");
-	return 0;
-}
 
 /* TERM as a descriptor; made before the filter, which has no use for more of them. */
 static int open_signals(void)
@@ -110,7 +88,7 @@ int main(void)
 	signal_fd = open_signals();
 	if (signal_fd < 0)
 		return EXIT_FAILURE;
-	if (confine() < 0)
+	if (confine_fileless_worker(WORKER_FD_POLICY, "worker-egress") < 0)
 		return EXIT_FAILURE;
 	r = greet();
 	if (r == 0)
