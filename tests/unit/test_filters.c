@@ -41,15 +41,15 @@ static int open_policy(void)
 	return open(TEST_BIN_DIR "/policy.img", O_RDONLY | O_CLOEXEC);
 }
 
-/* In a child: take the filter of a session profile. */
-static void take(const char *name, enum policy_filter which)
+/* In a child: take the filter of a session profile. Takes over policy_fd. */
+static void take(int policy_fd, const char *name, enum policy_filter which)
 {
 	struct image image = IMAGE_NULL;
 	struct err err = ERR_NULL;
 	const struct sock_filter *filter;
 	size_t n = 0;
 
-	if (image_open(open_policy(), &image, &err) < 0)
+	if (image_open(policy_fd, &image, &err) < 0)
 		_exit(90);
 	filter = image_filter(&image, image_find(&image, name, NULL), which, &n);
 	if (confine_no_new_privs() < 0 || confine_not_dumpable() < 0 ||
@@ -131,7 +131,7 @@ static const struct probe probes[] = {
 
 static void check_probes(void)
 {
-	take("component", POLICY_FILTER_COMMAND);
+	take(open_policy(), "component", POLICY_FILTER_COMMAND);
 	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
 		const struct probe *probe = &probes[i];
 		long r = syscall(probe->number, probe->arg[0], probe->arg[1], probe->arg[2]);
@@ -151,13 +151,13 @@ static void call_i386(void)
 {
 	long number = 20; /* getpid */
 
-	take("component", POLICY_FILTER_COMMAND);
+	take(open_policy(), "component", POLICY_FILTER_COMMAND);
 	__asm__ volatile("int $0x80" : "+a"(number) : : "memory", "r8", "r9", "r10", "r11");
 }
 
 static void call_x32(void)
 {
-	take("component", POLICY_FILTER_COMMAND);
+	take(open_policy(), "component", POLICY_FILTER_COMMAND);
 	(void)syscall(0x40000000L | SYS_getpid);
 }
 
@@ -199,11 +199,13 @@ static void exec_program(void)
 		const char *const *in;
 		char *const *out;
 	} argv = {.in = program};
+	/* Before the change of user: the checkout may lie where only root may look. */
+	const int policy_fd = open_policy();
 
 	/* A user with no capability, as in a session: root would not notice some refusals. */
 	if (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
 		_exit(92);
-	take("agent", POLICY_FILTER_COMMAND);
+	take(policy_fd, "agent", POLICY_FILTER_COMMAND);
 	(void)execve(argv.out[0], argv.out, env);
 	_exit(93);
 }
@@ -363,7 +365,7 @@ static void check_egress(void)
 /* abort() must be a death, not a hang or a loop of refused signals. */
 static void abort_in_shim(void)
 {
-	take("component", POLICY_FILTER_SHIM);
+	take(open_policy(), "component", POLICY_FILTER_SHIM);
 	abort();
 }
 
