@@ -1,7 +1,9 @@
 """Who is asking, and what they may."""
+import os
+
 import pytest
 
-from harness import ABSENT_ID, Client, NOT_FOUND, SESSIONS
+from harness import ABSENT_ID, Client, NOT_FOUND, RUNTIME_NOT_FOUND, SESSIONS
 
 
 def raw_request(path, extra, method="GET", body=b""):
@@ -56,6 +58,42 @@ def test_malformed_identity_headers_are_400(daemon, headers):
 def test_identity_headers_on_the_operator_socket_are_400(daemon):
     answer = Client(daemon.operator, user="alice").get(SESSIONS)
     assert answer.status == 400
+
+
+def as_uid(uid, path, headers):
+    """Status of a request that a process with that uid makes; 0: it could not even connect."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresuid(uid, uid, uid)
+            answer = Client(path).raw(raw_request(SESSIONS, headers))
+            os.write(theirs, answer.split()[1])
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    os.waitpid(child, 0)
+    with os.fdopen(ours, "rb") as pipe:
+        return int(pipe.read() or 0)
+
+
+def test_peer_that_is_not_trusted_is_nobody(daemon):
+    """Whatever its headers say, and whoever may connect; the operator's socket is for root alone."""
+    modes = {path: path.stat().st_mode & 0o7777
+             for path in (daemon.home, daemon.control, daemon.operator)}
+    for path in modes:
+        path.chmod(0o777)
+    try:
+        assert as_uid(0, daemon.control, GOOD) == 200
+        assert as_uid(12345, daemon.control, GOOD) == 401
+        assert as_uid(12345, daemon.control, []) == 401
+        assert as_uid(12345, daemon.operator, []) == 401
+        assert as_uid(12345, daemon.operator, GOOD) == 400
+        assert as_uid(0, daemon.operator, []) == 200
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
 
 
 def test_operator_sees_every_session(daemon, alice):
@@ -132,3 +170,33 @@ def test_a_user_called_operator_is_not_the_operator(daemon):
     assert impostor.delete(f"{SESSIONS}/{session}").status == 404
     assert daemon.root.frames(task)[-1]["stage"] == "done"
     daemon.root.remove(session)
+
+
+def test_every_route_for_a_foreign_identity(daemon, session):
+    """Walks the route table: what names a session or a task of somebody else is not there."""
+    owner = daemon.client("alice", workspace="blue")
+    task = owner.execute(session)
+    owner.frames(task)
+    stranger = daemon.client("mallory", workspace="black", scopes="data:read data:write")
+    bodies = {
+        "components": {"name": "x", "body": "type: a.B\n"},
+        "commands": {"argv": ["/bin/true"]},
+    }
+    paths = daemon.root.get("/openapi.json").json["paths"]
+    walked = 0
+    for path, methods in paths.items():
+        names = [part for part in path.split("/") if part.startswith("{")]
+        if not names:
+            continue
+        url = path.replace(names[0], task if "task" in path or "chat" in path else session)
+        for method in methods:
+            body = bodies.get(path.rsplit("/", 1)[1])
+            answer = stranger.request(method.upper(), url, body)
+            walked += 1
+            if answer.status == 403:
+                assert "platform:admin" in answer.json["detail"], (method, path)
+                continue
+            expected = RUNTIME_NOT_FOUND if path.startswith("/v1") else NOT_FOUND
+            assert (answer.status, answer.body) == (404, expected), (method, path, answer)
+    assert walked >= 13, walked
+    assert owner.get(f"{SESSIONS}/{session}").status == 200
