@@ -438,6 +438,9 @@ def exhaustion(t):
     words = [word for pair in counts.items() for word in pair]
     t.refused(inside.attack("exhaust", *words), want)
     t.refused(inside.attack("exhaust", "memory", 2000), "SIGKILL")
+    # Code of filters: one room for the whole host.
+    t.refused(inside.attack("filters"),
+              {"*": "ENOPROTOOPT", "seccomp": "EINVAL", "prctl seccomp": "EINVAL"})
     # The buffers of sockets: a bound of the whole system in cgroup version 1.
     t.refused(inside.attack("exhaust", "tcp", 100), "ENOBUFS")
     t.check(other.client.run(other.id, "/bin/true").code == 0, "the other session is hurt")
@@ -445,6 +448,8 @@ def exhaustion(t):
     if t.controls:
         t.succeeds(outside("exhaust", *words), cannot={"inotify": "EMFILE", "queues": "EMFILE"})
         t.succeeds(outside("exhaust", "memory", 1200))
+        t.succeeds(outside("filters"))
+        t.succeeds(t.session("seccomp").attack("filters"))
         t.succeeds(outside(shell=f"ip link set lo up; {PROGRAM_TEXT.path} exhaust tcp 100"))
 
 

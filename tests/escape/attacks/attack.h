@@ -19,6 +19,7 @@ int attack_sockets(int argc, char **argv);
 int attack_foreign_abi(int argc, char **argv);
 int attack_stacked(int argc, char **argv);
 int attack_shared_memory(int argc, char **argv);
+int attack_filters(int argc, char **argv);
 int attack_netlink(int argc, char **argv);
 int attack_keyring(int argc, char **argv);
 int attack_host_key(int argc, char **argv);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,6 +18,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <linux/filter.h>
 #include <linux/io_uring.h>
 #include <linux/keyctl.h>
 #include <linux/netlink.h>
@@ -211,6 +213,26 @@ int attack_stacked(int argc, char **argv)
 	say_result("MPTCP", socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 262));
 	say_result("SCTP", socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 132));
 	say_result("UDP-Lite", socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 136));
+	return 0;
+}
+
+/* Code for filters: the host has one room for it, and no share for anybody. */
+int attack_filters(int argc, char **argv)
+{
+	struct sock_filter accept[] = {BPF_STMT(BPF_RET | BPF_K, 0x7fff0000u)};
+	const struct sock_fprog program = {.len = 1, .filter = accept};
+
+	(void)argc;
+	(void)argv;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	say_result("socket filter",
+		   setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)));
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &(int){1}, sizeof(int));
+	FORKED("filter of a port group",
+	       setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)));
+	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	FORKED("seccomp", syscall(SYS_seccomp, 1u, 0u, &program));
+	FORKED("prctl seccomp", prctl(PR_SET_SECCOMP, 2, &program, 0, 0));
 	return 0;
 }
 

@@ -24,6 +24,7 @@ static const struct attack {
 	{"sockets",         attack_sockets        },
 	{"foreign-abi",     attack_foreign_abi    },
 	{"stacked",         attack_stacked        },
+	{"filters",         attack_filters        },
 	{"shared-memory",   attack_shared_memory  },
 	{"netlink",         attack_netlink        },
 	{"keyring",         attack_keyring        },
