@@ -144,7 +144,9 @@ def test_enable_and_start():
 
 def test_units_verify():
     result = call("systemd-analyze", "verify", *UNITS, check=False)
-    assert result.returncode == 0 and "sandboxd" not in result.stderr, result.stderr
+    # The guest has no man(1) to look the pages up with.
+    wrong = [line for line in result.stderr.splitlines() if "Command 'man " not in line]
+    assert wrong == []
 
 
 def test_systemd_stays_where_it_was():
@@ -270,20 +272,23 @@ DROP_IN = Path("/run/systemd/system/sandboxd.service.d/small.conf")
 SMALL = Path("/opt/small")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def small():
     """The same service with the policy of 64 MiB sessions."""
-    shutil.copytree("/usr/libexec/sandboxd", SMALL)
-    shutil.copy(DISK / "small/policy.img", SMALL / "policy.img")
-    DROP_IN.parent.mkdir(parents=True)
-    DROP_IN.write_text(f"[Service]\nExecStart=\nExecStart=/usr/sbin/sandboxd --libexec-dir {SMALL}\n")
-    call("systemctl", "daemon-reload")
-    call("systemctl", "restart", "sandboxd.service")
-    yield
-    shutil.rmtree(DROP_IN.parent)
-    shutil.rmtree(SMALL)
-    call("systemctl", "daemon-reload")
-    call("systemctl", "restart", "sandboxd.service")
+    command = f"/usr/sbin/sandboxd --libexec-dir {SMALL}"
+    try:
+        shutil.copytree("/usr/libexec/sandboxd", SMALL)
+        shutil.copy(DISK / "small/policy.img", SMALL / "policy.img")
+        DROP_IN.parent.mkdir(parents=True)
+        DROP_IN.write_text(f"[Service]\nExecStart=\nExecStart={command}\n")
+        call("systemctl", "daemon-reload")
+        call("systemctl", "restart", "sandboxd.service")
+        yield
+    finally:
+        shutil.rmtree(DROP_IN.parent, ignore_errors=True)
+        shutil.rmtree(SMALL, ignore_errors=True)
+        call("systemctl", "daemon-reload")
+        call("systemctl", "restart", "sandboxd.service")
 
 
 def test_memory_hog_dies_alone(small, alice):
@@ -327,7 +332,7 @@ def left_of_sessions():
 
 
 def test_restart_leaves_no_session(alice):
-    made = [alice.create() for _ in range(5)]
+    made = [alice.create() for _ in range(2)]
     assert shims()
     before = main_pid()
     seconds, _ = timed(lambda: call("systemctl", "restart", "sandboxd.service"))
@@ -349,7 +354,7 @@ def test_killed_supervisor_comes_back_clean(alice):
 
 
 def test_stop_leaves_nothing(alice):
-    made = [alice.create() for _ in range(3)]
+    made = [alice.create() for _ in range(2)]
     assert made
     pid = main_pid()
     assert descendants(pid)
