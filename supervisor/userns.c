@@ -143,7 +143,7 @@ static int begin(struct idblock *idblock, struct userns *ret_userns, int *ret_pi
 	int r = idblock_take(idblock, clock_boottime(), &base);
 	if (r < 0)
 		return err_fail(err, r, "user-namespace", "take an id block");
-	base = weaken_base(base);
+	base = weaken_base(idblock, base);
 	if (pipe2(pipe_fds, O_CLOEXEC) < 0) {
 		r = -errno;
 		idblock_release(idblock, base, clock_boottime());

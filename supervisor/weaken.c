@@ -10,6 +10,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 #include "sandboxd/policy_image.h"
@@ -105,13 +106,16 @@ int weaken_policy(void **data, size_t *size)
 	return 0;
 }
 
-uint32_t weaken_base(uint32_t base)
+uint32_t weaken_base(struct idblock *idblock, uint32_t base)
 {
 	static uint32_t first;
 
-	if (first == 0)
+	if (first == 0 || !weakened(PLANT_IDS)) {
 		first = base;
-	return weakened(PLANT_IDS) ? first : base;
+		return base;
+	}
+	idblock_release(idblock, base, clock_boottime());
+	return first;
 }
 
 #endif

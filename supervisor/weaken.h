@@ -12,6 +12,8 @@
 
 #include "base/err.h"
 
+#include "supervisor/idblock.h"
+
 enum weaken {
 	WEAKEN_SECCOMP = 1 << 0,        /* the commands' filter allows everything */
 	WEAKEN_USERNS_CEILING = 1 << 1, /* namespaces below the session's are not counted */
@@ -33,8 +35,8 @@ enum weaken {
 bool weakened(enum weaken what);
 /* Change a compiled session policy as is asked for. 0 or -ENOMEM. */
 MUST_USE int weaken_policy(void **data, size_t *size);
-/* The ids of a new user namespace. */
-uint32_t weaken_base(uint32_t base);
+/* The ids of a new user namespace: base, or those of the first one, and base is given back. */
+uint32_t weaken_base(struct idblock *idblock, uint32_t base);
 #else
 static inline bool weakened(enum weaken what)
 {
@@ -47,8 +49,9 @@ static inline int weaken_policy(void **data, size_t *size)
 	(void)size;
 	return 0;
 }
-static inline uint32_t weaken_base(uint32_t base)
+static inline uint32_t weaken_base(struct idblock *idblock, uint32_t base)
 {
+	(void)idblock;
 	return base;
 }
 #endif
