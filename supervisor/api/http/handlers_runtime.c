@@ -50,7 +50,7 @@ void handle_sandbox_command(struct request *request)
 		reply_spec_error(request, r, errors);
 		return;
 	}
-	buf_done(&request->body);
+	request_release_body(request); /* a stream may live for hours */
 	session = action_find(request, false);
 	if (session)
 		action_command(request, session, &spec);

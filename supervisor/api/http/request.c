@@ -41,9 +41,15 @@ void request_free(struct request *request)
 	}
 	if (request->response)
 		MHD_destroy_response(request->response);
+	request_release_body(request);
+	free(request);
+}
+
+void request_release_body(struct request *request)
+{
 	buf_done(&request->body);
 	request->server->held_bytes -= request->held_bytes;
-	free(request);
+	request->held_bytes = 0;
 }
 
 bool request_hold(struct request *request, size_t size)

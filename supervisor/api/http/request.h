@@ -87,6 +87,8 @@ void request_add_header(struct request *request, const char *name, const char *v
 void request_answer(struct request *request, int status, struct MHD_Response *response);
 /* Charge memory to the request until its end. False: the server holds too much. */
 MUST_USE bool request_hold(struct request *request, size_t size);
+/* The body was taken over by its handler and is bounded there. */
+void request_release_body(struct request *request);
 /* Is there room for one more stream? If not, the request is answered. For what must not be begun in
  * vain. */
 MUST_USE bool request_may_stream(struct request *request);
