@@ -296,9 +296,12 @@ static int group_make(const struct hierarchy *tree, const char *name)
 		const char *file;
 		const char *value;
 	} rows[] = {
-		{"memory", "memory.limit_in_bytes", "1073741824"},
-		{"pids",   "pids.max",              "256"       },
-		{"cpu",    "cpu.cfs_quota_us",      "100000"    }
+		{"memory", "memory.limit_in_bytes",          "1073741824"},
+		{"memory", "memory.memsw.limit_in_bytes",    "1073741824"},
+		{"memory", "memory.kmem.tcp.limit_in_bytes", "134217728" },
+		{"pids",   "pids.max",                       "256"       },
+		{"cpu",    "cpu.cfs_quota_us",               "100000"    },
+		{"cpu",    "cpu.shares",                     "1024"      }
         };
 	int fd AUTO_CLOSE = -1;
 	int r;
@@ -313,7 +316,8 @@ static int group_make(const struct hierarchy *tree, const char *name)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		if (str_equal(rows[i].controller, tree->controller)) {
 			r = io_write_at(fd, rows[i].file, rows[i].value);
-			if (r < 0)
+			/* A kernel without swap accounting: the product skips it as well. */
+			if (r < 0 && r != -ENOENT)
 				return r;
 		}
 	return TAKE_FD(fd);

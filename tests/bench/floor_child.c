@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -78,6 +79,27 @@ static int network(void)
 	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
 		return -1;
 	return close(fd);
+}
+
+/* "ports" */
+static int sysctls(void)
+{
+	static const struct {
+		const char *path;
+		const char *value;
+	} rows[] = {
+		{"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"   },
+		{"/proc/sys/net/ipv4/tcp_max_tw_buckets",         "4096"}
+        };
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		int fd = open(rows[i].path, O_WRONLY | O_CLOEXEC);
+
+		if (fd < 0 || write(fd, rows[i].value, strlen(rows[i].value)) < 0)
+			return -1;
+		(void)close(fd);
+	}
+	return 0;
 }
 
 /* "tmpfs": the one superblock of all writable places, built detached. */
@@ -262,6 +284,7 @@ void floor_child_run(const struct floor_child *child)
 	STEP(FLOOR_STEP_GROUPS, join(child));
 	STEP(FLOOR_STEP_CGROUPNS, unshare(CLONE_NEWCGROUP));
 	STEP(FLOOR_STEP_NETWORK, network());
+	STEP(FLOOR_STEP_NETWORK, sysctls());
 	STEP(FLOOR_STEP_NETWORK, sethostname("sandbox", 7));
 	tree = tmpfs(child);
 	STEP(FLOOR_STEP_TMPFS, tree);
