@@ -158,9 +158,8 @@ static void arm_store_timer(struct app *app)
 					  next == USEC_NEVER ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
-static void end_turn(struct app *app)
+static void send_credits(struct app *app)
 {
-	store_flush(app->store, clock_boottime());
 	LIST_FOR_EACH_SAFE (entry, following, &app->crediting) {
 		struct live *live = LIST_ENTRY(entry, struct live, credit);
 
@@ -169,9 +168,17 @@ static void end_turn(struct app *app)
 		list_remove(entry);
 		tasks_next(app, live->session); /* there may be room again */
 	}
+}
+
+static void end_turn(struct app *app)
+{
+	store_flush(app->store, clock_boottime());
+	send_credits(app);
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		if (app->server[i])
 			http_server_run(app->server[i]);
+	/* What clients took just now: nothing else may wake us for a command that waits for it. */
+	send_credits(app);
 	free_forgotten(app);
 	arm_store_timer(app);
 }
