@@ -1,5 +1,6 @@
 """Ends of sessions that meet each other: deletes, kills, the end of the supervisor."""
 import http.client
+import json
 import os
 import signal
 import threading
@@ -94,6 +95,37 @@ def test_two_deletes_at_once_are_one_end(private):
             thread.join()
         statuses = sorted(got[0].status for _, got in both)
         assert statuses in ([200, 200], [200, 404]), statuses
+
+
+def test_delete_ends_what_runs_with_its_reason(private):
+    """A command, a load and a task at once: each is told, and nobody waits for what has gone."""
+    caller = private.client("alice")
+    session = caller.create()
+    caller.write(session, "one", "type: a.B\n")
+    lines = caller.lines("POST", f"/v1/sandboxes/{session}/commands", {"argv": ["/bin/sleep", "60"]})
+    assert json.loads(next(lines))["type"] == "start"
+    shim, = private.shim_pids()
+    os.kill(shim, signal.SIGSTOP)
+    task = caller.execute(session)
+    load = in_background(lambda: caller.post(f"{SESSIONS}/{session}/load"))
+    write = in_background(lambda: caller.write(session, "two", "type: a.B\n"))
+    wait_until(lambda: sent_requests(private) >= 2, 5, "both wait in the worker")
+    assert caller.remove(session).status == 200
+    assert [json.loads(line) for line in lines if line] == [
+        {"type": "error", "code": "session_closed", "detail": "session ended"}]
+    for thread, got in (load, write):
+        thread.join(10)
+        # The load is refused while a task runs.
+        assert (got[0].status, got[0].body) == (404, NOT_FOUND) or got[0].status == 409, got
+    assert caller.frames(task)[-1]["code"] == "session_closed"
+
+
+def sent_requests(daemon):
+    """Connections but for the one that asks, and for the streamed command."""
+    for line in daemon.root.get("/metrics").body.decode().splitlines():
+        if line.startswith("sandboxd_http_connections "):
+            return int(line.split()[1]) - 1
+    return 0
 
 
 def test_delete_in_every_moment_of_a_session(private):

@@ -1,6 +1,9 @@
 """Routes, summaries and their forms."""
+import base64
+import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -218,6 +221,39 @@ def test_environment_holds_the_six_endpoints_and_nothing_of_ours(alice):
     alice.remove(session)
 
 
+def test_endpoint_values_and_refused_names_are_nowhere_else(daemon, alice, root):
+    """Not in an answer, a frame, the log, a metric, or what our processes show of themselves."""
+    value, name = "zq81endpoint.example", "zq81name"
+    url = f"https://{value}/catalog"
+    session = alice.create(env_overrides={"iceberg_rest_uri": url, "kafka_bootstrap": value})
+    told = [alice.post(SESSIONS, {"env_overrides": {"iceberg_rest_uri": "user:x@" + url}}).body,
+            alice.post(SESSIONS, {"env_overrides": {"kafka_bootstrap": [value]}}).body,
+            alice.write(session, f"../{name}", "type: a.B\n").body,
+            alice.write(session, f"{name}\x01", "type: a.B\n").body]
+    assert alice.write(session, "one", "type: a.B\n").status == 200
+    told.append(alice.post(f"{SESSIONS}/{session}/load").body)
+    task = alice.execute(session)
+    told.append(repr(alice.frames(task)).encode())
+    for caller, path in ((alice, f"{SESSIONS}/{session}"), (alice, SESSIONS), (alice, "/metrics"),
+                         (alice, f"/dagster/sandbox/tasks/{task}"), (alice, "/openapi.json"),
+                         (alice, f"{RUNTIME}/{session}"), (root, f"{RUNTIME}/{session}/proof"),
+                         (root, f"{RUNTIME}/{session}/trace")):
+        told.append(caller.get(path).body)
+    lines = alice.lines("POST", f"{RUNTIME}/{session}/commands", {
+        "argv": ["/bin/sh", "-c", "echo $ALPHASWARM_KAFKA_BOOTSTRAP; sleep 60"]})
+    next(lines)  # it runs now, and shows that the value is in the session
+    assert value in base64.b64decode(json.loads(next(lines))["data"]).decode()
+    service = [pid for pids in daemon.processes().values() for pid in pids]
+    for pid in [*service, *daemon.shim_pids()]:
+        for file in ("cmdline", "environ", "comm", "cgroup"):
+            told.append(Path(f"/proc/{pid}/{file}").read_bytes())
+    lines.close()
+    told.append(daemon.log.read_bytes())
+    for text in told:
+        assert value.encode() not in text and name.encode() not in text, text[:2000]
+    alice.remove(session)
+
+
 def test_janitor_needs_admin_and_answers_its_shape(alice, admin):
     assert alice.post("/dagster/sandbox/janitor").status == 403
     answer = admin.post("/dagster/sandbox/janitor")
@@ -229,11 +265,16 @@ def test_janitor_needs_admin_and_answers_its_shape(alice, admin):
 def test_session_expires_by_itself(daemon):
     caller = daemon.client("frida")
     session = caller.create(ttl_minutes=1)
+    lines = caller.lines("POST", f"{RUNTIME}/{session}/commands", {"argv": ["/bin/sleep", "300"]},
+                         timeout=120)
+    next(lines)
     deadline = time.monotonic() + 75
     while caller.get(f"{SESSIONS}/{session}").status == 200:
         assert time.monotonic() < deadline, "the session outlived its minute"
         time.sleep(1)
     assert caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND
+    last = [json.loads(line) for line in lines if line][-1]
+    assert (last["type"], last["code"]) == ("error", "session_expired"), last
 
 
 def test_operations_routes(alice, daemon):
