@@ -24,7 +24,7 @@ PATH = "/usr/bin:/bin"
 def cases():
     for profile in ("component", "agent"):
         for folder in ("any", profile):
-            for path in sorted((PROGRAMS / folder).iterdir()):
+            for path in sorted((PROGRAMS / folder).glob("*")):
                 if path.suffix in RUNNERS:
                     yield pytest.param(profile, path, id=f"{profile}-{path.stem}")
 
