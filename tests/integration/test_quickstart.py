@@ -51,8 +51,16 @@ def test_demonstration_twice_in_a_row(checkout):
 
 
 def test_missing_directory_is_an_error(checkout):
-    result = quickstart(checkout, "/nonexistent")
-    assert result.returncode == 1 and "no such directory" in result.stderr
+    for words, text in ((["/nonexistent"], "no such directory"), ([""], "no such directory"),
+                        (["/etc/passwd"], "not a directory")):
+        result = quickstart(checkout, *words)
+        assert result.returncode == 1 and text in result.stderr
+
+
+def test_wrong_usage_says_how(checkout):
+    for words in (["--bogus"], ["/tmp", "/tmp"], ["--stop", "/tmp"]):
+        result = quickstart(checkout, *words)
+        assert result.returncode == 2 and result.stderr.startswith("usage: ./quickstart")
 
 
 def test_directory_with_random_names(checkout, tmp_path):
@@ -60,11 +68,12 @@ def test_directory_with_random_names(checkout, tmp_path):
         (tmp_path / name).write_text("type: a.B\n")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link.yaml").symlink_to("/etc/passwd")
-    result = quickstart(checkout, tmp_path)
+    (tmp_path.parent / "by a link").symlink_to(tmp_path)
+    result = quickstart(checkout, tmp_path.parent / "by a link")
     assert result.returncode == 1, result.stdout
     assert result.stdout.count("refused") >= 2
     assert result.stdout.count("ignored") == 3
-    assert "1 assets executed, session removed" in result.stderr
+    assert "2 files were refused; 1 assets executed, session removed" in result.stderr
 
 
 def test_serve_and_stop(checkout):
