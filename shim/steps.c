@@ -42,6 +42,7 @@ struct steps_landlock_ruleset {
 #define STEPS_LANDLOCK_SCOPE_SIGNAL        (1ull << 1)
 
 /* The linker's name for where this program begins. */
+/* NOLINTNEXTLINE(cert-dcl37-c): the name is ld's */
 extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
 static int steps_listener(struct err *err)

@@ -17,16 +17,21 @@ def read(path):
     return Path(path).read_bytes()
 
 
-def commands(build):
+def entries_of(build):
+    """One for each file: what is compiled again for another libc is looked at once, with glibc's."""
     found = {}
     for entry in json.loads(read(f"{build}/compile_commands.json")):
-        found[str(Path(entry["file"]).resolve())] = entry["command"]
+        found.setdefault(str(Path(entry["file"]).resolve()), entry)
     return found
+
+
+def commands(build):
+    return {file: entry["command"] for file, entry in entries_of(build).items()}
 
 
 def filtered(build, cache):
     """The compile commands without the flags that only gcc knows."""
-    entries = json.loads(read(f"{build}/compile_commands.json"))
+    entries = list(entries_of(build).values())
     for entry in entries:
         for flag in (" -ftrivial-auto-var-init=zero", " -fzero-call-used-regs=used-gpr"):
             entry["command"] = entry["command"].replace(flag, "")
