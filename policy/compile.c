@@ -109,6 +109,9 @@ static int compile_filter(struct compile *compile, struct compile_unit *unit,
 	r = lint_filter(unit->profile, which, unit->resolved[which], compile->shared, err);
 	if (r < 0)
 		return r;
+	r = lint_needs(unit->profile, which, unit->resolved[which], compile->sensitive, err);
+	if (r < 0)
+		return r;
 	r = seccomp_gen_filter(unit->resolved[which], program, &n, err);
 	if (r < 0)
 		return r;
@@ -135,6 +138,8 @@ int compile_add(struct compile *compile, const char *path, struct err *err)
 	r = open_directory(compile, path, err);
 	if (r == 0)
 		r = resolve_set(LINT_SHARED_SET, &source, compile->shared, err);
+	if (r == 0)
+		r = resolve_set(LINT_SENSITIVE_SET, &source, compile->sensitive, err);
 	if (r == 0)
 		r = read_file(compile, name, &data, &size, err);
 	if (r == 0)

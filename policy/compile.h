@@ -30,6 +30,7 @@ struct compile {
 	int profiles_fd; /* directory of the profile in work: its *.rules files */
 	struct lint_sets used;
 	bool shared[RESOLVE_MAX_NUMBER];
+	bool sensitive[RESOLVE_MAX_NUMBER];
 	struct compile_unit unit[POLICY_MAX_PROFILES];
 	size_t n_units;
 };

@@ -69,6 +69,28 @@ int lint_filter(const struct profile *profile, enum policy_filter which,
 	return 0;
 }
 
+int lint_needs(const struct profile *profile, enum policy_filter which,
+	       const struct resolve_filter *filter, const bool sensitive[RESOLVE_MAX_NUMBER],
+	       struct err *err)
+{
+	bool commands = which == POLICY_FILTER_COMMAND;
+
+	for (int i = 0; i < RESOLVE_MAX_NUMBER; i++) {
+		const struct resolve_call *call = &filter->call[i];
+		bool granted = commands && sensitive[i] && may_allow(call);
+		bool needed = call->needed_by[0] != '\0';
+
+		if (granted && !needed)
+			return fail_call(profile, which, call, i,
+					 "allowed, but no program is said to need it", err);
+		if (needed && !granted)
+			return line_fail(&call->need_where, err,
+					 "%s does not allow the need of %s, or it needs no words",
+					 profile_filter_name(which), call->needed_by);
+	}
+	return 0;
+}
+
 static DIR *close_directory(DIR *directory)
 {
 	(void)closedir(directory);
@@ -100,7 +122,8 @@ int lint_unused_sets(int dir_fd, const struct lint_sets *used, struct err *err)
 		if (!str_has_suffix(entry->d_name, ".set"))
 			continue;
 		if (str_copy_n(name, sizeof(name), entry->d_name, length - 4) < 0 ||
-		    (!lint_sets_has(used, name) && !str_equal(name, LINT_SHARED_SET)))
+		    (!lint_sets_has(used, name) && !str_equal(name, LINT_SHARED_SET) &&
+		     !str_equal(name, LINT_SENSITIVE_SET)))
 			return err_fail(err, -EINVAL, "lint", "%.48s: no profile uses this set",
 					entry->d_name);
 	}

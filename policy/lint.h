@@ -13,7 +13,9 @@
 #include "policy/resolve.h"
 
 /* Name of the set of calls whose objects no namespace separates; no profile allows a member. */
-#define LINT_SHARED_SET "shared"
+#define LINT_SHARED_SET    "shared"
+/* Name of the set of calls that commands may make only where a program needs them. */
+#define LINT_SENSITIVE_SET "sensitive"
 
 /* Names of the sets that profiles use, collected through resolve_used. */
 #define LINT_MAX_SETS 64
@@ -36,6 +38,15 @@ bool lint_sets_has(const struct lint_sets *sets, const char *name);
 MUST_USE int lint_filter(const struct profile *profile, enum policy_filter which,
 			 const struct resolve_filter *filter, const bool shared[RESOLVE_MAX_NUMBER],
 			 struct err *err);
+
+/*
+ * The filter of commands: each sensitive call that it allows has a `need` that names the programs,
+ * and no `need` is about another call. Other filters have none: each is one program's. 0 or
+ * -EINVAL.
+ */
+MUST_USE int lint_needs(const struct profile *profile, enum policy_filter which,
+			const struct resolve_filter *filter,
+			const bool sensitive[RESOLVE_MAX_NUMBER], struct err *err);
 
 /* Every set file in the directory is used by some profile. 0, -EINVAL (names one that is not), or
  * -errno. */

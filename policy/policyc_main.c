@@ -112,13 +112,23 @@ static int run_check(const struct options *options, struct err *err)
 	return 0;
 }
 
+/* The end of a line: why commands have it, if it is allowed and sensitive. */
+static void explain_need(const struct resolve_call *call, struct profile_verdict verdict)
+{
+	if (verdict.action == PROFILE_ALLOW && call->needed_by[0] != '\0')
+		printf(", needed by %s", call->needed_by);
+	printf("\n");
+}
+
 static void explain_call(const struct resolve_filter *filter, int number, const char *name)
 {
 	const struct resolve_call *call = &filter->call[number];
 
 	if (!call->conditional) {
-		printf("  %3d %-24s %s\n", number, name,
-		       profile_verdict_text(call->present ? call->verdict : filter->otherwise));
+		struct profile_verdict verdict = call->present ? call->verdict : filter->otherwise;
+
+		printf("  %3d %-24s %s", number, name, profile_verdict_text(verdict));
+		explain_need(call, verdict);
 		return;
 	}
 	for (size_t i = 0; i < filter->n_matches; i++) {
@@ -131,9 +141,10 @@ static void explain_call(const struct resolve_filter *filter, int number, const 
 			printf("%s arg%u & 0x%x == 0x%x", j > 0 ? " and" : "",
 			       match->condition[j].arg, match->condition[j].mask,
 			       match->condition[j].value);
-		printf("\n");
+		explain_need(call, call->verdict);
 	}
-	printf("  %3d %-24s %s else\n", number, name, profile_verdict_text(call->otherwise));
+	printf("  %3d %-24s %s else", number, name, profile_verdict_text(call->otherwise));
+	explain_need(call, call->otherwise);
 }
 
 static int run_explain(const struct options *options, struct err *err)

@@ -300,6 +300,43 @@ static int parse_match(struct parser *parser, struct line *line, const char *cal
 	return 0;
 }
 
+/* ---- needs ---- */
+
+/* need PROGRAM...: CALL... */
+static int parse_need(struct parser *parser, struct line *line, struct err *err)
+{
+	char programs[PROFILE_PROGRAMS_BYTES] = "";
+	size_t length = 0;
+	const char *word;
+
+	for (word = line_take(line); word && !str_equal(word, ":"); word = line_take(line)) {
+		if (str_format(programs + length, sizeof(programs) - length, "%s%s",
+			       length > 0 ? " " : "", word) < 0)
+			return line_fail(&line->where, err,
+					 "the programs are shorter than %d bytes",
+					 PROFILE_PROGRAMS_BYTES);
+		length = strlen(programs);
+	}
+	if (!word || length == 0 || !line_peek(line))
+		return line_fail(&line->where, err, "expected 'need PROGRAM...: CALL...'");
+	while (line_peek(line)) {
+		struct profile_statement *statement = NULL;
+		const char *call = NULL;
+		int number = -1;
+		int r;
+
+		r = set_parse_call(line, &call, &number, err);
+		if (r == 0)
+			r = new_statement(parser, line, call, &statement, err);
+		if (r < 0)
+			return r;
+		statement->type = PROFILE_NEED;
+		statement->number = number;
+		memcpy(statement->programs, programs, sizeof(programs));
+	}
+	return 0;
+}
+
 /* ---- statements ---- */
 
 /* include FILE.rules: one level deep, so that a reader has two files open at most. parse_lines goes
@@ -357,6 +394,8 @@ static int parse_in_filter(struct parser *parser, struct line *line, struct err 
 		return parse_include(parser, line, err);
 	if (str_equal(word, "default"))
 		return parse_default(parser, line, err);
+	if (str_equal(word, "need"))
+		return parse_need(parser, line, err);
 	line->at = 0;
 	r = parse_verdict(line, &verdict, err);
 	return r < 0 ? r : parse_calls(parser, line, verdict, err);

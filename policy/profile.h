@@ -21,6 +21,7 @@
 
 #define PROFILE_CALL_BYTES     SET_NAME_BYTES
 #define PROFILE_MAX_CONDITIONS 3
+#define PROFILE_PROGRAMS_BYTES 64
 #define PROFILE_MAX_STATEMENTS 2048
 #define PROFILE_FILE_MAX_BYTES ((size_t)256 * 1024)
 
@@ -47,6 +48,7 @@ enum profile_type {
 	PROFILE_VERDICT, /* allow read @io / errno EPERM mount / kill ...: one call or set each */
 	PROFILE_MATCH,   /* socket: arg0 == AF_UNIX allow */
 	PROFILE_ELSE,    /* socket: else errno EAFNOSUPPORT */
+	PROFILE_NEED,    /* need node java: mprotect: one call each, no verdict */
 };
 
 struct profile_statement {
@@ -57,6 +59,7 @@ struct profile_statement {
 	int number; /* `name=number`, for calls that the library does not know yet; else -1 */
 	size_t n_conditions; /* MATCH: all must hold */
 	struct profile_condition condition[PROFILE_MAX_CONDITIONS];
+	char programs[PROFILE_PROGRAMS_BYTES]; /* NEED: names, a space between */
 };
 
 struct profile_filter {

@@ -53,6 +53,18 @@ static int fail_twice(const struct line_where *where, const struct resolve_call 
 			 call->where.number);
 }
 
+/* It says why, so it may stand before or behind what it is about. */
+static int add_need(struct resolve_call *call, const struct profile_statement *statement,
+		    const char *name, struct err *err)
+{
+	if (call->needed_by[0] != '\0')
+		return line_fail(&statement->where, err, "%s: its need stands at %s:%u already",
+				 name, call->need_where.file, call->need_where.number);
+	memcpy(call->needed_by, statement->programs, sizeof(call->needed_by));
+	call->need_where = statement->where;
+	return 0;
+}
+
 /* A statement of one call, by name. */
 static int add_call(struct resolver *resolver, const struct line_where *where, const char *name,
 		    int written, struct err *err)
@@ -67,6 +79,8 @@ static int add_call(struct resolver *resolver, const struct line_where *where, c
 	if (r < 0)
 		return r;
 	call = &filter->call[number];
+	if (statement->type == PROFILE_NEED)
+		return add_need(call, statement, name, err);
 	switch (statement->type) {
 	case PROFILE_VERDICT:
 		if (call->present)
@@ -103,6 +117,8 @@ static int add_call(struct resolver *resolver, const struct line_where *where, c
 			return line_fail(where, err, "%s: 'else' equals the other rules", name);
 		call->otherwise = statement->verdict;
 		call->has_otherwise = true;
+		break;
+	case PROFILE_NEED:
 		break;
 	}
 	call->present = true;

@@ -27,6 +27,9 @@ struct resolve_call {
 	struct profile_verdict otherwise;
 	uint32_t first_arg; /* that all matches look at first */
 	struct line_where where;
+	/* The programs that a command's filter allows it for; "" where nobody said so. */
+	char needed_by[PROFILE_PROGRAMS_BYTES];
+	struct line_where need_where;
 };
 
 struct resolve_match {

@@ -44,6 +44,7 @@ static struct compile *compile_in(const struct test_temp *temp)
 static void write_sets(const struct test_temp *temp)
 {
 	test_temp_write(temp, "shared.set", "set shared\nkeyctl\n");
+	test_temp_write(temp, "sensitive.set", "set sensitive\nsplice\n");
 	test_temp_write(temp, "two.set", "set two\nread write\n");
 }
 
@@ -89,6 +90,8 @@ static const struct {
 } bad[] = {
 	{"profile p\n" WORKER "allow keyctl\n",       -EINVAL,
 	 "p.profile:5: keyctl (worker): allowed, but shared between sessions"                                  },
+	{"profile p\n" WORKER "need x: splice\n",     -EINVAL,
+	 "p.profile:5: worker does not allow the need of x, or it needs no words"                              },
 	{"profile p\n" WORKER "allow @gone\n",        -ENOENT, "open gone.set"                                 },
 	{"profile p\n" WORKER "include gone.rules\n", -ENOENT, "open gone.rules"                               },
 	{"profile p\n" WORKER "clone: arg0 & 1 == 1 allow\nclone: arg0 & 2 == 2 allow\n"

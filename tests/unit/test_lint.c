@@ -54,6 +54,50 @@ static void test_lint_filter_each_rule(void **state)
 	}
 }
 
+static const struct {
+	enum policy_filter which;
+	const char *statements;
+	const char *error;
+} needs[] = {
+	{POLICY_FILTER_COMMAND, DEFAULT "allow splice\nneed go: splice\n",                         NULL},
+	{POLICY_FILTER_COMMAND, DEFAULT "need go node: splice tee=276\nallow splice tee\n",        NULL},
+	{POLICY_FILTER_COMMAND, DEFAULT "allow read\n",                                            NULL},
+	{POLICY_FILTER_COMMAND,
+	 DEFAULT "need x: ioctl\nioctl: arg1 == TIOCSTI errno EPERM\nioctl: else allow\n",         NULL},
+	{POLICY_FILTER_WORKER,  DEFAULT "allow splice\n",                                          NULL},
+	{POLICY_FILTER_COMMAND, DEFAULT "allow splice\n",
+	 "t.profile:5: splice (command): allowed, but no program is said to need it"                   },
+	{POLICY_FILTER_COMMAND, DEFAULT "ioctl: arg1 == TIOCSTI errno EPERM\nioctl: else allow\n",
+	 "t.profile:6: ioctl (command): allowed, but no program is said to need it"                    },
+	{POLICY_FILTER_COMMAND, DEFAULT "need go: splice\n",
+	 "t.profile:5: command does not allow the need of go, or it needs no words"                    },
+	{POLICY_FILTER_COMMAND, DEFAULT "allow read\nneed go: read\n",
+	 "t.profile:6: command does not allow the need of go, or it needs no words"                    },
+	{POLICY_FILTER_WORKER,  DEFAULT "allow splice\nneed go: splice\n",
+	 "t.profile:6: worker does not allow the need of go, or it needs no words"                     },
+};
+
+static void test_lint_needs_each_rule(void **state)
+{
+	static const bool sensitive[RESOLVE_MAX_NUMBER] = {
+		[SYS_splice] = true,
+		[SYS_tee] = true,
+		[SYS_ioctl] = true,
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(needs); i++) {
+		AUTO(resolve_filter_free) struct resolve_filter *filter = NULL;
+		struct profile profile = {.filter = {[POLICY_FILTER_WORKER] = {.where = {"t", 3}}}};
+		struct err err = ERR_NULL;
+
+		assert_int_equal(policy_text_resolve(needs[i].statements, NULL, &filter, &err), 0);
+		assert_int_equal(lint_needs(&profile, needs[i].which, filter, sensitive, &err),
+				 needs[i].error ? -EINVAL : 0);
+		assert_string_equal(err.text, needs[i].error ? needs[i].error : "");
+	}
+}
+
 static void test_lint_unused_sets_names_the_file(void **state)
 {
 	struct lint_sets used = {.n = 0};
@@ -64,6 +108,7 @@ static void test_lint_unused_sets_names_the_file(void **state)
 	test_temp_init(&temp);
 	test_temp_write(&temp, "one.set", "");
 	test_temp_write(&temp, "shared.set", "");
+	test_temp_write(&temp, "sensitive.set", "");
 	test_temp_write(&temp, "README", "");
 	assert_int_equal(lint_unused_sets(temp.fd, &used, &err), -EINVAL);
 	assert_string_equal(err.text, "one.set: no profile uses this set");
@@ -77,6 +122,7 @@ static void test_lint_unused_sets_names_the_file(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_lint_filter_each_rule),
+	cmocka_unit_test(test_lint_needs_each_rule),
 	cmocka_unit_test(test_lint_unused_sets_names_the_file),
 };
 TEST_MAIN(tests)

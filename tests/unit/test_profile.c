@@ -179,6 +179,10 @@ static const struct {
 	{WORKER "ioctl: arg9 == 1 allow\n",					    "p.profile:5: expected 'else' or arg0 ... arg5"                },
 	{WORKER "ioctl: arg1 > 1 allow\n",					     "p.profile:5: unexpected byte 0x3e"                            },
 	{WORKER "ioctl: arg1 = 1 allow\n",					     "p.profile:5: expected '==', '& MASK ==' or 'in {'"            },
+	{WORKER "need go read\n",						      "p.profile:5: expected 'need PROGRAM...: CALL...'"             },
+	{WORKER "need go:\n",							  "p.profile:5: expected 'need PROGRAM...: CALL...'"             },
+	{WORKER "need a12345678901234567890123456789012 "
+		"b12345678901234567890123456789: read\n",		     "p.profile:5: the programs are shorter than 64 bytes"          },
 	{WORKER "ioctl: arg1 == TIOCWHAT allow\n",
 	 "p.profile:5: expected a known constant or a number"											 },
 	{WORKER "ioctl: arg1 == 0x123456789 allow\n",
