@@ -42,6 +42,7 @@ static void test_environment_build_starts_empty_and_has_all_six(void **state)
 	assert_string_equal(value_of(&environment, "SANDBOX_SESSION_ID"),
 			    "01020304-0506-4708-890a-0b0c0d0e0f10");
 	assert_non_null(value_of(&environment, "DAGSTER_HOME"));
+	assert_null(value_of(&environment, "LSAN_OPTIONS"));
 	assert_string_equal(value_of(&environment, "ALPHASWARM_ICEBERG_REST_URI"), "");
 	assert_string_equal(value_of(&environment, "ALPHASWARM_ICEBERG_WAREHOUSE"),
 			    "/session/iceberg");
@@ -77,6 +78,7 @@ static void test_environment_build_order_of_sources(void **state)
 	/* Whatever stood there before, the endpoint wins. */
 	assert_string_equal(value_of(&environment, "P_KAFKA_BOOTSTRAP"), "operator:9092");
 	assert_null(value_of(&environment, "DAGSTER_HOME"));
+	assert_string_equal(value_of(&environment, "LSAN_OPTIONS"), "detect_leaks=0");
 	environment_done(&environment);
 }
 

@@ -11,24 +11,33 @@
 
 #define NAME_MAX_BYTES 64
 
-/* What every command gets. TMPDIR and HOME are short: Unix socket paths are built below them. */
+enum base_where {
+	BASE_ALL,
+	BASE_DAGSTER,
+	BASE_RUNTIME,
+};
+
+/* What every command gets. TMPDIR and HOME are short: Unix socket paths are built below them. The
+ * leak check of gcc's and clang's sanitizers traces its own process, which no session may (B10),
+ * and would end every program built with them by an error that talks of something else. */
 static const struct {
 	const char *entry;
-	bool dagster_only;
+	enum base_where where;
 } base_entries[] = {
-	{"PATH=/usr/bin:/bin",                  false},
-	{"HOME=/session/home",                  false},
-	{"TMPDIR=/session/tmp",                 false},
-	{"USER=user",			   false},
-	{"LOGNAME=user",                        false},
-	{"SHELL=/bin/sh",                       false},
-	{"LANG=C.UTF-8",                        false},
-	{"PYTHONDONTWRITEBYTECODE=1",           false},
-	{"PYTHONUNBUFFERED=1",                  false},
-	{"PYTHONNOUSERSITE=1",                  false},
-	{"DAGSTER_HOME=/session/home/.dagster", true },
-	{"DAGSTER_DISABLE_TELEMETRY=1",         true },
-	{"DATAHUB_TELEMETRY_ENABLED=false",     true },
+	{"PATH=/usr/bin:/bin",                  BASE_ALL    },
+	{"HOME=/session/home",                  BASE_ALL    },
+	{"TMPDIR=/session/tmp",                 BASE_ALL    },
+	{"USER=user",			   BASE_ALL    },
+	{"LOGNAME=user",                        BASE_ALL    },
+	{"SHELL=/bin/sh",                       BASE_ALL    },
+	{"LANG=C.UTF-8",                        BASE_ALL    },
+	{"PYTHONDONTWRITEBYTECODE=1",           BASE_ALL    },
+	{"PYTHONUNBUFFERED=1",                  BASE_ALL    },
+	{"PYTHONNOUSERSITE=1",                  BASE_ALL    },
+	{"DAGSTER_HOME=/session/home/.dagster", BASE_DAGSTER},
+	{"DAGSTER_DISABLE_TELEMETRY=1",         BASE_DAGSTER},
+	{"DATAHUB_TELEMETRY_ENABLED=false",     BASE_DAGSTER},
+	{"LSAN_OPTIONS=detect_leaks=0",         BASE_RUNTIME},
 };
 
 /* Names that a caller may not set: they change who the loader, a shell or our base trusts. */
@@ -169,7 +178,7 @@ static int build(const struct environment_input *input, struct environment *envi
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(base_entries); i++) {
-		if (base_entries[i].dagster_only && !input->dagster)
+		if (base_entries[i].where == (input->dagster ? BASE_RUNTIME : BASE_DAGSTER))
 			continue;
 		r = add_taken(environment, strdup(base_entries[i].entry));
 		if (r < 0)

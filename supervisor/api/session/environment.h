@@ -14,9 +14,9 @@
 
 struct environment_input {
 	const struct id *session;
-	const char *prefix;              /* "ALPHASWARM_" */
-	bool dagster;                    /* adds DAGSTER_HOME and DAGSTER_DISABLE_TELEMETRY */
-	const char *caller[ENDPOINTS_N]; /* env_overrides; NULL: not given */
+	const char *prefix; /* "ALPHASWARM_" */
+	bool dagster;       /* a component session: DAGSTER_HOME and its like, else tools' own */
+	const char *caller[ENDPOINTS_N];           /* env_overrides; NULL: not given */
 	const char *operator_default[ENDPOINTS_N]; /* configuration; NULL: none */
 	const char *const *session_env;            /* NAME=VALUE, NULL terminated, or NULL */
 	const char *const *command_env;            /* wins over session_env */
