@@ -63,6 +63,7 @@ static const char *const from_host[] = {
 	"ca-certificates*", "java-*",
 	"python3*",         "perl",
 	"mime.types",       "fonts",
+	"manpath.config",
 };
 static const char *const from_host_worker[] = {"ssl/certs",     "ssl/openssl.cnf", "resolv.conf",
 					       "nsswitch.conf", "hosts",           "ld.so.cache"};
