@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from harness import DATA, RUNTIME, wait_until
+from harness import DATA, ROOT, RUNTIME, wait_until
 
 PROGRAMS = DATA / "programs"
 RUNNERS = {".py": "python3", ".sh": "bash", ".js": "node"}
@@ -84,6 +84,15 @@ def test_program_works(alice, profile, path):
 def test_every_program_says_what_it_needs():
     for path in PROGRAMS.glob("*/*"):
         assert path.suffix in RUNNERS and header(path, "grants"), path
+
+
+def test_every_need_of_the_policy_names_a_program_that_is_tested():
+    tested = {path.stem for path in PROGRAMS.glob("*/*")} | {"sandbox-loader"}
+    needs = re.findall(r"^need ([^:]+):", (ROOT / "policy/profiles/command.rules").read_text(),
+                       re.MULTILINE)
+    assert len(needs) > 10
+    for programs in needs:
+        assert set(programs.split()) <= tested, programs
 
 
 def test_cancelled_tree_ends_with_all_its_processes(alice, component):

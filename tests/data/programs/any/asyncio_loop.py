@@ -38,7 +38,9 @@ async def main():
     os.kill(os.getpid(), signal.SIGUSR1)
     await asyncio.wait_for(caught.wait(), 10)
     # The watcher that modern loops use by default.
-    os.close(os.pidfd_open(os.getpid()))
+    pidfd = os.pidfd_open(os.getpid())
+    signal.pidfd_send_signal(pidfd, 0)
+    os.close(pidfd)
     assert await asyncio.to_thread(os.getpid) == os.getpid()
     print("ok")
 

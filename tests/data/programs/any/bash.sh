@@ -13,6 +13,9 @@ jobs | grep -q Stopped || fail "a stopped job: $(jobs)"
 kill -CONT %1 && kill %1 %2
 wait
 test "$(diff <(seq 3) <(seq 3) && echo same)" = same || fail "process substitution"
+test "$(echo named | tee /dev/stderr 2>&1 >/dev/null)" = named || fail "a stream by name"
+echo "by name" > /dev/stdout || fail "/dev/stdout"
+echo "by name" > /dev/stderr || fail "/dev/stderr"
 coproc cat
 echo through >&"${COPROC[1]}"
 read -r line <&"${COPROC[0]}"

@@ -3,6 +3,7 @@
 """POSIX message queues; SysV shared memory, semaphores and queues; named semaphores."""
 import ctypes
 import os
+import signal
 import subprocess
 
 IPC_CREAT, IPC_PRIVATE, IPC_RMID = 0o1000, 0, 0
@@ -26,6 +27,14 @@ def main():
     call("mq_send", queue, b"hello", 5, 1)
     buffer = ctypes.create_string_buffer(64)
     assert call("mq_receive", queue, buffer, 64, None) == 5 and buffer.raw[:5] == b"hello"
+    attributes = MqAttr()
+    call("mq_getattr", queue, ctypes.byref(attributes))
+    assert attributes.maxmsg == 8 and attributes.curmsgs == 0
+    # Told by a signal when the queue is no longer empty.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    call("mq_notify", queue, (ctypes.c_int * 16)(0, 0, signal.SIGUSR1, 0))
+    call("mq_send", queue, b"again", 5, 1)
+    assert signal.sigtimedwait({signal.SIGUSR1}, 5).si_signo == signal.SIGUSR1
     call("mq_unlink", b"/queue")
 
     shm = call("shmget", IPC_PRIVATE, 1 << 20, IPC_CREAT | 0o600)
