@@ -64,16 +64,18 @@ static void take_error(struct run *run, const json_t *line)
 {
 	const char *detail = json_string_value(json_object_get(line, "detail"));
 	const char *errno_name = json_string_value(json_object_get(line, "errno"));
+	const char *step = json_string_value(json_object_get(line, "step"));
+	bool not_found =
+		step && errno_name && str_equal(step, "exec") && str_equal(errno_name, "ENOENT");
 
+	if (not_found)
+		detail = "the command, or the interpreter that it names, is not there";
 	if (!detail)
 		detail = json_string_value(json_object_get(line, "message"));
 	(void)fputs("sandboxctl: ", stderr);
 	print_text(stderr, detail ? detail : "the command did not start");
 	(void)fputc('\n', stderr);
-	if ((errno_name && str_equal(errno_name, "ENOENT")) || (detail && strstr(detail, "ENOENT")))
-		run->exit_status = EXIT_COMMAND_NOT_FOUND;
-	else
-		run->exit_status = EXIT_COMMAND_NOT_STARTED;
+	run->exit_status = not_found ? EXIT_COMMAND_NOT_FOUND : EXIT_COMMAND_NOT_STARTED;
 }
 
 static int on_line(void *userdata, const char *text, size_t length)

@@ -198,17 +198,69 @@ static int either_prefix(struct client *client, const char *method, const char *
 	return r < 0 ? r : client_perform(client, &request, reply);
 }
 
-static void print_value(const json_t *value)
+/* What lies deeper than the lines of `show` go. */
+static void print_compact(const json_t *value)
 {
 	char *text;
 
 	if (json_is_string(value)) {
 		print_text(stdout, json_string_value(value));
+	} else if (json_is_null(value)) {
+		(void)putchar('-');
 	} else {
 		text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
 		(void)fputs(text ? text : "-", stdout);
 		free(text);
 	}
+}
+
+static void print_key(const json_t *key)
+{
+	size_t i;
+	json_t *part;
+
+	json_array_foreach(key, i, part)
+	{
+		(void)fputs(i ? "/" : "", stdout);
+		print_compact(part);
+	}
+}
+
+static void print_value(json_t *value)
+{
+	const char *name;
+	const char *between = "";
+	json_t *item;
+	size_t i;
+
+	json_array_foreach(value, i, item)
+	{
+		(void)fputs(i ? ", " : "", stdout);
+		if (json_is_array(item))
+			print_key(item);
+		else
+			print_compact(item);
+	}
+	json_object_foreach(value, name, item)
+	{
+		(void)printf("%s%s=", between, name);
+		print_compact(item);
+		between = " ";
+	}
+	if (json_is_array(value) && json_array_size(value) == 0)
+		(void)putchar('-');
+	else if (!json_is_array(value) && !json_is_object(value))
+		print_compact(value);
+}
+
+static void print_line(const char *key, json_t *value)
+{
+	(void)printf("%-17s ", key);
+	if (str_equal(key, "log_summary"))
+		(void)printf("%zu frames", json_array_size(value));
+	else
+		print_value(value);
+	(void)putchar('\n');
 }
 
 int command_show(struct client *client, const struct options *options)
@@ -228,9 +280,13 @@ int command_show(struct client *client, const struct options *options)
 	}
 	json_object_foreach(reply.doc, key, value)
 	{
-		(void)printf("%-15s ", key);
-		print_value(value);
-		(void)putchar('\n');
+		const char *inner_key;
+		json_t *inner;
+
+		if (!str_equal(key, "sandbox"))
+			print_line(key, value);
+		else
+			json_object_foreach(value, inner_key, inner) print_line(inner_key, inner);
 	}
 	return EXIT_OK;
 }
@@ -310,7 +366,9 @@ static size_t print_load_problems(const json_t *problems)
 		(void)fputs("sandboxctl: ", stderr);
 		print_text(stderr, file[0] ? file : "components");
 		if (json_integer_value(line) > 0)
-			(void)fprintf(stderr, ":%lld", (long long)json_integer_value(line));
+			(void)fprintf(
+				stderr, ":%lld:%lld", (long long)json_integer_value(line),
+				(long long)json_integer_value(json_object_get(problem, "column")));
 		(void)fputs(": ", stderr);
 		print_text(stderr, print_member(problem, "text"));
 		(void)fputc('\n', stderr);
@@ -363,9 +421,12 @@ int command_rm(struct client *client, const struct options *options)
 		int r = either_prefix(client, "DELETE", options->args[i], &reply);
 
 		r = client_result(client, r, &reply);
-		if (r != EXIT_OK)
+		if (r != EXIT_OK) {
 			worst = r;
-		else if (options->json)
+			(void)fputs("sandboxctl: not removed: ", stderr);
+			print_text(stderr, options->args[i]);
+			(void)fputc('\n', stderr);
+		} else if (options->json)
 			print_json(reply.doc);
 	}
 	return worst;

@@ -53,9 +53,10 @@ static void print_problem(const json_t *problem)
 				   : json_string_value(json_object_get(problem, "text"));
 
 	(void)fputs("  problem", stdout);
-	if (json_is_integer(line))
+	/* Line 0: of the document as a whole. */
+	if (json_integer_value(line) > 0)
 		(void)printf(" at line %lld", (long long)json_integer_value(line));
-	if (json_is_integer(column))
+	if (json_integer_value(line) > 0 && json_integer_value(column) > 0)
 		(void)printf(" column %lld", (long long)json_integer_value(column));
 	(void)fputs(": ", stdout);
 	print_text(stdout, text);
@@ -173,6 +174,14 @@ static int follow_stream(struct client *client, struct follow *follow, const cha
 	return client_result(client, r, &reply);
 }
 
+static void print_result(const struct follow *follow)
+{
+	if (!follow->options->json)
+		(void)printf("result: %s, %zu assets, %zu documents with problems\n",
+			     follow->ok ? "ok" : "failed", follow->n_materialized,
+			     follow->n_problems);
+}
+
 int task_follow(struct client *client, const struct options *options, const char *task_id,
 		size_t n_assets)
 {
@@ -185,9 +194,7 @@ int task_follow(struct client *client, const struct options *options, const char
 		(void)fputs("sandboxctl: the stream ended before the task did\n", stderr);
 		return EXIT_FAILED;
 	}
-	if (!options->json)
-		(void)printf("result: %s, %zu assets, %zu documents with problems\n",
-			     follow.ok ? "ok" : "failed", follow.n_materialized, follow.n_problems);
+	print_result(&follow);
 	return follow.ok ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -230,8 +237,12 @@ int command_execute(struct client *client, const struct options *options)
 int command_logs(struct client *client, const struct options *options)
 {
 	struct follow follow = {.options = options};
+	int r;
 
 	if (options->follow)
 		return task_follow(client, options, options->args[0], 0);
-	return follow_stream(client, &follow, options->args[0], KEPT_FRAMES_IDLE_MS);
+	r = follow_stream(client, &follow, options->args[0], KEPT_FRAMES_IDLE_MS);
+	if (r == EXIT_OK && follow.terminal)
+		print_result(&follow);
+	return r;
 }

@@ -53,10 +53,20 @@ static int help(FILE *file)
 	(void)fputs("usage: sandboxctl [OPTION...] COMMAND ...\n\n", file);
 	for (size_t i = 0; i < ARRAY_SIZE(command_table); i++)
 		(void)fprintf(file, "  %-8s %s\n", command_table[i].name, command_table[i].text);
+	if (file != stdout) {
+		(void)fputs("\nsandboxctl --help tells more.\n", file);
+		return EXIT_USAGE;
+	}
 	(void)fputs("\nsandboxctl COMMAND --help tells more. Options of every command:\n", file);
-	if (file == stdout)
-		options_print(COMMANDS_ALL);
-	return file == stdout ? EXIT_OK : EXIT_USAGE;
+	options_print(COMMANDS_ALL);
+	return EXIT_OK;
+}
+
+/* After a message that says what is wrong: the long list would hide it. */
+static int see_help(void)
+{
+	(void)fputs("sandboxctl --help lists commands and options\n", stderr);
+	return EXIT_USAGE;
 }
 
 static int help_command(const struct command_row *row)
@@ -141,15 +151,17 @@ int main(int argc, char **argv)
 		(void)printf("sandboxctl %s\n", SANDBOXD_VERSION);
 		return EXIT_OK;
 	}
-	if (argc < 2 || options_parse(&options, COMMANDS_ALL, argc - 1, argv + 1, &at) < 0)
+	if (argc < 2)
 		return help(stderr);
+	if (options_parse(&options, COMMANDS_ALL, argc - 1, argv + 1, &at) < 0)
+		return see_help();
 	at++;
 	if (at >= argc)
 		return help(stderr);
 	row = command_find(argv[at]);
 	if (!row) {
 		(void)fprintf(stderr, "sandboxctl: unknown command: %s\n", argv[at]);
-		return help(stderr);
+		return see_help();
 	}
 	at++;
 	if (at < argc && is_help(argv[at]))

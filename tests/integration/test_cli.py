@@ -27,6 +27,7 @@ def test_run_takes_environment_and_input(daemon):
 def test_run_of_a_missing_program_is_127(daemon):
     assert ctl(daemon, "run", "--", "/nonexistent").returncode == 127
     assert ctl(daemon, "run", "--", "/etc/passwd").returncode == 126
+    assert ctl(daemon, "run", "-C", "/nonexistent", "--", "true").returncode == 126
     assert ctl(daemon, "-q", "ls").stdout == b""
 
 
@@ -91,8 +92,11 @@ def test_component_commands(daemon, tmp_path):
     assert logs.returncode == 0 and b"materialising sandbox/demo" in logs.stdout
     frames = [json.loads(line) for line in ctl(daemon, "-o", "json", "logs", task).stdout.splitlines()]
     assert frames[-1]["stage"] == "done"
+    assert b"result: ok, 2 assets" in ctl(daemon, "logs", task).stdout
     shown = json.loads(ctl(daemon, "-o", "json", "show", session).stdout)
     assert shown["id"] == session
+    lines = ctl(daemon, "show", session).stdout.decode().splitlines()
+    assert "asset_keys        sandbox/demo, sandbox/other" in lines and "workspace_id      -" in lines
     assert session in ctl(daemon, "ls").stdout.decode()
     assert ctl(daemon, "exec", session, "--", "/bin/ls", "/session").stdout.decode().split()[:1]
     assert ctl(daemon, "rm", session).returncode == 0

@@ -124,6 +124,8 @@ static int add_problem(struct job *job, struct session *session, const struct lo
 	id_format(&session->id, id);
 	if (problem->file[0] == '\0')
 		fit_text(message, sizeof(message), "%s", problem->text);
+	else if (problem->line == 0)
+		fit_text(message, sizeof(message), "%s: %s", problem->file, problem->text);
 	else
 		fit_text(message, sizeof(message), "%s:%u:%u: %s", problem->file, problem->line,
 			 problem->column, problem->text);
