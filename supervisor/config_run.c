@@ -48,7 +48,7 @@ int config_run_open(const char *path, struct err *err)
 		return err_fail(err, fd, "config",
 				"the configuration, or a directory above it, is not root's alone");
 	if (fd < 0)
-		return err_fail(err, fd, "config", "open the configuration file");
+		return err_fail(err, fd, "config", "open %s", path ? path : OPTIONS_DEFAULT_CONFIG);
 	if (fstat(fd, &st) < 0)
 		return err_fail(err, -errno, "config", "stat");
 	if (!S_ISREG(st.st_mode))

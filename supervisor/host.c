@@ -141,7 +141,8 @@ static int stage_programs(struct host *host, const struct host_options *options,
 	AUTO_CLOSE int dir_fd = open(options->libexec_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	if (dir_fd < 0)
-		return err_fail(err, -errno, "host", "open the programs' directory");
+		return err_fail(err, -errno, "host", "programs, --libexec-dir %s",
+				options->libexec_dir);
 	int r = seal_program(dir_fd, "sandbox-shim", &host->shim_fd, err);
 	if (r == 0)
 		r = seal_program(dir_fd, "sandbox-loader", &host->loader_fd, err);

@@ -35,9 +35,9 @@ static const struct option {
 	 "FILE          configuration (default " OPTIONS_DEFAULT_CONFIG ")"},
 	{"--log-level",					     OPTION_TEXT,				     offsetof(struct options,								     log_level_text),
 	 "LEVEL      error, warning, info or debug (default info)"},
-	{"--supervisor",             OPTION_SUPERVISOR,0,"             do not start a keeper"},
-	{"--help",						       OPTION_HELP,				     0,															   "                   this text"},
-	{"--version",							     OPTION_VERSION,       0,                     "                the version"},
+	{"--supervisor",             OPTION_SUPERVISOR,0,"          do not start a keeper"},
+	{"--help",						       OPTION_HELP,				     0,															   "                this text"},
+	{"--version",							     OPTION_VERSION,       0,                     "             the version"},
 };
 
 static const char *const log_levels[LOG_LEVEL_MAX_] = {

@@ -128,7 +128,12 @@ static int on_option(void *user, const char *section, const char *key, const cha
 	}
 	parse->is_set[index] = true;
 	if (option_value_set(row, value, parse->answer, &wanted) < 0) {
-		complain(parse, "[%s] %s wants %s", section, key, wanted);
+		if (option_value_unit(row))
+			complain(parse, "[%s] %s wants %s from %llu to %llu%s", section, key,
+				 wanted, (unsigned long long)row->min, (unsigned long long)row->max,
+				 option_value_unit(row));
+		else
+			complain(parse, "[%s] %s wants %s", section, key, wanted);
 		return 0;
 	}
 	return 1;

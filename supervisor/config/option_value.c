@@ -167,20 +167,21 @@ static int set_endpoint(const struct option_row *row, const char *value,
 static const struct value_kind {
 	int (*set)(const struct option_row *row, const char *value, struct config_answer *answer);
 	const char *wanted;
+	const char *unit; /* of the range, in a complaint; NULL: none */
 } kinds[OPTION_TYPE_MAX_] = {
-	[OPTION_TYPE_U32] = {set_u32,        "a number in the option's range"                    },
-	[OPTION_TYPE_U64] = {set_u64,        "a number in the option's range"                    },
-	[OPTION_TYPE_SIZE] = {set_size,       "a size in the option's range: 512MiB, 4GiB"        },
-	[OPTION_TYPE_SECONDS] = {set_seconds,    "a time in the option's range: 90s, 15min, 24h, 30d"},
-	[OPTION_TYPE_ID] = {set_u32,        "one numeric id"                                    },
-	[OPTION_TYPE_BOOL] = {set_choice,     "yes or no"                                         },
-	[OPTION_TYPE_FIELDS] = {set_choice,     "refuse or ignore"                                  },
-	[OPTION_TYPE_NAMES] = {set_choice,     "strict or compatible"                              },
-	[OPTION_TYPE_IDS] = {set_ids,        "numeric ids between spaces, at most 16"            },
-	[OPTION_TYPE_HEADER] = {set_header,     "letters, digits and -, at most 63"                 },
-	[OPTION_TYPE_PREFIX] = {set_prefix,     "upper-case letters, digits and _, at most 63"      },
-	[OPTION_TYPE_URL_PREFIX] = {set_url_prefix, "an absolute path that ends in /, at most 63"       },
-	[OPTION_TYPE_ENDPOINT] = {set_endpoint,   "printable text without spaces"                     },
+	[OPTION_TYPE_U32] = {set_u32,        "a number",                                     ""        },
+	[OPTION_TYPE_U64] = {set_u64,        "a number",                                     ""        },
+	[OPTION_TYPE_SIZE] = {set_size,       "a size such as 512MiB or 4GiB,",               " bytes"  },
+	[OPTION_TYPE_SECONDS] = {set_seconds,    "a time such as 90s, 15min or 24h,",            " seconds"},
+	[OPTION_TYPE_ID] = {set_u32,        "one numeric id",                               NULL      },
+	[OPTION_TYPE_BOOL] = {set_choice,     "yes or no",                                    NULL      },
+	[OPTION_TYPE_FIELDS] = {set_choice,     "refuse or ignore",                             NULL      },
+	[OPTION_TYPE_NAMES] = {set_choice,     "strict or compatible",                         NULL      },
+	[OPTION_TYPE_IDS] = {set_ids,        "numeric ids between spaces, at most 16",       NULL      },
+	[OPTION_TYPE_HEADER] = {set_header,     "letters, digits and -, at most 63",            NULL      },
+	[OPTION_TYPE_PREFIX] = {set_prefix,     "upper-case letters, digits and _, at most 63", NULL      },
+	[OPTION_TYPE_URL_PREFIX] = {set_url_prefix, "a path from / to /, at most 63",               NULL      },
+	[OPTION_TYPE_ENDPOINT] = {set_endpoint,   "printable text without spaces",                NULL      },
 };
 
 int option_value_set(const struct option_row *row, const char *value, struct config_answer *answer,
@@ -191,6 +192,11 @@ int option_value_set(const struct option_row *row, const char *value, struct con
 		return -EINVAL;
 	}
 	return 0;
+}
+
+const char *option_value_unit(const struct option_row *row)
+{
+	return kinds[row->type].unit;
 }
 
 void option_value_unset(const struct option_row *row, struct config_answer *answer)

@@ -142,6 +142,16 @@ static void test_config_parse_wrong_values_are_never_echoed(void **state)
 	}
 }
 
+static void test_config_parse_a_range_is_named(void **state)
+{
+	struct fixture *fixture = *state;
+
+	expect_complaint(fixture, "[limits]\nsessions = 0\n", "wants a number from 1 to 20000\n");
+	expect_complaint(fixture, "[limits]\nsession_memory = 1KiB\n",
+			 "wants a size such as 512MiB or 4GiB, from 16777216 to 4398046511104 bytes");
+	expect_complaint(fixture, "[api]\njanitor_interval = 2d\n", "from 1 to 3600 seconds");
+}
+
 static void test_config_parse_repeated_option_is_refused(void **state)
 {
 	struct fixture *fixture = *state;
@@ -204,6 +214,7 @@ static const struct CMUnitTest tests[] = {
 					tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_wrong_values_are_never_echoed, set_up,
 					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_a_range_is_named, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_repeated_option_is_refused, set_up,
 					tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_every_mistake_is_named_in_one_run, set_up,
