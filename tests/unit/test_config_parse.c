@@ -147,8 +147,9 @@ static void test_config_parse_a_range_is_named(void **state)
 	struct fixture *fixture = *state;
 
 	expect_complaint(fixture, "[limits]\nsessions = 0\n", "wants a number from 1 to 20000\n");
-	expect_complaint(fixture, "[limits]\nsession_memory = 1KiB\n",
-			 "wants a size such as 512MiB or 4GiB, from 16777216 to 4398046511104 bytes");
+	expect_complaint(
+		fixture, "[limits]\nsession_memory = 1KiB\n",
+		"wants a size such as 512MiB or 4GiB, from 16777216 to 4398046511104 bytes");
 	expect_complaint(fixture, "[api]\njanitor_interval = 2d\n", "from 1 to 3600 seconds");
 }
 
