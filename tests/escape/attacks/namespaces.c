@@ -161,6 +161,8 @@ int attack_mounts(int argc, char **argv)
 	FORKED("open_tree", try_open_tree());
 	FORKED("move_mount", try_move_mount());
 	FORKED("mount_setattr", try_mount_setattr());
+	while (umount2(HERE, MNT_DETACH) == 0)
+		continue;
 	return rmdir(HERE) < 0;
 }
 
