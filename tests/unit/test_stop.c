@@ -107,12 +107,13 @@ static void run_to_the_end(void)
 static int set_up(void **state)
 {
 	static const struct notify notify = {.fd = -1};
-	static int workers; /* an address is all that is needed of them */
+	static int something;
+	void *workers = &something; /* an address is all that is needed of them */
 
 	(void)state;
 	log_set_level(LOG_LEVEL_ERROR);
 	paper = (struct paper){.workers_end = true, .sessions_end = true};
-	paper.stop.workers = (struct workers *)(void *)&workers;
+	paper.stop.workers = workers;
 	return stop_init(&paper.stop, NULL, &notify);
 }
 

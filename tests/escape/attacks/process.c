@@ -288,6 +288,16 @@ int attack_core(int argc, char **argv)
 	return 0;
 }
 
+/* Apart, because no variable of its caller may live in a register across it. */
+static __attribute__((noinline)) pid_t end_at_once(void)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0)
+		_exit(0);
+	return pid;
+}
+
 /* Fork until the number of a process that was reaped comes again: what a kill by number hits. */
 int attack_reuse_pid(int argc, char **argv)
 {
@@ -295,9 +305,8 @@ int attack_reuse_pid(int argc, char **argv)
 	pid_t first = 0;
 
 	for (long i = 0; i < most; i++) {
-		pid_t pid = vfork();
-		if (pid == 0)
-			_exit(0);
+		pid_t pid = end_at_once();
+
 		if (pid < 0) {
 			say_result("reused", -1);
 			return 0;
