@@ -49,7 +49,7 @@ static const struct number_rule {
 	{"bodies_keep",          NUMBER(api.bodies_keep_s),               CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S      },
 	{"janitor_interval",     NUMBER(api.janitor_interval_s),          CONFIG_JANITOR_MIN_S,
 	 CONFIG_JANITOR_MAX_S											   },
-	{"api.zero32",           NUMBER(api.zero32),                      0,                     0                      },
+	{"api.log_level",        NUMBER(api.log_level),                   0,                     0                      },
 	{"n_name_servers",       NUMBER(egress.n_name_servers),           0,                     CONFIG_MAX_NS          },
 };
 

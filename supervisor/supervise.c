@@ -205,6 +205,7 @@ static int stage_configuration(struct app *app, struct err *err)
 	if (r < 0)
 		return r;
 	app->config_fd = fd_close(app->config_fd);
+	app->config.api.log_level = (uint32_t)app->options->log_level;
 	if (app->config.supervisor.control_gid == UINT32_MAX)
 		return 0;
 	return listeners_set_group(&app->listeners, app->config.supervisor.control_gid, err);

@@ -50,7 +50,8 @@ struct api_config {
 	uint32_t rows_keep_s;
 	uint32_t bodies_keep_s;
 	uint32_t janitor_interval_s;
-	uint32_t zero32;
+	uint32_t log_level; /* enum log_level; the supervisor's own option, 0 in the reader's answer
+			     */
 };
 
 struct egress_config {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/log.h"
 #include "base/str.h"
 
 static bool terminated(const char *text, size_t size)
@@ -40,6 +41,8 @@ int config_check(const struct api_config *config, struct err *err)
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		if (!terminated(config->endpoint_default[i], CONFIG_VALUE_BYTES))
 			return err_fail(err, -EBADMSG, "config", "endpoint default %zu", i);
+	if (config->log_level >= LOG_LEVEL_MAX_)
+		return err_fail(err, -EBADMSG, "config", "log level");
 	if (config->max_sessions == 0)
 		return err_fail(err, -EBADMSG, "config", "max_sessions");
 	return 0;

@@ -36,6 +36,7 @@ int main(void)
 		log_err(LOG_LEVEL_ERROR, NULL, "cannot start", &err);
 		return EXIT_FAILURE;
 	}
+	log_set_level((enum log_level)config->log_level);
 	code = app_run(config, &policy);
 	image_close(&policy);
 	return code;

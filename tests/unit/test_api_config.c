@@ -1,6 +1,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
+
 #include "supervisor/api/config.h"
 #include "tests/lib/test.h"
 
@@ -64,6 +66,9 @@ static void test_config_check_refuses_bad_numbers_and_names(void **state)
 	assert_int_equal(config_check(&config, NULL), -EBADMSG);
 	set_good();
 	config.max_sessions = 0;
+	assert_int_equal(config_check(&config, NULL), -EBADMSG);
+	set_good();
+	config.log_level = LOG_LEVEL_MAX_;
 	assert_int_equal(config_check(&config, NULL), -EBADMSG);
 }
 
