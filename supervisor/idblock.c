@@ -18,7 +18,9 @@
 #define IDBLOCK_MAGIC      0x42444953u
 #define IDBLOCK_VERSION    1
 #define IDBLOCK_BOOT_BYTES 36
-#define IDBLOCK_LOCK_TRIES 100u /* a millisecond apart */
+#define LOCK_TRIES         100u /* a millisecond apart: the loop waits */
+#define LOCK_TRIES_START                                                                           \
+	5000u /* nothing is served yet, and another start may hold it for its scan */
 #define ETC_FILE_MAX_BYTES ((size_t)16 * 1024 * 1024)
 #define FILEID_KERNFS_TYPE 0xfe /* file handles of cgroup2: the 64-bit id alone */
 
@@ -75,12 +77,12 @@ static int write_record(const struct idblock *idblock, uint32_t index,
 }
 
 /* Edits are short; a holder that is not (stopped by a debugger, say) must not stop us as well. */
-static int file_lock(const struct idblock *idblock)
+static int file_lock(const struct idblock *idblock, unsigned int n_tries)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	const struct timespec pause = {.tv_nsec = 1000000};
 
-	for (unsigned int i = 0; i < IDBLOCK_LOCK_TRIES; i++) {
+	for (unsigned int i = 0; i < n_tries; i++) {
 		if (fcntl(idblock->fd, F_OFD_SETLK, &lock) == 0)
 			return 0;
 		if (errno != EAGAIN && errno != EINTR)
@@ -243,7 +245,7 @@ int idblock_open(struct idblock *idblock, const struct idblock_options *options,
 	/* Whoever can write this file chooses the ids of the next session (A14). */
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
 		return err_fail(err, -EPERM, "id-blocks", "%s is not ours alone", options->file);
-	r = file_lock(idblock);
+	r = file_lock(idblock, LOCK_TRIES_START);
 	if (r < 0)
 		return err_fail(err, r, "id-blocks", "lock %s", options->file);
 	r = check_header(idblock, err);
@@ -382,7 +384,7 @@ int idblock_take(struct idblock *idblock, usec_t now, uint32_t *ret_base)
 {
 	uint32_t index = 0;
 
-	int r = file_lock(idblock);
+	int r = file_lock(idblock, LOCK_TRIES);
 	if (r < 0)
 		return r;
 	r = take_locked(idblock, now, &index);
@@ -401,7 +403,7 @@ void idblock_release(struct idblock *idblock, uint32_t base, usec_t now)
 	uint32_t index = base / IDBLOCK_SIZE;
 
 	ASSERT(index >= IDBLOCK_FIRST && index <= IDBLOCK_LAST);
-	if (file_lock(idblock) < 0)
+	if (file_lock(idblock, LOCK_TRIES) < 0)
 		return; /* stays ours until the instance's group is gone: wasteful, never unsafe */
 	if (read_record(idblock, index, &record) == 0 && record.state == IDBLOCK_STATE_USED &&
 	    record.group_id == idblock->group_id) {
@@ -417,7 +419,7 @@ int idblock_release_all(struct idblock *idblock, uint32_t keep_base, usec_t now)
 {
 	struct idblock_record record;
 
-	int r = file_lock(idblock);
+	int r = file_lock(idblock, LOCK_TRIES_START);
 	if (r < 0)
 		return r;
 	r = reclaim(idblock, now);
