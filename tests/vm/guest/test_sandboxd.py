@@ -12,7 +12,7 @@ import pytest
 from harness import (Client, all_pids, cgroup_mounts, descendants, name_of, status_of, wait_until)
 
 DISK = Path("/mnt")
-STAGE = DISK / "install"
+PACKAGE = DISK / "sandboxd.deb"
 CONTROL = "/run/sandboxd/control.sock"
 OPERATOR = "/run/sandboxd/operator.sock"
 UNITS = ["sandboxd.service", "sandboxd-control.socket", "sandboxd-operator.socket"]
@@ -21,8 +21,8 @@ MIB = 1 << 20
 
 # What systemd itself writes while the checks run, and backups that user tools leave.
 VOLATILE = ("/run/systemd/", "/run/log/", "/run/credentials", "/run/utmp", "/var/log/journal",
-            "/var/lib/systemd/", "/etc/.pwd.lock", "/etc/passwd-", "/etc/group-", "/etc/shadow-",
-            "/etc/gshadow-")
+            "/var/lib/systemd/", "/var/lib/dpkg", "/var/log/dpkg.log", "/etc/.pwd.lock",
+            "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-")
 
 
 def call(*words, check=True, timeout=120, **more):
@@ -124,10 +124,8 @@ BEFORE = {}
 def test_install():
     BEFORE.update(host_state())
     assert BEFORE["groups"] == [] and BEFORE["processes"] == []
-    call("cp", "-a", f"{STAGE}/.", "/")
-    call("systemd-sysusers")
-    call("systemd-tmpfiles", "--create", "sandboxd.conf")
-    call("systemctl", "daemon-reload")
+    call("dpkg", "-i", PACKAGE)
+    assert state("sandboxd.service", "ActiveState")["ActiveState"] == "inactive"
 
 
 def test_enable_and_start():
@@ -373,6 +371,13 @@ def test_socket_starts_the_service(alice):
     wait_until(lambda: alice.get("/readyz").status == 200, 60, "ready")
 
 
+def test_upgrade_restarts_the_service():
+    before = main_pid()
+    call("dpkg", "-i", PACKAGE)
+    assert main_pid() not in (0, before)
+    assert ctl("run", "--", "true").returncode == 0
+
+
 def test_journal_has_no_errors():
     text = call("journalctl", "--no-pager", "-o", "cat", "-u", "sandboxd.service").stdout
     bad = [line for line in text.splitlines()
@@ -381,24 +386,10 @@ def test_journal_has_no_errors():
 
 
 def test_uninstall_leaves_the_host_as_it_was():
-    call("systemctl", "disable", "--now", *UNITS)
-    for path in sorted(STAGE.rglob("*"), reverse=True):
-        target = Path("/") / path.relative_to(STAGE)
-        if path.is_dir():
-            if str(target) not in BEFORE["files"] and not list(target.iterdir()):
-                target.rmdir()
-        else:
-            target.unlink()
-    call("systemctl", "daemon-reload")
-    shutil.rmtree("/var/lib/sandboxd")
-    shutil.rmtree("/run/sandboxd", ignore_errors=True)
-    Path("/run/sandboxd-idblocks").unlink(missing_ok=True)
-    for user in ("sandboxd", "sandboxd-egress"):
-        call("userdel", user)
-    call("groupdel", "sandboxd-clients")
+    call("dpkg", "--purge", "sandboxd")
     after = host_state()
     added = sorted(set(after["files"].items()) - set(BEFORE["files"].items()))
     removed = sorted(set(BEFORE["files"].items()) - set(after["files"].items()))
-    assert (added, removed) == ([], [])
+    assert not added and not removed, [path for path, _ in added + removed]
     for name in ("groups", "units", "users", "processes"):
         assert after[name] == BEFORE[name], name
