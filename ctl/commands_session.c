@@ -14,9 +14,30 @@
 #include "sandboxd/api.h"
 #include "sandboxd/limits.h"
 
+#define VALUE_MAX_BYTES  65536
 #define DAGSTER_SESSIONS API_PREFIX_DAGSTER "/sessions"
 
-/* {"NAME": "value", ...} of NAME=value words; NULL: no memory. */
+/* The text of a value: as it stands, or behind `@` the content of a file without its last newline.
+ * What stands on a command line, every user of the host can read in the process list. */
+static json_t *value_text(const char *value)
+{
+	AUTO_FREE char *text = NULL;
+	AUTO_CLOSE int fd = -1;
+	size_t size = 0;
+
+	if (value[0] != '@')
+		return json_string(value);
+	fd = open(value + 1, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || io_read_file(fd, VALUE_MAX_BYTES, &text, &size) < 0) {
+		(void)fprintf(stderr, "sandboxctl: cannot read %s\n", value + 1);
+		return NULL;
+	}
+	if (size > 0 && text[size - 1] == '\n')
+		size--;
+	return json_stringn(text, size);
+}
+
+/* {"NAME": "value", ...} of NAME=value words; NULL: no memory, or a file that cannot be read. */
 static json_t *pairs_object(const char *const *pairs, size_t n)
 {
 	json_t *object = json_object();
@@ -28,7 +49,7 @@ static json_t *pairs_object(const char *const *pairs, size_t n)
 
 		if (equals)
 			r = str_copy_n(name, sizeof(name), pairs[i], (size_t)(equals - pairs[i]));
-		if (r < 0 || json_object_set_new(object, name, json_string(equals + 1)) < 0) {
+		if (r < 0 || json_object_set_new(object, name, value_text(equals + 1)) < 0) {
 			json_decref(object);
 			return NULL;
 		}

@@ -24,6 +24,18 @@ def test_run_takes_environment_and_input(daemon):
     assert result.stdout == b"1 x=y\ntyped\n", result
 
 
+def test_values_can_come_from_files(daemon, tmp_path):
+    value = tmp_path / "value"
+    value.write_text("http://catalog.example:8181/api\n", encoding="ascii")
+    made = ctl(daemon, "create", "--endpoint", f"iceberg_rest_uri=@{value}").stdout.decode().strip()
+    shown = ctl(daemon, "exec", made, "--", "/bin/sh", "-c", "echo $ALPHASWARM_ICEBERG_REST_URI").stdout
+    assert shown == b"http://catalog.example:8181/api\n"
+    assert ctl(daemon, "rm", made).returncode == 0
+    missing = ctl(daemon, "create", "--endpoint", "iceberg_rest_uri=@/nonexistent")
+    assert missing.returncode != 0 and b"cannot read /nonexistent" in missing.stderr
+    assert ctl(daemon, "-q", "ls").stdout == b""
+
+
 def test_run_of_a_missing_program_is_127(daemon):
     assert ctl(daemon, "run", "--", "/nonexistent").returncode == 127
     assert ctl(daemon, "run", "--", "/etc/passwd").returncode == 126
