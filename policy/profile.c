@@ -326,8 +326,9 @@ static int parse_need(struct parser *parser, struct line *line, struct err *err)
 		int r;
 
 		r = set_parse_call(line, &call, &number, err);
-		if (r == 0)
-			r = new_statement(parser, line, call, &statement, err);
+		if (r < 0)
+			return r;
+		r = new_statement(parser, line, call, &statement, err);
 		if (r < 0)
 			return r;
 		statement->type = PROFILE_NEED;
