@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "base/str.h"
 
 #include "supervisor/api/store/sqlite.h"
@@ -308,6 +309,35 @@ static void test_store_session_close_keeps_the_first_reason(void **state)
 	assert_sql(&rig, "SELECT env_overrides_json FROM dagster_sandbox_sessions", "NULL");
 	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
 	assert_int_equal(seen.n, 0);
+	rig_done(&rig);
+}
+
+static bool file_holds(const char *path, const char *text)
+{
+	AUTO_FREE char *data = NULL;
+	size_t size = 0;
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(io_read_file(fd, (size_t)16 << 20, &data, &size), 0);
+	return memmem(data, size, text, strlen(text)) != NULL;
+}
+
+static void test_store_session_close_leaves_no_override_in_the_file(void **state)
+{
+	struct answers answers = {0};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	insert(&rig);
+	reopen(&rig); /* what is in the log goes into the file */
+	assert_true(file_holds(rig.path, "kafka.example:9092"));
+	assert_int_equal(
+		store_session_close(rig.store, &rig.session->id, "deleted", 5, note, &answers), 0);
+	store_flush(rig.store, ++rig.now);
+	reopen(&rig);
+	assert_false(file_holds(rig.path, "kafka.example:9092"));
 	rig_done(&rig);
 }
 
@@ -857,6 +887,7 @@ int main(void)
 		cmocka_unit_test(test_store_session_row_round_trip),
 		cmocka_unit_test(test_store_operator_is_stored_as_nobody),
 		cmocka_unit_test(test_store_session_close_keeps_the_first_reason),
+		cmocka_unit_test(test_store_session_close_leaves_no_override_in_the_file),
 		cmocka_unit_test(test_store_duplicate_id_does_not_hurt_its_neighbours),
 		cmocka_unit_test(test_store_frames_and_number_commit_together),
 		cmocka_unit_test(test_store_frames_get_pages_without_gap),

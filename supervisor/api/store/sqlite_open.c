@@ -110,6 +110,7 @@ static int open_database(struct sqlite_store *s, const struct sqlite_options *op
 		"PRAGMA cell_size_check=ON",
 		"PRAGMA trusted_schema=OFF",
 		"PRAGMA journal_size_limit=16777216",
+		"PRAGMA secure_delete=ON", /* an override that left its row has left the file */
 	};
 	char text[64];
 	int r;
