@@ -138,11 +138,10 @@ static struct members read_members(int group_fd)
 		if (next)
 			*next++ = '\0';
 		/* pid 0: a parent outside of our PID namespace, and no keeper. */
-		if (num_parse_u32(line, 0, INT32_MAX, &pid) < 0 || pid == 0)
-			members.has_strangers = true;
-		else if ((pid_t)pid == getppid())
+		bool parsed = num_parse_u32(line, 0, INT32_MAX, &pid) == 0;
+		if (parsed && pid != 0 && (pid_t)pid == getppid())
 			members.has_keeper = true;
-		else if ((pid_t)pid != getpid())
+		else if (!parsed || (pid_t)pid != getpid())
 			members.has_strangers = true;
 		line = next;
 	}
