@@ -154,7 +154,7 @@ def line(name, test):
         return f"{name:4} {NOT_YET.get(name, 'not yet: ?')}"
     made = ROWS[name]
     if made.control is None:
-        control = "none: " + test.without[0]
+        control = "none: " + (test.without or ["no reason given"])[0]
     else:
         control = f"{made.control}: {test.control_steps} succeed"
         if test.without:
