@@ -49,7 +49,10 @@ def release_agent(t):
     t.check(inside.shell("ls /session/marker").code != 0, "the agent ran")
     if not t.controls:
         return
-    t.succeeds(outside("mounts"))
+    got = outside("mounts")
+    # Where the v2 tree holds a controller, nobody can mount it as a hierarchy of version 1.
+    t.succeeds(got, cannot={step: result for step, result in got.items()
+                            if step.startswith("mount cgroup ") and result == "EBUSY"})
     # The agent runs in the host's own mount namespace: a folder that is the same there.
     folder = PROGRAM_TEXT.folder / "agent"
     folder.mkdir()
@@ -106,8 +109,9 @@ def page_cache(t):
     got = outside("netlink")
     t.succeeds({"netlink 6": got["netlink 6"]})
     got = outside("sockets")
-    t.succeeds({f"family {n}": got[f"family {n}"] for n in (38, 21, 33)},
-               cannot={f"family {n}": "EAFNOSUPPORT" for n in (38, 21, 33)})
+    families = {f"family {n}": got[f"family {n}"] for n in (38, 21, 33)}
+    t.succeeds(families, cannot={step: result for step, result in families.items()
+                                 if result == "EAFNOSUPPORT"})
 
 
 @row("B6", "rare socket families, also by another ABI", "seccomp", "no capability (packet, xdp, raw)")
