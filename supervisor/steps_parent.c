@@ -1,12 +1,12 @@
 /*
  * The supervisor's half of a launch: one table, run in one go, without waiting for the child.
  *
- * The order has reasons. The socket is bound before the clone, so that whoever finds the session's
- * group later also finds its socket. The groups have their
- * limits before anything can be in them. The plan lies in the socket when the child is cloned, so
- * that it need not sleep: straight into its v2 group, so that cgroup.kill reaches it and all it
- * forks from its first instruction on (E3); the v1 groups it joins itself, before it makes anything
- * that they should count.
+ * The order has reasons. The socket is bound before the clone, so that whoever finds the
+ * session's group later also finds its socket. The groups have their limits before anything can
+ * be in them. The plan lies in the socket when the child is cloned, so that the child need not
+ * sleep for it. The clone goes straight into the v2 group, so that cgroup.kill reaches the child
+ * and all it forks from its first instruction on (E3); the v1 groups it joins itself, before it
+ * makes anything that they should count.
  */
 #include <errno.h>
 #include <fcntl.h>
