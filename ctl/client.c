@@ -13,8 +13,6 @@
 #include "base/json.h"
 #include "base/str.h"
 
-#include "ctl/print.h"
-
 struct transfer {
 	const struct client_request *request;
 	struct client_reply *reply;
@@ -222,12 +220,16 @@ static bool signal_came(struct client *client)
 
 static int curl_errno(const struct transfer *transfer, CURLcode code)
 {
+	long os_errno = 0;
+
 	if (transfer->result < 0)
 		return transfer->result;
 	switch ((int)code) {
 	case CURLE_OK:
 		return 0;
 	case CURLE_COULDNT_CONNECT:
+		(void)curl_easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os_errno);
+		return os_errno == EACCES ? -EACCES : -ECONNREFUSED;
 	case CURLE_COULDNT_RESOLVE_HOST:
 		return -ECONNREFUSED;
 	case CURLE_OUT_OF_MEMORY:
@@ -313,68 +315,4 @@ int client_path(char *path, size_t path_bytes, const char *prefix, const char *i
 	r = str_format(path, path_bytes, "%s/%s%s", prefix, escaped, suffix);
 	curl_free(escaped);
 	return r;
-}
-
-static void print_items(const json_t *detail)
-{
-	size_t i;
-	json_t *item;
-
-	json_array_foreach(detail, i, item)
-	{
-		const json_t *loc = json_object_get(item, "loc");
-		size_t n = json_array_size(loc);
-
-		(void)fputs("sandboxctl: ", stderr);
-		for (size_t at = 0; at < n; at++) {
-			const char *part = json_string_value(json_array_get(loc, at));
-
-			(void)fputs(at ? "." : "", stderr);
-			print_text(stderr, part ? part : "#");
-		}
-		(void)fputs(": ", stderr);
-		print_text(stderr, json_string_value(json_object_get(item, "msg")));
-		(void)fputc('\n', stderr);
-	}
-}
-
-static int transfer_failed(const struct client *client, int r)
-{
-	switch (r) {
-	case -EINTR:
-		return EXIT_SIGNAL_BASE + client->signal;
-	case -ECONNREFUSED:
-		(void)fputs("sandboxctl: nobody answers on ", stderr);
-		print_text(stderr, client->socket_path);
-		(void)fputs(" (is sandboxd running?)\n", stderr);
-		return EXIT_UNREACHABLE;
-	case -EPIPE:
-		(void)fputs("sandboxctl: the connection ended within the answer\n", stderr);
-		return EXIT_FAILED;
-	default:
-		(void)fprintf(stderr, "sandboxctl: %s\n", strerrordesc_np(-r));
-		return EXIT_FAILED;
-	}
-}
-
-int client_result(const struct client *client, int r, const struct client_reply *reply)
-{
-	const json_t *detail;
-
-	if (r < 0)
-		return transfer_failed(client, r);
-	if (reply->status >= 200 && reply->status < 300)
-		return EXIT_OK;
-	detail = json_object_get(reply->doc, "detail");
-	if (json_is_array(detail)) {
-		print_items(detail);
-	} else {
-		(void)fprintf(stderr, "sandboxctl: ");
-		if (json_is_string(detail))
-			print_text(stderr, json_string_value(detail));
-		(void)fprintf(stderr, " (HTTP %ld)\n", reply->status);
-	}
-	if (reply->status == 404)
-		return EXIT_NOT_FOUND;
-	return reply->status >= 400 && reply->status < 500 ? EXIT_REFUSED : EXIT_FAILED;
 }

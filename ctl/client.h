@@ -55,7 +55,8 @@ struct client_request {
 MUST_USE int client_open(struct client *client, const struct options *options);
 void client_close(struct client *client);
 
-/* 0 with a status in reply; -ECONNREFUSED: nobody answers on the socket; -EINTR: a signal came
+/* 0 with a status in reply; -ECONNREFUSED: nobody answers on the socket; -EACCES: it is not for
+ * this user; -EINTR: a signal came
  * (client->signal); -EPIPE: the answer was cut; -ETIMEDOUT: idle_ms passed; -errno. */
 MUST_USE int client_perform(struct client *client, const struct client_request *request,
 			    struct client_reply *reply);
@@ -67,3 +68,17 @@ MUST_USE int client_path(char *path, size_t path_bytes, const char *prefix, cons
 /* Report what went wrong (r from client_perform, or an answer's status) on standard error and give
  * the exit status that stands for it. EXIT_OK for r == 0 and a 2xx answer. */
 int client_result(const struct client *client, int r, const struct client_reply *reply);
+
+/* Both at once. EXIT_OK and the reply of a 2xx answer, or the exit status. */
+int client_ask(struct client *client, const struct client_request *request,
+	       struct client_reply *reply);
+
+/* One object of the API: prefix + "/" + id + suffix (NULL: none). */
+struct client_object {
+	const char *prefix;
+	const char *id;
+	const char *suffix;
+};
+/* The same about one object. body is borrowed; NULL: none. */
+int client_ask_about(struct client *client, const char *method, const struct client_object *object,
+		     json_t *body, struct client_reply *reply);

@@ -1,11 +1,39 @@
 /*
- * One function per command of sandboxctl. Each returns the exit status.
+ * The command table, and one function per command. Each returns the exit status. A new command is
+ * a row in command_table.c, its options are rows in options.c; usage, help, dispatch, short ids
+ * and completion follow from these.
  */
 #pragma once
 
 #include "ctl/client.h"
 #include "ctl/options.h"
 
+/* What a word of a command is. */
+enum word_kind {
+	WORD_NONE,
+	WORD_TEXT,
+	WORD_SESSION, /* a short id is made whole before the command runs */
+	WORD_TASK,
+	WORD_FILE,
+	WORD_SHELL,
+};
+#define COMMAND_MAX_WORDS 64
+
+struct command {
+	const char *verb;
+	const char *sub; /* second word of the verb, or NULL */
+	int (*run)(struct client *client, const struct options *options);
+	int min_words;
+	int max_words;           /* -1: a command line ends them */
+	enum word_kind words[2]; /* the last one stands for all that follow */
+	bool offline;            /* needs no service: client is NULL */
+	uint64_t options;        /* OPTION_BITs beside OPTIONS_COMMON */
+	const char *arguments;   /* for usage */
+	const char *text;
+};
+const struct command *command_table(size_t *ret_n);
+
+/* clang-format off */
 int command_run(struct client *client, const struct options *options);
 int command_exec(struct client *client, const struct options *options);
 int command_create(struct client *client, const struct options *options);
@@ -21,12 +49,16 @@ int command_trace(struct client *client, const struct options *options);
 int command_proof(struct client *client, const struct options *options);
 int command_doctor(struct client *client, const struct options *options);
 int command_version(struct client *client, const struct options *options);
+/* clang-format on */
 
-/* Shared by create and run. 0 with a reply of status 201 or another, as client_perform. */
-MUST_USE int session_create(struct client *client, const struct options *options,
-			    struct client_reply *reply);
+/* Shared by create and run. Exit status; the reply is the summary. */
+int session_create(struct client *client, const struct options *options,
+		   struct client_reply *reply);
 /* The id in a summary of either prefix, or NULL. */
 const char *session_id(const json_t *summary);
+/* Every session that the caller can see, newest first: a new array, or NULL with the exit status
+ * in *ret_status. status: "open", "running" or NULL. */
+json_t *session_list(struct client *client, const char *status, int *ret_status);
 /* Follow a task's frames to the end. */
 int task_follow(struct client *client, const struct options *options, const char *task_id,
 		size_t n_assets);

@@ -9,23 +9,14 @@
 int command_trace(struct client *client, const struct options *options)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
-	char path[512];
-	const struct client_request request = {.method = "GET", .path = path};
+	const struct client_object trace = {API_PREFIX_RUNTIME, options->args[0], "/trace"};
 	json_int_t last = 0;
 	size_t i;
 	json_t *step;
-	int r;
+	int r = client_ask_about(client, "GET", &trace, NULL, &reply);
 
-	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, options->args[0], "/trace");
-	if (r == 0)
-		r = client_perform(client, &request, &reply);
-	r = client_result(client, r, &reply);
-	if (r != EXIT_OK)
+	if (r != EXIT_OK || print_answer(options, reply.doc))
 		return r;
-	if (options->json) {
-		print_json(reply.doc);
-		return EXIT_OK;
-	}
 	if (!options->quiet)
 		(void)printf("%8s  %8s  %-7s  %s\n", "AT (us)", "TOOK", "SIDE", "STEP");
 	json_array_foreach(json_object_get(reply.doc, "steps"), i, step)
@@ -52,7 +43,7 @@ int command_version(struct client *client, const struct options *options)
 		if (!service)
 			service = "unknown";
 	}
-	if (options->json) {
+	if (options->output == OUTPUT_JSON) {
 		json_t *doc = json_pack("{s:s,s:s,s:s}", "sandboxctl", SANDBOXD_VERSION, "service",
 					service, "api", API_VERSION);
 

@@ -123,9 +123,7 @@ static int perform_command(struct client *client, const char *session, json_t *b
 	int r;
 
 	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, session, "/commands");
-	if (r == 0)
-		r = client_perform(client, &request, &reply);
-	r = client_result(client, r, &reply);
+	r = r < 0 ? client_result(client, r, &reply) : client_ask(client, &request, &reply);
 	if (r != EXIT_OK)
 		return r;
 	if (run->exit_status < 0) {
@@ -198,7 +196,8 @@ static int run_in(struct client *client, const struct options *options, const ch
 {
 	struct print_stream streams[2];
 	const struct command_output output = {.write = write_stream, .userdata = streams};
-	struct run run = {.output = &output, .exit_status = -1, .json = options->json};
+	struct run run = {
+		.output = &output, .exit_status = -1, .json = options->output == OUTPUT_JSON};
 	json_t *body = command_body(options, with_env, first);
 	int r;
 
@@ -248,7 +247,6 @@ int command_run(struct client *client, const struct options *options)
 	if (!spec.profile)
 		spec.profile = "component";
 	r = session_create(client, &spec, &reply);
-	r = client_result(client, r, &reply);
 	if (r != EXIT_OK)
 		return r;
 	id = session_id(reply.doc);

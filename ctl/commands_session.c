@@ -101,7 +101,7 @@ int session_create(struct client *client, const struct options *options, struct 
 	if (options->n_endpoint)
 		failed |= json_object_set_new(body, "env_overrides",
 					      pairs_object(options->endpoint, options->n_endpoint));
-	r = failed || !body ? -EINVAL : client_perform(client, &request, reply);
+	r = failed || !body ? EXIT_FAILED : client_ask(client, &request, reply);
 	json_decref(body);
 	return r;
 }
@@ -119,31 +119,52 @@ int command_create(struct client *client, const struct options *options)
 		return EXIT_USAGE;
 	}
 	r = session_create(client, options, &reply);
-	r = client_result(client, r, &reply);
 	if (r != EXIT_OK)
 		return r;
 	id = session_id(reply.doc);
-	if (options->json)
-		print_json(reply.doc);
-	else
+	if (!print_answer(options, reply.doc))
 		(void)printf("%s\n", id ? id : "-");
 	return id ? EXIT_OK : EXIT_FAILED;
 }
 
-static int get_list(struct client *client, const struct options *options, const char *after,
+static int get_list(struct client *client, const char *status, const char *after,
 		    struct client_reply *reply)
 {
 	char path[256];
-	struct client_request request = {.method = "GET", .path = path};
-	bool by_status = options->status != NULL;
+	const struct client_request request = {.method = "GET", .path = path};
 	int r;
 
 	r = str_format(path, sizeof(path), DAGSTER_SESSIONS "?limit=500%s%s%s%s",
-		       by_status ? "&status=" : "", by_status ? options->status : "",
-		       after ? "&after=" : "", after ? after : "");
-	if (r < 0)
-		return r;
-	return client_perform(client, &request, reply);
+		       status ? "&status=" : "", status ? status : "", after ? "&after=" : "",
+		       after ? after : "");
+	return r < 0 ? client_result(client, r, reply) : client_ask(client, &request, reply);
+}
+
+json_t *session_list(struct client *client, const char *status, int *ret_status)
+{
+	json_t *all = json_array();
+	char after[ID_TEXT_BYTES] = "";
+	size_t n;
+
+	*ret_status = all ? EXIT_OK : EXIT_FAILED;
+	do {
+		AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+		const char *last;
+
+		*ret_status = get_list(client, status, after[0] ? after : NULL, &reply);
+		n = json_array_size(reply.doc);
+		if (*ret_status != EXIT_OK || n == 0)
+			break;
+		last = session_id(json_array_get(reply.doc, n - 1));
+		if (json_array_extend(all, reply.doc) < 0 || !last ||
+		    str_copy(after, sizeof(after), last) < 0)
+			break;
+	} while (n == 500);
+	if (*ret_status != EXIT_OK) {
+		json_decref(all);
+		return NULL;
+	}
+	return all;
 }
 
 static void print_session_row(const json_t *row)
@@ -161,40 +182,29 @@ static bool safe_status(const char *status)
 
 int command_ls(struct client *client, const struct options *options)
 {
-	json_t *all = json_array();
-	char after[ID_TEXT_BYTES] = "";
-	size_t n;
+	json_t *all;
+	json_t *row;
+	size_t i;
 	int r = EXIT_OK;
 
-	if (!all || !safe_status(options->status)) {
-		json_decref(all);
+	if (!safe_status(options->status)) {
+		(void)fputs("sandboxctl: --status wants open|running\n", stderr);
 		return EXIT_USAGE;
 	}
-	do {
-		AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
-		const char *last;
-
-		r = get_list(client, options, after[0] ? after : NULL, &reply);
-		r = client_result(client, r, &reply);
-		n = json_array_size(reply.doc);
-		if (r != EXIT_OK || n == 0)
-			break;
-		last = session_id(json_array_get(reply.doc, n - 1));
-		if (json_array_extend(all, reply.doc) < 0 || !last ||
-		    str_copy(after, sizeof(after), last) < 0)
-			break;
-	} while (n == 500);
-
-	if (r == EXIT_OK && options->json) {
-		print_json(all);
-	} else if (r == EXIT_OK) {
-		size_t i;
-		json_t *row;
-
-		if (!options->quiet)
+	all = session_list(client, options->status, &r);
+	if (!all)
+		return r;
+	if (!print_answer(options, all)) {
+		if (!options->quiet && options->output == OUTPUT_TABLE)
 			(void)printf("%-36s  %-8s  %-16s  %-19s  %s\n", "ID", "STATUS", "OWNER",
 				     "EXPIRES (UTC)", "COMPONENTS");
-		json_array_foreach(all, i, row) print_session_row(row);
+		json_array_foreach(all, i, row)
+		{
+			if (options->output == OUTPUT_NAME)
+				(void)printf("%s\n", print_member(row, "id"));
+			else
+				print_session_row(row);
+		}
 	}
 	json_decref(all);
 	return r;
@@ -293,11 +303,11 @@ int command_show(struct client *client, const struct options *options)
 
 	r = either_prefix(client, "GET", options->args[0], &reply);
 	r = client_result(client, r, &reply);
-	if (r != EXIT_OK)
+	if (r != EXIT_OK || print_answer(options, reply.doc))
 		return r;
-	if (options->json) {
-		print_json(reply.doc);
-		return EXIT_OK;
+	if (options->output == OUTPUT_NAME) {
+		(void)printf("%s\n", session_id(reply.doc));
+		return r;
 	}
 	json_object_foreach(reply.doc, key, value)
 	{
@@ -341,8 +351,8 @@ int command_write(struct client *client, const struct options *options)
 	AUTO_FREE char *text = NULL;
 	const char *file = options->args[1];
 	const char *name = options->name ? options->name : base_name(file);
-	char path[512];
-	struct client_request request = {.method = "POST", .path = path};
+	const struct client_object components = {DAGSTER_SESSIONS, options->args[0], "/components"};
+	json_t *body;
 	size_t size = 0;
 	int r;
 
@@ -354,20 +364,16 @@ int command_write(struct client *client, const struct options *options)
 		return EXIT_FAILED;
 	}
 	/* A name or text that is not UTF-8 cannot be said in JSON; the service would refuse it. */
-	request.body = json_pack("{s:s,s:o?}", "name", name, "body", json_stringn(text, size));
-	if (!request.body || !json_object_get(request.body, "body") ||
-	    !str_utf8_valid(text, size)) {
-		json_decref(request.body);
+	body = json_pack("{s:s,s:o?}", "name", name, "body", json_stringn(text, size));
+	if (!body || !json_object_get(body, "body") || !str_utf8_valid(text, size)) {
+		json_decref(body);
 		(void)fputs("sandboxctl: the file or its name is not valid UTF-8\n", stderr);
 		return EXIT_REFUSED;
 	}
-	r = client_path(path, sizeof(path), DAGSTER_SESSIONS, options->args[0], "/components");
-	if (r == 0)
-		r = client_perform(client, &request, &reply);
-	json_decref(request.body);
-	r = client_result(client, r, &reply);
-	if (r == EXIT_OK && options->json)
-		print_json(reply.doc);
+	r = client_ask_about(client, "POST", &components, body, &reply);
+	json_decref(body);
+	if (r == EXIT_OK)
+		(void)print_answer(options, reply.doc);
 	return r;
 }
 
@@ -400,23 +406,14 @@ static size_t print_load_problems(const json_t *problems)
 int command_load(struct client *client, const struct options *options)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
-	char path[512];
-	struct client_request request = {.method = "POST", .path = path};
+	const struct client_object load = {DAGSTER_SESSIONS, options->args[0], "/load"};
 	const json_t *keys;
 	size_t i;
 	json_t *key;
-	int r;
+	int r = client_ask_about(client, "POST", &load, NULL, &reply);
 
-	r = client_path(path, sizeof(path), DAGSTER_SESSIONS, options->args[0], "/load");
-	if (r == 0)
-		r = client_perform(client, &request, &reply);
-	r = client_result(client, r, &reply);
-	if (r != EXIT_OK)
+	if (r != EXIT_OK || print_answer(options, reply.doc))
 		return r;
-	if (options->json) {
-		print_json(reply.doc);
-		return EXIT_OK;
-	}
 	keys = json_object_get(reply.doc, "asset_keys");
 	json_array_foreach(keys, i, key)
 	{
@@ -447,8 +444,9 @@ int command_rm(struct client *client, const struct options *options)
 			(void)fputs("sandboxctl: not removed: ", stderr);
 			print_text(stderr, options->args[i]);
 			(void)fputc('\n', stderr);
-		} else if (options->json)
-			print_json(reply.doc);
+		} else {
+			(void)print_answer(options, reply.doc);
+		}
 	}
 	return worst;
 }
@@ -460,17 +458,14 @@ int command_janitor(struct client *client, const struct options *options)
 					       .path = API_PREFIX_DAGSTER "/janitor"};
 	size_t i;
 	json_t *id;
-	int r;
+	int r = client_ask(client, &request, &reply);
 
-	r = client_perform(client, &request, &reply);
-	r = client_result(client, r, &reply);
-	if (r != EXIT_OK)
+	if (r != EXIT_OK || print_answer(options, reply.doc))
 		return r;
-	if (options->json) {
-		print_json(reply.doc);
-		return EXIT_OK;
+	json_array_foreach(json_object_get(reply.doc, "dropped"), i, id)
+	{
+		print_text(stdout, json_string_value(id));
+		(void)putchar('\n');
 	}
-	json_array_foreach(json_object_get(reply.doc, "dropped"), i, id)(void)
-		printf("%s\n", json_string_value(id));
 	return EXIT_OK;
 }

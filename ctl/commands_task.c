@@ -141,7 +141,7 @@ static int on_frame_line(void *userdata, const char *line, size_t length)
 	if (stage) {
 		progress_clear(follow);
 		take_frame(follow, frame, stage);
-		if (follow->options->json)
+		if (follow->options->output == OUTPUT_JSON)
 			print_json_line(frame);
 		else
 			print_frame(follow, frame, stage);
@@ -176,7 +176,7 @@ static int follow_stream(struct client *client, struct follow *follow, const cha
 
 static void print_result(const struct follow *follow)
 {
-	if (!follow->options->json)
+	if (follow->options->output != OUTPUT_JSON)
 		(void)printf("result: %s, %zu assets, %zu documents with problems\n",
 			     follow->ok ? "ok" : "failed", follow->n_materialized,
 			     follow->n_problems);
@@ -213,23 +213,19 @@ static size_t count_assets(struct client *client, const char *session)
 int command_execute(struct client *client, const struct options *options)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
-	char path[512];
-	const struct client_request request = {.method = "POST", .path = path};
+	const struct client_object execute = {API_PREFIX_DAGSTER "/sessions", options->args[0],
+					      "/execute"};
 	size_t n_assets = count_assets(client, options->args[0]);
 	const char *task_id;
 	int r;
 
-	r = client_path(path, sizeof(path), API_PREFIX_DAGSTER "/sessions", options->args[0],
-			"/execute");
-	if (r == 0)
-		r = client_perform(client, &request, &reply);
-	r = client_result(client, r, &reply);
+	r = client_ask_about(client, "POST", &execute, NULL, &reply);
 	if (r != EXIT_OK)
 		return r;
 	task_id = json_string_value(json_object_get(reply.doc, "task_id"));
 	if (!task_id)
 		return EXIT_FAILED;
-	if (!options->json && !options->quiet)
+	if (options->output != OUTPUT_JSON && !options->quiet)
 		(void)printf("task %s\n", task_id);
 	return task_follow(client, options, task_id, n_assets);
 }

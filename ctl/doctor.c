@@ -273,7 +273,7 @@ int command_doctor(struct client *client, const struct options *options)
 		enum doctor_state state = row->check(text);
 
 		n[state]++;
-		if (options->json)
+		if (options->output == OUTPUT_JSON)
 			(void)json_array_append_new(
 				rows, json_pack("{s:s,s:s,s:s,s:s,s:s}", "name", row->name, "state",
 						state_names[state], "found", text, "cost",
@@ -282,7 +282,7 @@ int command_doctor(struct client *client, const struct options *options)
 		else if (!options->quiet || state != DOCTOR_OK)
 			print_row(row, state, text);
 	}
-	if (options->json)
+	if (options->output == OUTPUT_JSON)
 		print_json(rows);
 	else
 		(void)printf("doctor: %u ok, %u degraded, %u missing\n", n[DOCTOR_OK],

@@ -1,64 +1,58 @@
 /*
- * sandboxctl: command line client of the two sockets. One table of commands; each row says how many
- * words it takes and what it is for, so usage, help and dispatch cannot differ.
+ * sandboxctl: command line client of the two sockets. The table of commands says how many words
+ * each takes and what it is for, so usage, help, completion and dispatch cannot differ.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
 
 #include "ctl/commands.h"
+#include "ctl/resolve.h"
 
-struct command_row {
-	const char *name;
-	enum command_id id;
-	int min_args;
-	int max_args; /* -1: any number, options end at the first word */
-	bool offline; /* needs no service */
-	int (*run)(struct client *client, const struct options *options);
-	const char *arguments;
-	const char *text;
-};
-
-/* clang-format off */
-static const struct command_row command_table[] = {
-	{"run", COMMAND_RUN, 1, -1, false, command_run, "[OPTION...] -- COMMAND [ARG...]", "make a session, run a command in it, remove it"},
-	{"exec", COMMAND_EXEC, 2, -1, false, command_exec, "[OPTION...] SESSION -- COMMAND [ARG...]", "run a command in a session"},
-	{"create", COMMAND_CREATE, 0, 0, false, command_create, "[OPTION...]", "make a session and print its id"},
-	{"ls", COMMAND_LS, 0, 0, false, command_ls, "[OPTION...]", "list the sessions you can see, newest first"},
-	{"show", COMMAND_SHOW, 1, 1, false, command_show, "SESSION", "print a session's summary"},
-	{"write", COMMAND_WRITE, 2, 2, false, command_write, "[--name NAME] SESSION FILE", "write a component document (- is standard input)"},
-	{"load", COMMAND_LOAD, 1, 1, false, command_load, "SESSION", "load the components and print the asset keys"},
-	{"execute", COMMAND_EXECUTE, 1, 1, false, command_execute, "SESSION", "execute the components and follow the frames"},
-	{"logs", COMMAND_LOGS, 1, 1, false, command_logs, "[-f] TASK", "print the frames of a task"},
-	{"rm", COMMAND_RM, 1, 64, false, command_rm, "SESSION...", "tear sessions down"},
-	{"janitor", COMMAND_JANITOR, 0, 0, false, command_janitor, "", "tear down every expired session"},
-	{"trace", COMMAND_TRACE, 1, 1, false, command_trace, "SESSION", "print the launch steps with their times"},
-	{"proof", COMMAND_PROOF, 1, 1, false, command_proof, "SESSION", "compare the isolation seen from inside and outside"},
-	{"doctor", COMMAND_DOCTOR, 0, 0, true, command_doctor, "", "check this host: what is missing, what it costs, what mends it"},
-	{"version", COMMAND_VERSION, 0, 0, false, command_version, "", "print the versions of client and service"},
-};
-/* clang-format on */
-
-static const struct command_row *command_find(const char *name)
+static const struct command *command_find(const char *verb, const char *sub, bool *ret_known)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(command_table); i++)
-		if (str_equal(command_table[i].name, name))
-			return &command_table[i];
+	size_t n;
+	const struct command *table = command_table(&n);
+
+	*ret_known = false;
+	for (size_t i = 0; i < n; i++) {
+		if (!str_equal(table[i].verb, verb))
+			continue;
+		*ret_known = true;
+		if (!table[i].sub || (sub && str_equal(table[i].sub, sub)))
+			return &table[i];
+	}
 	return NULL;
+}
+
+static void print_name(FILE *file, const struct command *command, int width)
+{
+	char name[48];
+
+	(void)snprintf(name, sizeof(name), "%s%s%s", command->verb, command->sub ? " " : "",
+		       command->sub ? command->sub : "");
+	(void)fprintf(file, "%-*s", width, name);
 }
 
 static int help(FILE *file)
 {
+	size_t n;
+	const struct command *table = command_table(&n);
+
 	(void)fputs("usage: sandboxctl [OPTION...] COMMAND ...\n\n", file);
-	for (size_t i = 0; i < ARRAY_SIZE(command_table); i++)
-		(void)fprintf(file, "  %-8s %s\n", command_table[i].name, command_table[i].text);
+	for (size_t i = 0; i < n; i++) {
+		(void)fputs("  ", file);
+		print_name(file, &table[i], 14);
+		(void)fprintf(file, " %s\n", table[i].text);
+	}
 	if (file != stdout) {
 		(void)fputs("\nsandboxctl --help tells more.\n", file);
 		return EXIT_USAGE;
 	}
 	(void)fputs("\nsandboxctl COMMAND --help tells more. Options of every command:\n", file);
-	options_print(COMMANDS_ALL);
+	options_print(OPTIONS_COMMON);
 	return EXIT_OK;
 }
 
@@ -69,38 +63,48 @@ static int see_help(void)
 	return EXIT_USAGE;
 }
 
-static int help_command(const struct command_row *row)
+static int usage(FILE *file, const struct command *command)
 {
-	(void)printf("usage: sandboxctl %s %s\n\n%s\n", row->name, row->arguments, row->text);
-	options_print(COMMAND_BIT(row->id));
-	return EXIT_OK;
-}
-
-static int usage(const struct command_row *row)
-{
-	(void)fprintf(stderr, "usage: sandboxctl %s %s\n", row->name, row->arguments);
+	(void)fputs("usage: sandboxctl ", file);
+	print_name(file, command, 0);
+	(void)fprintf(file, "%s%s\n", command->arguments[0] ? " " : "", command->arguments);
 	return EXIT_USAGE;
 }
 
-static bool is_help(const char *word)
+static int help_command(const struct command *command)
 {
-	return str_equal(word, "--help") || str_equal(word, "-h");
+	(void)usage(stdout, command);
+	(void)printf("\n%s\n", command->text);
+	options_print(command->options);
+	return EXIT_OK;
+}
+
+/* A verb alone, where the table has it with a second word only. */
+static int usage_of_verb(const char *verb)
+{
+	size_t n;
+	const struct command *table = command_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (str_equal(table[i].verb, verb))
+			(void)usage(stderr, &table[i]);
+	return EXIT_USAGE;
 }
 
 /* Words of the command; "--" parts them where a command line follows. Options may stand between
  * the words unless the words are a command line. */
-static int take_words(const struct command_row *row, struct options *options, int argc, char **argv)
+static int take_words(const struct command *command, struct options *options, int argc, char **argv)
 {
-	int n_before = row->id == COMMAND_EXEC ? 1 : 0;
+	uint64_t accepted = OPTIONS_COMMON | command->options;
+	bool line = command->max_words < 0;
 	int at = 0;
 
 	options->args = argv;
 	while (at < argc) {
 		int skipped = 0;
 
-		if (options_parse(options, COMMAND_BIT(row->id), argc - at, argv + at, &skipped) <
-		    0)
-			return EXIT_USAGE;
+		if (options_parse(options, accepted, argc - at, argv + at, &skipped) < 0)
+			return usage(stderr, command);
 		at += skipped;
 		if (at >= argc)
 			break;
@@ -109,68 +113,83 @@ static int take_words(const struct command_row *row, struct options *options, in
 				options->args[options->n_args++] = argv[at];
 			break;
 		}
-		if (row->max_args < 0 && options->n_args >= n_before) {
+		/* The last word that must be there begins the command line. */
+		if (line && options->n_args >= command->min_words - 1) {
 			for (; at < argc; at++)
 				options->args[options->n_args++] = argv[at];
 			break;
 		}
 		options->args[options->n_args++] = argv[at++];
 	}
-	if (options->n_args < row->min_args ||
-	    (row->max_args >= 0 && options->n_args > row->max_args))
-		return usage(row);
+	if (options->help)
+		return EXIT_OK;
+	if (options->n_args < command->min_words || (!line && options->n_args > command->max_words))
+		return usage(stderr, command);
 	return EXIT_OK;
 }
 
-static int run_command(const struct command_row *row, const struct options *options)
+static int run_command(const struct command *command, struct options *options)
 {
+	struct resolved resolved = {0};
 	struct client client;
 	int r;
 
-	if (row->offline)
-		return row->run(NULL, options);
-	r = client_open(&client, options);
-	if (r == 0)
-		r = row->run(&client, options);
-	else
-		r = EXIT_FAILED;
+	if (command->offline)
+		return command->run(NULL, options);
+	r = client_open(&client, options) < 0 ? EXIT_FAILED : EXIT_OK;
+	if (r == EXIT_OK)
+		r = resolve_words(&client, command, options, &resolved);
+	if (r == EXIT_OK)
+		r = command->run(&client, options);
 	client_close(&client);
+	resolved_done(&resolved);
 	return r;
+}
+
+static int dispatch(struct options *options, int argc, char **argv)
+{
+	const struct command *command;
+	bool known;
+	int r;
+
+	command = command_find(argv[0], argc > 1 ? argv[1] : NULL, &known);
+	if (!command && known)
+		return usage_of_verb(argv[0]);
+	if (!command) {
+		(void)fprintf(stderr, "sandboxctl: unknown command: %s\n", argv[0]);
+		return see_help();
+	}
+	r = command->sub ? 2 : 1;
+	r = take_words(command, options, argc - r, argv + r);
+	if (r != EXIT_OK)
+		return r;
+	if (options->help)
+		return help_command(command);
+	options_from_environment(options);
+	return run_command(command, options);
 }
 
 int main(int argc, char **argv)
 {
 	struct options options = {0};
-	const struct command_row *row;
 	int at = 0;
 	int r;
 
-	if (argc > 1 && (is_help(argv[1]) || str_equal(argv[1], "help")))
-		return help(stdout);
+	/* A reader that went away is an error of a write: `run` must still remove its session. */
+	(void)signal(SIGPIPE, SIG_IGN);
 	if (argc == 2 && str_equal(argv[1], "--version")) {
 		(void)printf("sandboxctl %s\n", SANDBOXD_VERSION);
 		return EXIT_OK;
 	}
-	if (argc < 2)
-		return help(stderr);
-	if (options_parse(&options, COMMANDS_ALL, argc - 1, argv + 1, &at) < 0)
+	if (options_parse(&options, OPTIONS_COMMON, argc - 1, argv + 1, &at) < 0)
 		return see_help();
 	at++;
+	if (options.help || (at < argc && str_equal(argv[at], "help")))
+		return help(stdout);
 	if (at >= argc)
 		return help(stderr);
-	row = command_find(argv[at]);
-	if (!row) {
-		(void)fprintf(stderr, "sandboxctl: unknown command: %s\n", argv[at]);
-		return see_help();
-	}
-	at++;
-	if (at < argc && is_help(argv[at]))
-		return help_command(row);
-	r = take_words(row, &options, argc - at, argv + at);
-	if (r != EXIT_OK)
-		return r;
-	r = run_command(row, &options);
-	if (fflush(stdout) != 0 && r == EXIT_OK)
+	r = dispatch(&options, argc - at, argv + at);
+	if ((fflush(stdout) != 0 || ferror(stdout)) && r == EXIT_OK)
 		r = EXIT_FAILED;
 	return r;
 }

@@ -2,71 +2,62 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/num.h"
 #include "base/str.h"
 
 enum option_kind {
-	OPTION_FLAG,
-	OPTION_TEXT,
-	OPTION_LIST,
-	OPTION_U32,
-	OPTION_OUTPUT,
-};
-
-struct option_row {
-	const char *name;
-	char letter;
-	enum option_kind kind;
-	uint32_t commands;
-	size_t offset;   /* of the value in struct options */
-	size_t n_offset; /* OPTION_LIST: of its count */
-	const char *argument;
-	const char *text;
+	KIND_FLAG,
+	KIND_TEXT,
+	KIND_LIST, /* of NAME=VALUE */
+	KIND_U32,
+	KIND_OUTPUT,
 };
 
 #define AT(member) offsetof(struct options, member)
 
-#define WITH_SESSION_SPEC (COMMAND_BIT(COMMAND_RUN) | COMMAND_BIT(COMMAND_CREATE))
-#define WITH_ENVIRONMENT  (WITH_SESSION_SPEC | COMMAND_BIT(COMMAND_EXEC))
-#define WITH_COMMAND      (COMMAND_BIT(COMMAND_RUN) | COMMAND_BIT(COMMAND_EXEC))
-
+/* An argument that is a list of words with | between is also what the shells complete. */
 /* clang-format off */
-static const struct option_row option_table[] = {
-	{"socket", 'S', OPTION_TEXT, COMMANDS_ALL, AT(socket_path), 0, "PATH", "socket to talk to"},
-	{"runtime-dir", 0, OPTION_TEXT, COMMANDS_ALL, AT(runtime_dir), 0, "DIR", "where the sockets are (default /run/sandboxd)"},
-	{"user", 'u', OPTION_TEXT, COMMANDS_ALL, AT(user), 0, "NAME", "act as this user (control socket)"},
-	{"workspace", 0, OPTION_TEXT, COMMANDS_ALL, AT(workspace), 0, "NAME", "workspace of that user"},
-	{"project", 0, OPTION_TEXT, COMMANDS_ALL, AT(project), 0, "NAME", "project of that user"},
-	{"scopes", 0, OPTION_TEXT, COMMANDS_ALL, AT(scopes), 0, "LIST", "scopes of that user, separated by spaces"},
-	{"output", 'o', OPTION_OUTPUT, COMMANDS_ALL, AT(json), 0, "json|table", "form of the output"},
-	{"raw", 0, OPTION_FLAG, COMMANDS_ALL, AT(raw), 0, NULL, "do not escape a session's output on a terminal"},
-	{"quiet", 'q', OPTION_FLAG, COMMANDS_ALL, AT(quiet), 0, NULL, "print results only"},
-	{"profile", 'p', OPTION_TEXT, WITH_SESSION_SPEC, AT(profile), 0, "NAME", "policy profile (component, agent)"},
-	{"env", 'e', OPTION_LIST, WITH_ENVIRONMENT, AT(env), AT(n_env), "NAME=VALUE", "environment variable; may be repeated"},
-	{"ttl", 0, OPTION_U32, WITH_SESSION_SPEC, AT(ttl_minutes), 0, "MINUTES", "life time of the session"},
-	{"endpoint", 0, OPTION_LIST, COMMAND_BIT(COMMAND_CREATE), AT(endpoint), AT(n_endpoint), "NAME=URL", "override of one of the six endpoints"},
-	{"cwd", 'C', OPTION_TEXT, WITH_COMMAND, AT(cwd), 0, "DIR", "working directory of the command"},
-	{"timeout", 't', OPTION_U32, WITH_COMMAND, AT(timeout_ms), 0, "MS", "end the command after that many milliseconds"},
-	{"stdin", 'i', OPTION_FLAG, WITH_COMMAND, AT(with_stdin), 0, NULL, "give the command our standard input (text, 1 MiB)"},
-	{"keep", 0, OPTION_FLAG, COMMAND_BIT(COMMAND_RUN), AT(keep), 0, NULL, "leave the session and print its id"},
-	{"name", 'n', OPTION_TEXT, COMMAND_BIT(COMMAND_WRITE), AT(name), 0, "NAME", "component name instead of the file's"},
-	{"status", 0, OPTION_TEXT, COMMAND_BIT(COMMAND_LS), AT(status), 0, "open|running", "only sessions in that state"},
-	{"deep", 0, OPTION_FLAG, COMMAND_BIT(COMMAND_PROOF), AT(deep), 0, NULL, "also run into the limits from inside"},
-	{"follow", 'f', OPTION_FLAG, COMMAND_BIT(COMMAND_LOGS), AT(follow), 0, NULL, "wait for further frames until the task ends"},
+static const struct option_row option_table[OPTION_MAX_] = {
+	[OPTION_SOCKET] = {"socket", 'S', KIND_TEXT, AT(socket_path), 0, "PATH", "socket to talk to"},
+	[OPTION_RUNTIME_DIR] = {"runtime-dir", 0, KIND_TEXT, AT(runtime_dir), 0, "DIR", "where the sockets are (default /run/sandboxd)"},
+	[OPTION_USER] = {"user", 'u', KIND_TEXT, AT(user), 0, "NAME", "act as this user (control socket)"},
+	[OPTION_WORKSPACE] = {"workspace", 0, KIND_TEXT, AT(workspace), 0, "NAME", "workspace of that user"},
+	[OPTION_PROJECT] = {"project", 0, KIND_TEXT, AT(project), 0, "NAME", "project of that user"},
+	[OPTION_SCOPES] = {"scopes", 0, KIND_TEXT, AT(scopes), 0, "LIST", "scopes of that user, separated by spaces"},
+	[OPTION_OUTPUT] = {"output", 'o', KIND_OUTPUT, AT(output), 0, "json|table|name", "form of the output"},
+	[OPTION_RAW] = {"raw", 0, KIND_FLAG, AT(raw), 0, NULL, "do not escape a session's output on a terminal"},
+	[OPTION_QUIET] = {"quiet", 'q', KIND_FLAG, AT(quiet), 0, NULL, "print results only"},
+	[OPTION_HELP] = {"help", 'h', KIND_FLAG, AT(help), 0, NULL, "print help"},
+	[OPTION_PROFILE] = {"profile", 'p', KIND_TEXT, AT(profile), 0, "component|agent", "policy profile"},
+	[OPTION_ENV] = {"env", 'e', KIND_LIST, AT(env), AT(n_env), "NAME=VALUE", "environment variable; may be repeated"},
+	[OPTION_TTL] = {"ttl", 0, KIND_U32, AT(ttl_minutes), 0, "MINUTES", "life time of the session"},
+	[OPTION_ENDPOINT] = {"endpoint", 0, KIND_LIST, AT(endpoint), AT(n_endpoint), "NAME=URL", "override of one of the six endpoints"},
+	[OPTION_CWD] = {"cwd", 'C', KIND_TEXT, AT(cwd), 0, "DIR", "working directory of the command"},
+	[OPTION_TIMEOUT] = {"timeout", 't', KIND_U32, AT(timeout_ms), 0, "MS", "end the command after that many milliseconds"},
+	[OPTION_STDIN] = {"stdin", 'i', KIND_FLAG, AT(with_stdin), 0, NULL, "give the command our standard input (text, 1 MiB)"},
+	[OPTION_KEEP] = {"keep", 0, KIND_FLAG, AT(keep), 0, NULL, "leave the session and print its id"},
+	[OPTION_NAME] = {"name", 'n', KIND_TEXT, AT(name), 0, "NAME", "component name instead of the file's"},
+	[OPTION_STATUS] = {"status", 0, KIND_TEXT, AT(status), 0, "open|running", "only sessions in that state"},
+	[OPTION_DEEP] = {"deep", 0, KIND_FLAG, AT(deep), 0, NULL, "also run into the limits from inside"},
+	[OPTION_FOLLOW] = {"follow", 'f', KIND_FLAG, AT(follow), 0, NULL, "wait for further frames until the task ends"},
 };
 /* clang-format on */
 
-static const struct option_row *option_find(const char *word, size_t length, uint32_t commands)
+const struct option_row *option_row(enum option_id id)
+{
+	return &option_table[id];
+}
+
+static const struct option_row *option_find(const char *word, size_t length, uint64_t accepted)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(option_table); i++) {
 		const struct option_row *row = &option_table[i];
 		bool same;
 
-		/* Before the command only what every command takes. */
-		if (commands == COMMANDS_ALL ? row->commands != COMMANDS_ALL
-					     : !(row->commands & commands))
+		if (!(accepted & OPTION_BIT(i)))
 			continue;
 		if (word[1] == '-')
 			same = strlen(row->name) == length - 2 &&
@@ -100,34 +91,45 @@ static int option_store_list(const struct option_row *row, char *base, const cha
 	return 0;
 }
 
+static int option_store_output(const struct option_row *row, enum output_form *ret_form,
+			       const char *value)
+{
+	static const char *const names[] = {
+		[OUTPUT_TABLE] = "table", [OUTPUT_JSON] = "json", [OUTPUT_NAME] = "name"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_equal(value, names[i])) {
+			*ret_form = (enum output_form)i;
+			return 0;
+		}
+	return option_bad_value(row);
+}
+
 static int option_store(const struct option_row *row, struct options *options, const char *value)
 {
 	char *base = (char *)options;
 	void *field = base + row->offset;
 
-	switch (row->kind) {
-	case OPTION_FLAG:
+	switch ((enum option_kind)row->kind) {
+	case KIND_FLAG:
 		*(bool *)field = true;
 		return 0;
-	case OPTION_TEXT:
+	case KIND_TEXT:
 		*(const char **)field = value;
 		return 0;
-	case OPTION_LIST:
+	case KIND_LIST:
 		return option_store_list(row, base, value);
-	case OPTION_U32:
+	case KIND_U32:
 		if (num_parse_u32(value, 1, INT32_MAX, field) < 0)
 			return option_bad_value(row);
 		return 0;
-	case OPTION_OUTPUT:
-		if (!str_equal(value, "json") && !str_equal(value, "table"))
-			return option_bad_value(row);
-		*(bool *)field = str_equal(value, "json");
-		return 0;
+	case KIND_OUTPUT:
+		return option_store_output(row, field, value);
 	}
 	return -EINVAL;
 }
 
-int options_parse(struct options *options, uint32_t commands, int argc, char **argv, int *ret_index)
+int options_parse(struct options *options, uint64_t accepted, int argc, char **argv, int *ret_index)
 {
 	int i;
 
@@ -140,16 +142,16 @@ int options_parse(struct options *options, uint32_t commands, int argc, char **a
 		if (word[0] != '-' || word[1] == '\0' || str_equal(word, "--"))
 			break;
 		value = word[1] == '-' ? strchr(word, '=') : NULL;
-		row = option_find(word, value ? (size_t)(value - word) : strlen(word), commands);
+		row = option_find(word, value ? (size_t)(value - word) : strlen(word), accepted);
 		if (!row) {
 			(void)fprintf(stderr, "sandboxctl: unknown option here: %s\n", word);
 			return -EINVAL;
 		}
-		if (row->kind == OPTION_FLAG && value)
+		if (row->kind == KIND_FLAG && value)
 			return option_bad_value(row);
 		if (value) {
 			value++;
-		} else if (row->kind != OPTION_FLAG) {
+		} else if (row->kind != KIND_FLAG) {
 			if (i + 1 >= argc)
 				return option_bad_value(row);
 			value = argv[++i];
@@ -162,16 +164,37 @@ int options_parse(struct options *options, uint32_t commands, int argc, char **a
 	return 0;
 }
 
-void options_print(uint32_t commands)
+void options_from_environment(struct options *options)
+{
+	static const struct {
+		const char *variable;
+		enum option_id id;
+	} rows[] = {
+		{"SANDBOXCTL_SOCKET",      OPTION_SOCKET     },
+		{"SANDBOXCTL_RUNTIME_DIR", OPTION_RUNTIME_DIR},
+		{"SANDBOXCTL_USER",        OPTION_USER       },
+		{"SANDBOXCTL_WORKSPACE",   OPTION_WORKSPACE  },
+		{"SANDBOXCTL_PROJECT",     OPTION_PROJECT    },
+		{"SANDBOXCTL_SCOPES",      OPTION_SCOPES     },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+		const char *value = getenv(rows[i].variable);
+		void *field = (char *)options + option_table[rows[i].id].offset;
+
+		if (value && value[0] != '\0' && !*(const char **)field)
+			*(const char **)field = value;
+	}
+}
+
+void options_print(uint64_t ids)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(option_table); i++) {
 		const struct option_row *row = &option_table[i];
 		char left[48];
 
-		/* Options that all commands take are printed once, by the general help. */
-		if ((commands == COMMANDS_ALL) != (row->commands == COMMANDS_ALL))
-			continue;
-		if (!(row->commands & commands))
+		if (!(ids & OPTION_BIT(i)))
 			continue;
 		(void)snprintf(left, sizeof(left), "--%s%s%s", row->name, row->argument ? " " : "",
 			       row->argument ? row->argument : "");

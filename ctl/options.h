@@ -11,26 +11,37 @@
 
 #define OPTIONS_MAX_ENV 64
 
-/* Which commands accept an option: one bit per command, in the order of the command table. */
-enum command_id {
-	COMMAND_RUN,
-	COMMAND_EXEC,
-	COMMAND_CREATE,
-	COMMAND_LS,
-	COMMAND_SHOW,
-	COMMAND_WRITE,
-	COMMAND_LOAD,
-	COMMAND_EXECUTE,
-	COMMAND_LOGS,
-	COMMAND_RM,
-	COMMAND_JANITOR,
-	COMMAND_TRACE,
-	COMMAND_PROOF,
-	COMMAND_DOCTOR,
-	COMMAND_VERSION,
-	COMMAND_HELP,
-	COMMAND_MAX_,
+/* One row of the option table each. A command names those that it takes (command_table.c). */
+enum option_id {
+	OPTION_SOCKET,
+	OPTION_RUNTIME_DIR,
+	OPTION_USER,
+	OPTION_WORKSPACE,
+	OPTION_PROJECT,
+	OPTION_SCOPES,
+	OPTION_OUTPUT,
+	OPTION_RAW,
+	OPTION_QUIET,
+	OPTION_HELP,
+	OPTION_PROFILE,
+	OPTION_ENV,
+	OPTION_TTL,
+	OPTION_ENDPOINT,
+	OPTION_CWD,
+	OPTION_TIMEOUT,
+	OPTION_STDIN,
+	OPTION_KEEP,
+	OPTION_NAME,
+	OPTION_STATUS,
+	OPTION_DEEP,
+	OPTION_FOLLOW,
+	OPTION_MAX_,
 };
+#define OPTION_BIT(id) (UINT64_C(1) << (id))
+_Static_assert(OPTION_MAX_ <= 64, "one bit each");
+
+/* What every command takes, before and behind its name. */
+#define OPTIONS_COMMON (OPTION_BIT(OPTION_PROFILE) - 1)
 
 enum exit_status {
 	EXIT_OK = 0,
@@ -44,6 +55,12 @@ enum exit_status {
 	EXIT_SIGNAL_BASE = 128,
 };
 
+enum output_form {
+	OUTPUT_TABLE,
+	OUTPUT_JSON,
+	OUTPUT_NAME, /* ids and names only, one a line */
+};
+
 struct options {
 	const char *socket_path; /* NULL: chosen from runtime_dir and identity */
 	const char *runtime_dir;
@@ -51,8 +68,9 @@ struct options {
 	const char *workspace;
 	const char *project;
 	const char *scopes;
-	bool json;
+	enum output_form output;
 	bool raw;
+	bool help;
 	bool follow;
 	bool with_stdin;
 	bool keep; /* run: leave the session */
@@ -72,16 +90,25 @@ struct options {
 	char **args;
 };
 
+struct option_row {
+	const char *name;
+	char letter;
+	int kind;        /* options.c */
+	size_t offset;   /* of the value in struct options */
+	size_t n_offset; /* of a list's count */
+	const char *argument;
+	const char *text;
+};
+const struct option_row *option_row(enum option_id id);
+
 /*
- * Take the options of `command` out of argv (argv[0] is the first word behind the command or
- * program name). Stops at "--" and at the first word that is no option where stop_at_word is set.
- * 0 and the index of the first word left in *ret_index, or -EINVAL with a message printed.
+ * Take options out of argv, as long as words are options of `accepted` (OPTION_BITs); "--" is no
+ * option. 0 and the index of the first word left in *ret_index, or -EINVAL with a message printed.
  */
-MUST_USE int options_parse(struct options *options, uint32_t commands, int argc, char **argv,
+MUST_USE int options_parse(struct options *options, uint64_t accepted, int argc, char **argv,
 			   int *ret_index);
+/* Values of the options that were not given, from SANDBOXCTL_… variables of the environment. */
+void options_from_environment(struct options *options);
 
-/* Print every option that one of `commands` (bit mask) accepts, one per line. */
-void options_print(uint32_t commands);
-
-#define COMMANDS_ALL   UINT32_MAX
-#define COMMAND_BIT(c) (1u << (c))
+/* Print each option of `ids`, one per line. */
+void options_print(uint64_t ids);

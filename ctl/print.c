@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "base/str.h"
 
+#include "ctl/options.h"
+
 #define ESCAPE_CHUNK 1024
 
 static void write_escaped(FILE *file, const char *data, size_t length, bool keep_newlines)
@@ -103,6 +105,14 @@ void print_json_line(const json_t *doc)
 		(void)puts(text);
 	(void)fflush(stdout);
 	free(text);
+}
+
+bool print_answer(const struct options *options, const json_t *doc)
+{
+	if (options->output != OUTPUT_JSON)
+		return false;
+	print_json(doc);
+	return true;
 }
 
 const char *print_member(const json_t *object, const char *key)

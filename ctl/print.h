@@ -30,5 +30,9 @@ void print_json(const json_t *doc);
 /* One compact line. */
 void print_json_line(const json_t *doc);
 
+struct options;
+/* Print the answer as -o json wants it; false: it is to be printed as a table or as names. */
+bool print_answer(const struct options *options, const json_t *doc);
+
 /* Text of a member, "-" where it is null or missing. */
 const char *print_member(const json_t *object, const char *key);

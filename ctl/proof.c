@@ -359,14 +359,9 @@ static bool look_outside(const json_t *proof, struct proof_facts *facts)
 static int get_below(struct client *client, const char *session, const char *suffix,
 		     struct client_reply *reply)
 {
-	char path[512];
-	const struct client_request request = {.method = "GET", .path = path};
-	int r;
+	const struct client_object object = {API_PREFIX_RUNTIME, session, suffix};
 
-	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, session, suffix);
-	if (r == 0)
-		r = client_perform(client, &request, reply);
-	return client_result(client, r, reply);
+	return client_ask_about(client, "GET", &object, NULL, reply);
 }
 
 int command_proof(struct client *client, const struct options *options)
@@ -376,7 +371,7 @@ int command_proof(struct client *client, const struct options *options)
 	const char *session = options->args[0];
 	struct proof_facts inside;
 	struct proof_facts outside;
-	struct report report = {.json = options->json, .inside = &inside};
+	struct report report = {.json = options->output == OUTPUT_JSON, .inside = &inside};
 	int r;
 
 	r = get_below(client, session, "/proof", &reply);

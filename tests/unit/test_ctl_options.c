@@ -5,8 +5,12 @@
 #include "ctl/options.h"
 #include "tests/lib/test.h"
 
+#define RUN_OPTIONS                                                                                \
+	(OPTIONS_COMMON | OPTION_BIT(OPTION_PROFILE) | OPTION_BIT(OPTION_ENV) |                    \
+	 OPTION_BIT(OPTION_TTL) | OPTION_BIT(OPTION_STDIN))
+
 /* argv is not const: the words are copied. They stay valid until the next call. */
-static int parse(struct options *options, uint32_t commands, const char *const *words,
+static int parse(struct options *options, uint64_t accepted, const char *const *words,
 		 int *ret_index)
 {
 	static char copies[2 * OPTIONS_MAX_ENV + 3][32];
@@ -18,7 +22,7 @@ static int parse(struct options *options, uint32_t commands, const char *const *
 		argv[n] = copies[n];
 	}
 	*options = (struct options){0};
-	return options_parse(options, commands, n, argv, ret_index);
+	return options_parse(options, accepted, n, argv, ret_index);
 }
 
 static void test_options_parse_all_forms_are_taken(void **state)
@@ -29,7 +33,7 @@ static void test_options_parse_all_forms_are_taken(void **state)
 	int at = -1;
 
 	(void)state;
-	assert_int_equal(parse(&options, COMMAND_BIT(COMMAND_RUN), words, &at), 0);
+	assert_int_equal(parse(&options, RUN_OPTIONS, words, &at), 0);
 	assert_int_equal(at, 8);
 	assert_string_equal(options.profile, "agent");
 	assert_int_equal(options.n_env, 2);
@@ -45,7 +49,7 @@ static void test_options_parse_stops_at_the_first_word(void **state)
 	int at = -1;
 
 	(void)state;
-	assert_int_equal(parse(&options, COMMANDS_ALL, words, &at), 0);
+	assert_int_equal(parse(&options, OPTIONS_COMMON, words, &at), 0);
 	assert_int_equal(at, 1);
 	assert_true(options.quiet);
 }
@@ -70,7 +74,7 @@ static void test_options_parse_wrong_words_are_refused(void **state)
 		struct options options;
 		int at = -1;
 
-		assert_int_equal(parse(&options, COMMAND_BIT(COMMAND_RUN), wrong[i], &at), -EINVAL);
+		assert_int_equal(parse(&options, RUN_OPTIONS, wrong[i], &at), -EINVAL);
 		assert_int_equal(at, -1);
 	}
 }
@@ -82,7 +86,7 @@ static void test_options_parse_options_of_commands_are_not_general(void **state)
 	int at = -1;
 
 	(void)state;
-	assert_int_equal(parse(&options, COMMANDS_ALL, words, &at), -EINVAL);
+	assert_int_equal(parse(&options, OPTIONS_COMMON, words, &at), -EINVAL);
 }
 
 static void test_options_parse_too_many_variables_are_refused(void **state)
@@ -96,7 +100,7 @@ static void test_options_parse_too_many_variables_are_refused(void **state)
 		words[i] = "--env";
 		words[i + 1] = "A=1";
 	}
-	assert_int_equal(parse(&options, COMMAND_BIT(COMMAND_RUN), words, &at), -EINVAL);
+	assert_int_equal(parse(&options, RUN_OPTIONS, words, &at), -EINVAL);
 }
 
 int main(void)
