@@ -13,22 +13,24 @@ struct request_rule {
 };
 
 static const struct request_rule requests[] = {
-	{LAUNCH_HELLO,  false},
-        {LAUNCH_START,  true },
-        {LAUNCH_KILL,   true },
-	{LAUNCH_FREEZE, true },
-        {LAUNCH_THAW,   true },
-        {LAUNCH_STAT,   true },
-	{LAUNCH_ADOPT,  false},
-        {LAUNCH_PROOF,  true },
-        {LAUNCH_TRACE,  true },
+	{LAUNCH_HELLO,     false},
+        {LAUNCH_START,     true },
+        {LAUNCH_KILL,      true },
+	{LAUNCH_FREEZE,    true },
+        {LAUNCH_THAW,      true },
+        {LAUNCH_STAT,      true },
+	{LAUNCH_ADOPT,     false},
+        {LAUNCH_PROOF,     true },
+        {LAUNCH_TRACE,     true },
+	{LAUNCH_LOG_LEVEL, false},
 };
-_Static_assert(ARRAY_SIZE(requests) == LAUNCH_TRACE / 2, "one rule per request");
+_Static_assert(ARRAY_SIZE(requests) == LAUNCH_LOG_LEVEL / 2, "one rule per request");
 #define IS_EVEN(type) ((type) % 2 == 0)
 _Static_assert(IS_EVEN(LAUNCH_HELLO) && IS_EVEN(LAUNCH_START) && IS_EVEN(LAUNCH_KILL) &&
 		       IS_EVEN(LAUNCH_FREEZE) && IS_EVEN(LAUNCH_THAW) && IS_EVEN(LAUNCH_STAT) &&
 		       IS_EVEN(LAUNCH_ADOPT) && IS_EVEN(LAUNCH_PROOF) && IS_EVEN(LAUNCH_TRACE) &&
-		       !IS_EVEN(LAUNCH_EVENT_GONE),
+		       IS_EVEN(LAUNCH_LOG_LEVEL) && !IS_EVEN(LAUNCH_EVENT_GONE) &&
+		       !IS_EVEN(LAUNCH_EVENT_FACTS),
 	       "requests are even, answers and events are odd");
 
 static const struct request_rule *find_request(unsigned int type)
@@ -77,6 +79,8 @@ static int answer_check(const struct launch_msg *msg)
 		return -EPROTO;
 	if (msg->type == LAUNCH_EVENT_GONE)
 		return msg->error == 0 && msg->more == 0 && !session_is_null(msg) ? 0 : -EPROTO;
+	if (msg->type == LAUNCH_EVENT_FACTS)
+		return msg->error == 0 && msg->more == 0 && session_is_null(msg) ? 0 : -EPROTO;
 	rule = find_request(msg->type - 1u);
 	if (!rule)
 		return -EPROTO;

@@ -132,7 +132,7 @@ void log_line(enum log_level level, const struct log_context *context, const cha
 		 target.program, (int)getpid(), message);
 	line_add_context(&line, context);
 	va_start(args, format);
-	(void)vsnprintf(fields, sizeof(fields), format, args);
+	(void)vsnprintf(fields, sizeof(fields), format ? format : "", args);
 	va_end(args);
 	if (str_escape(escaped, sizeof(escaped), fields, strlen(fields), false) > 0)
 		line_add(&line, " %s", escaped);

@@ -30,7 +30,7 @@ struct log_context {
 void log_init(const char *program, enum log_level level);
 void log_set_level(enum log_level level);
 /* message: constant lower-case text; the format gives further key=value pairs ("step=%s errno=%d")
- * or "". The pairs are escaped as a whole; a value that may hold spaces or quotes is the caller's
+ * or NULL. The pairs are escaped as a whole; a value that may hold spaces or quotes is the caller's
  * to quote, and one from outside is not logged at all. Keeps errno. */
 void log_line(enum log_level level, const struct log_context *context, const char *message,
 	      const char *format, ...) PRINTF_LIKE(4, 5);

@@ -461,6 +461,11 @@ struct host *host_close(struct host *host)
 	return NULL;
 }
 
+uint64_t host_limits_missing(const struct host *host)
+{
+	return cgroup_missing(&host->cgroup);
+}
+
 uint32_t host_probes(const struct host *host)
 {
 	return host->probes;

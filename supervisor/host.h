@@ -55,7 +55,8 @@ struct host *host_close(struct host *host); /* removes the instance's groups and
 MUST_USE int host_configure(struct host *host, const struct host_configuration *configuration,
 			    struct err *err);
 
-uint32_t host_probes(const struct host *host); /* enum kernel_probe */
+uint32_t host_probes(const struct host *host);         /* enum kernel_probe */
+uint64_t host_limits_missing(const struct host *host); /* bits of enum launch_proof_bit */
 const struct policy_image_header *host_policy(const struct host *host);
 int host_policy_fd(const struct host *host); /* stays the host's */
 /* First host id of the block that the instance's workers use. */

@@ -82,6 +82,7 @@ static int priv_hello(struct serve_client *client, const struct launch_msg *msg,
 	hello->max_memory_bytes = serve->ceilings.max_memory_bytes;
 	hello->kernel_probes = host_probes(serve->options.host);
 	hello->n_egress = serve->options.n_egress;
+	hello->limits_missing = host_limits_missing(serve->options.host);
 	peer_send(&client->peer, &answer, -1);
 	if (client->worker == SERVE_WORKER_API)
 		serve->api = client;
@@ -195,6 +196,20 @@ static int priv_adopt(struct serve_client *client, const struct launch_msg *msg,
 	return 0;
 }
 
+static int priv_log_level(struct serve_client *client, const struct launch_msg *msg,
+			  struct serve_session *entry)
+{
+	struct launch_msg answer = answer_to(msg, LAUNCH_E_NONE);
+
+	(void)entry;
+	if (msg->u.level.level >= LOG_LEVEL_MAX_)
+		return -EPROTO;
+	client->serve->options.log_level(client->serve->options.userdata,
+					 (enum log_level)msg->u.level.level);
+	peer_send(&client->peer, &answer, -1);
+	return 0;
+}
+
 /* --- the permit table ----------------------------------------------------------------------- */
 
 enum permit_flag {
@@ -221,16 +236,17 @@ static const struct permit {
 	unsigned int states; /* of the session; others are LAUNCH_E_STATE */
 	unsigned int flags;
 } permits[] = {
-	{LAUNCH_HELLO,  "hello",  priv_hello,  FROM_API | FROM_EGRESS, 0,
-	 PERMIT_ONCE | PERMIT_BEFORE | PERMIT_NO_SESSION										 },
-	{LAUNCH_ADOPT,  "adopt",  priv_adopt,  FROM_API,               0,                                 PERMIT_ONCE | PERMIT_NO_SESSION},
-	{LAUNCH_START,  "start",  priv_start,  FROM_API,               0,                                 PERMIT_NEW                     },
-	{LAUNCH_KILL,   "kill",   priv_kill,   FROM_API,               STARTING | LIVE | FROZEN | ENDING, 0                              },
-	{LAUNCH_FREEZE, "freeze", priv_freeze, FROM_API,               LIVE,                              0                              },
-	{LAUNCH_THAW,   "thaw",   priv_thaw,   FROM_API,               FROZEN,                            0                              },
-	{LAUNCH_STAT,   "stat",   priv_stat,   FROM_API,               LIVE | FROZEN,                     0                              },
-	{LAUNCH_PROOF,  "proof",  priv_proof,  FROM_API,               LIVE | FROZEN,                     0                              },
-	{LAUNCH_TRACE,  "trace",  priv_trace,  FROM_API,               LIVE | FROZEN,                     0                              },
+	{LAUNCH_HELLO,     "hello",     priv_hello,     FROM_API | FROM_EGRESS, 0,
+	 PERMIT_ONCE | PERMIT_BEFORE | PERMIT_NO_SESSION											  },
+	{LAUNCH_ADOPT,     "adopt",     priv_adopt,     FROM_API,               0,                                 PERMIT_ONCE | PERMIT_NO_SESSION},
+	{LAUNCH_START,     "start",     priv_start,     FROM_API,               0,                                 PERMIT_NEW                     },
+	{LAUNCH_KILL,      "kill",      priv_kill,      FROM_API,               STARTING | LIVE | FROZEN | ENDING, 0                              },
+	{LAUNCH_FREEZE,    "freeze",    priv_freeze,    FROM_API,               LIVE,                              0                              },
+	{LAUNCH_THAW,      "thaw",      priv_thaw,      FROM_API,               FROZEN,                            0                              },
+	{LAUNCH_STAT,      "stat",      priv_stat,      FROM_API,               LIVE | FROZEN,                     0                              },
+	{LAUNCH_PROOF,     "proof",     priv_proof,     FROM_API,               LIVE | FROZEN,                     0                              },
+	{LAUNCH_TRACE,     "trace",     priv_trace,     FROM_API,               LIVE | FROZEN,                     0                              },
+	{LAUNCH_LOG_LEVEL, "log-level", priv_log_level, FROM_API,               0,                                 PERMIT_NO_SESSION              },
 };
 _Static_assert(ARRAY_SIZE(permits) <= 32, "one bit each in serve_client.used");
 

@@ -9,6 +9,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/loop.h"
 
 #include "supervisor/ceilings.h"
@@ -29,6 +30,8 @@ struct serve_options {
 	const char *instance;
 	struct ceilings ceilings; /* with nothing taken */
 	uint32_t n_egress;
+	/* The operator wants another level: of this process and of every worker. */
+	void (*log_level)(void *userdata, enum log_level level);
 	/* Every session has ended; only while stopping. */
 	void (*emptied)(void *userdata);
 	void *userdata;

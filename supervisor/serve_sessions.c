@@ -82,8 +82,10 @@ static void answer_start(struct serve_session *entry, enum launch_error error,
 	answer.error = error;
 	if (error == LAUNCH_E_STEP && err)
 		answer.u.err = *err;
-	if (error == LAUNCH_E_NONE)
+	if (error == LAUNCH_E_NONE) {
+		answer.u.trace = *session_trace(entry->session);
 		entry->announced = true;
+	}
 	peer_send(&asker->peer, &answer, fd);
 }
 

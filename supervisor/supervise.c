@@ -106,6 +106,15 @@ static void on_stopped(void *userdata, enum serve_worker kind)
 	stop_workers_gone(&app->stop, kind);
 }
 
+static void on_log_level(void *userdata, enum log_level level)
+{
+	struct app *app = userdata;
+
+	log_set_level(level);
+	app->config.api.log_level = (uint32_t)level; /* of workers that start later */
+	workers_set_log_level(app->workers, level);
+}
+
 static void on_emptied(void *userdata)
 {
 	struct app *app = userdata;
@@ -258,6 +267,7 @@ static int stage_serve(struct app *app, struct err *err)
 		.instance = app->instance.id,
 		.ceilings = app->ceilings,
 		.n_egress = app->config.supervisor.n_egress,
+		.log_level = on_log_level,
 		.emptied = on_emptied,
 		.userdata = app,
 	};
@@ -279,6 +289,7 @@ static int stage_workers(struct app *app, struct err *err)
 		.control_fd = app->listeners.control_fd,
 		.operator_fd = app->listeners.operator_fd,
 		.state_fd = app->api_state_fd,
+		.log_level = app->options->log_level,
 		.ready = on_ready,
 		.failed = on_failed,
 		.stopped = on_stopped,

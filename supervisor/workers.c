@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/launch.h"
 #include "base/log.h"
 #include "base/sockmsg.h"
 
@@ -69,6 +70,8 @@ struct worker {
 struct workers {
 	struct workers_options options;
 	bool ready;
+	enum log_level log_level;
+	uint32_t n_restarts[SERVE_WORKER_MAX_];
 	uint32_t n_workers;
 	struct worker worker[];
 };
@@ -161,6 +164,29 @@ static void check_ready(struct workers *workers)
 	workers->options.ready(workers->options.userdata);
 }
 
+static bool is_up(const struct worker *worker)
+{
+	return worker->state == WORKER_STATE_RUNNING;
+}
+
+/* To each worker that has said HELLO: whoever shows the service's state, or has a log level. */
+static void tell_facts(struct workers *workers)
+{
+	struct launch_msg event = launch_message(LAUNCH_EVENT_FACTS, 0, NULL);
+	struct launch_facts *facts = &event.u.facts;
+
+	facts->n_api_restarts = workers->n_restarts[SERVE_WORKER_API];
+	facts->n_egress_restarts = workers->n_restarts[SERVE_WORKER_EGRESS];
+	facts->n_egress = workers->options.config->supervisor.n_egress;
+	facts->log_level = (uint32_t)workers->log_level;
+	for (uint32_t i = 0; i < workers->n_workers; i++)
+		facts->n_egress_up += workers->worker[i].kind == SERVE_WORKER_EGRESS &&
+				      is_up(&workers->worker[i]);
+	for (uint32_t i = 0; i < workers->n_workers; i++)
+		if (is_up(&workers->worker[i]))
+			peer_send(&workers->worker[i].client.peer, &event, -1);
+}
+
 static void on_hello(void *userdata)
 {
 	struct worker *worker = userdata;
@@ -171,6 +197,7 @@ static void on_hello(void *userdata)
 	loop_timer_set(worker->timer, USEC_NEVER);
 	worker->greeted = true;
 	log_line(LOG_LEVEL_INFO, NULL, "worker is up", "worker=%s", kinds[worker->kind].program);
+	tell_facts(worker->workers);
 	check_ready(worker->workers);
 }
 
@@ -311,7 +338,9 @@ static int on_process(void *userdata, uint32_t events)
 	log_line(LOG_LEVEL_ERROR, NULL, "worker died and is started again",
 		 "worker=%s code=%d status=%d pause_ms=%llu", kinds[worker->kind].program,
 		 info.si_code, info.si_status, (unsigned long long)(worker->backoff / USEC_PER_MS));
+	worker->workers->n_restarts[worker->kind]++;
 	pause_worker(worker);
+	tell_facts(worker->workers);
 	return 0;
 }
 
@@ -367,6 +396,7 @@ int workers_start(const struct workers_options *options, struct workers **ret_wo
 	if (!workers)
 		return err_fail(err, -ENOMEM, "workers", "memory");
 	workers->options = *options;
+	workers->log_level = options->log_level;
 	workers->n_workers = n;
 	for (uint32_t i = 0; i < n; i++)
 		init_worker(workers, i, i == 0 ? SERVE_WORKER_API : SERVE_WORKER_EGRESS);
@@ -416,6 +446,14 @@ void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace)
 		if (workers->worker[i].kind == kind)
 			stop_worker(&workers->worker[i], grace);
 	}
+}
+
+void workers_set_log_level(struct workers *workers, enum log_level level)
+{
+	if (!workers)
+		return;
+	workers->log_level = level;
+	tell_facts(workers);
 }
 
 struct workers *workers_free(struct workers *workers)

@@ -8,6 +8,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/loop.h"
 
 #include "sandboxd/worker.h"
@@ -24,6 +25,7 @@ struct workers_options {
 	int control_fd;                     /* stay the caller's */
 	int operator_fd;
 	int state_fd;
+	enum log_level log_level;
 	/* Every worker has said HELLO once. */
 	void (*ready)(void *userdata);
 	/* A worker died, or could not be started, again and again before its first HELLO: the
@@ -38,5 +40,7 @@ MUST_USE int workers_start(const struct workers_options *options, struct workers
 			   struct err *err);
 /* TERM, after the grace KILL, no restart; `stopped` follows, at once where none runs. */
 void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace);
+/* Of every worker, those that start later included. Accepts NULL. */
+void workers_set_log_level(struct workers *workers, enum log_level level);
 /* Kills what is left and waits a moment for its end. Returns NULL. */
 struct workers *workers_free(struct workers *workers);

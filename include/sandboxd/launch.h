@@ -18,9 +18,9 @@
 enum launch_type {
 	LAUNCH_HELLO =
 		2, /* must be first: struct launch_hello; answered with the instance's facts */
-	LAUNCH_START = 4, /* struct plan; answered with a connected shim socket (1 descriptor) or an
-			     error */
-	LAUNCH_KILL = 6,  /* by session id; answered when nothing of the session is left */
+	LAUNCH_START = 4,  /* struct plan; answered with a connected shim socket (1 descriptor) and
+			      struct launch_trace, or an error */
+	LAUNCH_KILL = 6,   /* by session id; answered when nothing of the session is left */
 	LAUNCH_FREEZE = 8, /* by session id */
 	LAUNCH_THAW = 10,  /* by session id */
 	LAUNCH_STAT = 12,  /* by session id: struct launch_stat */
@@ -28,8 +28,10 @@ enum launch_type {
 			      one with session all zero and more = 0 */
 	LAUNCH_PROOF = 16, /* by session id: struct launch_proof */
 	LAUNCH_TRACE = 18, /* by session id: struct launch_trace */
+	LAUNCH_LOG_LEVEL = 20, /* struct launch_level: of all our processes, until the next start */
 	LAUNCH_EVENT_GONE =
 		101, /* the session ended by itself: struct launch_gone; it is already cleaned up */
+	LAUNCH_EVENT_FACTS = 103, /* struct launch_facts: after HELLO and whenever they change */
 };
 
 /* Why a request was refused: stable numbers, texts in base/launch.c. */
@@ -62,6 +64,22 @@ struct launch_hello {
 	uint64_t max_memory_bytes;
 	uint32_t kernel_probes; /* answer: enum kernel_probe bits that are in use */
 	uint32_t n_egress;
+	uint64_t limits_missing; /* answer: limits that this host cannot set, as in launch_proof */
+};
+
+struct launch_level {
+	uint32_t level; /* enum log_level */
+	uint32_t zero;
+};
+
+/* Of the service as it is now; the counts are of this supervisor's life. */
+struct launch_facts {
+	uint32_t n_api_restarts;
+	uint32_t n_egress_restarts;
+	uint32_t n_egress;
+	uint32_t n_egress_up; /* have said HELLO and live */
+	uint32_t log_level;
+	uint32_t zero;
 };
 
 struct launch_stat {
@@ -153,6 +171,8 @@ struct launch_msg {
 		struct launch_proof proof;
 		struct launch_trace trace;
 		struct launch_gone gone;
+		struct launch_level level;
+		struct launch_facts facts;
 		struct err err; /* error = LAUNCH_E_STEP */
 	} u;
 };

@@ -224,8 +224,10 @@ static int on_row(void *userdata, const struct store_session *row)
 		if (r >= 0) {
 			adoptee->taken = true;
 			start->n_adopted++;
+			start->app->metrics.n_adoptions[METRICS_ADOPTION_ADOPTED]++;
 			return 0;
 		}
+		start->app->metrics.n_adoptions[METRICS_ADOPTION_FAILED]++;
 		log_line(LOG_LEVEL_WARNING, &context, "session cannot be adopted", "errno=%d", -r);
 		break;
 	case JANITOR_START_KILL:
@@ -252,6 +254,7 @@ static void close_rows(struct start_up *start)
 		struct id id;
 
 		memcpy(&id, start->close.data + at, sizeof(id));
+		start->app->metrics.n_adoptions[METRICS_ADOPTION_CLOSED]++;
 		IGNORE_RESULT(store_session_close(start->app->store, &id,
 						  session_reason_text(SESSION_REASON_RESTART),
 						  clock_realtime(), NULL, NULL));
@@ -288,6 +291,7 @@ static void finish_adoption(struct app *app)
 		/* Where the rows could not be read nothing is known of it: it lives on. */
 		if (!adoptee->taken && r >= 0) {
 			sessions_kill_unknown(app, &adoptee->id);
+			app->metrics.n_adoptions[METRICS_ADOPTION_KILLED]++;
 			start.n_killed++;
 		}
 		adoptee_free(adoptee);
@@ -306,7 +310,7 @@ static void finish_adoption(struct app *app)
 		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
 
 		sessions_write_status(app, session); /* no task of it runs any more */
-		creation_learn_limits(app, session);
+		session->limits_missing = app->facts.limits_missing;
 	}
 	log_line(LOG_LEVEL_INFO, NULL, "adopted", "sessions=%u killed=%u rows_closed=%zu",
 		 start.n_adopted, start.n_killed, start.close.size / sizeof(struct id));

@@ -9,6 +9,7 @@
 
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
+#include "supervisor/api/observe.h"
 #include "supervisor/api/store/sqlite.h"
 
 #define STORE_PATH      "/state/api.db"
@@ -77,8 +78,14 @@ static void on_supervisor_closed(void *userdata, int error)
 			    app->phase == APP_PHASE_STOPPING ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
+static void on_facts(void *userdata, const struct launch_facts *facts)
+{
+	observe_facts(userdata, facts);
+}
+
 static const struct supervisor_client_events supervisor_events = {
 	.gone = on_gone,
+	.facts = on_facts,
 	.closed = on_supervisor_closed,
 };
 

@@ -18,6 +18,8 @@
 #include "supervisor/api/http/server.h"
 #include "supervisor/api/jobs/job.h"
 #include "supervisor/api/link/supervisor_client.h"
+#include "supervisor/api/metrics/metrics.h"
+#include "supervisor/api/metrics/readiness.h"
 #include "supervisor/api/session/registry.h"
 #include "supervisor/api/session/summary.h"
 #include "supervisor/api/store/store.h"
@@ -42,13 +44,6 @@ enum app_phase {
 	APP_PHASE_MAX_,
 };
 
-enum app_limits { /* limits_missing */
-	APP_LIMITS_UNKNOWN,
-	APP_LIMITS_ASKED,
-	APP_LIMITS_KNOWN,
-	APP_LIMITS_MAX_,
-};
-
 struct app_counters {
 	uint64_t n_created;
 	uint64_t n_launch_failures;
@@ -63,6 +58,9 @@ struct app {
 	const struct api_config *config; /* mapped */
 	struct image policy;
 	struct launch_hello facts;
+	struct launch_facts service; /* as it is now */
+	struct readiness readiness;
+	struct metrics metrics;
 	struct registry registry;
 	struct job_table tasks;
 	struct store *store;
@@ -82,10 +80,8 @@ struct app {
 	sd_event_source *store_timer;
 	sd_event_source *retention_timer;
 	usec_t stop_at; /* boottime */
-	uint64_t limits_missing;
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;
-	enum app_limits limits;
 };
 
 /* Whom a request's answer waits for: survives the request. */

@@ -19,6 +19,8 @@ struct command {
 	struct buf out; /* lines; from `sent` on not yet taken */
 	size_t sent;
 	struct buf held; /* uint64_t: numbers in `out` that are not settled */
+	usec_t began;    /* boottime: the request */
+	usec_t started;  /* boottime; 0: not yet */
 	bool ended;      /* the shim has said its last */
 	bool client_gone;
 };
@@ -73,6 +75,9 @@ static void on_started(struct activity *activity, int32_t pid)
 {
 	struct command *command = LIST_ENTRY(activity, struct command, activity);
 
+	command->started = clock_boottime();
+	histogram_add(&activity->live->app->metrics.exec[METRICS_EXEC_SPAWN],
+		      command->started - command->began);
 	if (command->client_gone)
 		return;
 	IGNORE_RESULT(buf_printf(&command->out, "{\"type\":\"start\",\"pid\":%d}\n", pid));
@@ -156,6 +161,9 @@ static void on_ended(struct activity *activity, const struct activity_result *re
 	settle_held(command);
 	live_settle(live, result->number);
 	command->ended = true;
+	if (command->started > 0)
+		histogram_add(&live->app->metrics.exec[METRICS_EXEC_RUN],
+			      clock_boottime() - command->started);
 	switch (result->end) {
 	case ACTIVITY_EXITED:
 		r = append_exit(command, result->exit_info);
@@ -239,6 +247,7 @@ int command_stream_start(struct request *request, struct live *live, uint32_t wi
 	if (!command)
 		return -ENOMEM;
 	command->to = answer_to(request);
+	command->began = request->began;
 	command->out = BUF_NULL(BUFFER_MAX_BYTES);
 	command->held = BUF_NULL(HELD_MAX_BYTES);
 	live_add(live, &command->activity, &command_ops, wire_job);

@@ -12,7 +12,8 @@
 
 struct creation {
 	struct answer_to to;
-	int status; /* of a failure; 0: none was named */
+	usec_t began; /* boottime: the request */
+	int status;   /* of a failure; 0: none was named */
 	enum quota_reason quota;
 	char detail[128];
 	bool launched;
@@ -31,9 +32,7 @@ static void answer_if_done(struct session *session)
 	struct creation *creation = live->creation;
 	struct request *request;
 
-	/* limits_effective is asked of the first session: no answer says what is not known. */
-	if (!creation || !creation->launched || !creation->row_done ||
-	    live->app->limits == APP_LIMITS_ASKED)
+	if (!creation || !creation->launched || !creation->row_done)
 		return;
 	request = answer_get(&creation->to);
 	if (request) {
@@ -43,6 +42,7 @@ static void answer_if_done(struct session *session)
 			   session->dagster ? action_summary(request, session)
 					    : action_sandbox(request, session));
 	}
+	histogram_add(&live->app->metrics.create, clock_boottime() - creation->began);
 	creation_end(live);
 }
 
@@ -122,38 +122,6 @@ static void note_refusal(struct live *live, const struct launch_msg *answer)
 				 launch_error_text(answer->error)));
 }
 
-static void on_proof(void *userdata, const struct launch_msg *answer, int fd)
-{
-	struct app *app = userdata;
-
-	(void)fd_close(fd);
-	app->limits = APP_LIMITS_UNKNOWN; /* the next session is asked */
-	if (answer && answer->error == LAUNCH_E_NONE) {
-		app->limits = APP_LIMITS_KNOWN;
-		app->limits_missing = answer->u.proof.limits_missing;
-	}
-	LIST_FOR_EACH (entry, &app->lives) {
-		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
-
-		session->limits_missing = app->limits_missing;
-		answer_if_done(session);
-	}
-}
-
-/* Which limits this host cannot set is the same for every session: asked once. */
-void creation_learn_limits(struct app *app, struct session *session)
-{
-	session->limits_missing = app->limits_missing;
-	if (app->limits != APP_LIMITS_UNKNOWN)
-		return;
-	if (supervisor_client_request(app->supervisor,
-				      &(struct supervisor_request){.type = LAUNCH_PROOF,
-								   .session = &session->id,
-								   .timeout = APP_REQUEST_TIMEOUT},
-				      on_proof, app) >= 0)
-		app->limits = APP_LIMITS_ASKED;
-}
-
 static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct launch_op *op = userdata;
@@ -181,7 +149,8 @@ static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 	}
 	(void)TAKE_FD(shim_fd);
 	app->counters.n_created++;
-	creation_learn_limits(app, session);
+	metrics_add_launch(&app->metrics, &answer->u.trace);
+	session->limits_missing = app->facts.limits_missing;
 	sessions_event(app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);
 }
 
@@ -283,6 +252,7 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 		return;
 	}
 	live_of(session)->creation->to = answer_to(request);
+	live_of(session)->creation->began = request->began;
 	sessions_insert(app, session);
 	if (ask_launch(app, session) < 0)
 		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);

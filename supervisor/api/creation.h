@@ -24,6 +24,5 @@ void creation_launched(struct session *session);
 void creation_failed(struct session *session);
 
 /* From creation.c and adopt.c. */
-void creation_learn_limits(struct app *app, struct session *session);
 void sessions_insert(struct app *app, struct session *session);
 void sessions_kill_unknown(struct app *app, const struct id *session);

@@ -1,5 +1,5 @@
 /*
- * What operators ask: readiness, metrics, capabilities, and the proof and trace of a launch.
+ * What operators ask: capabilities, and the proof and trace of a launch.
  */
 #include <string.h>
 
@@ -10,94 +10,6 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
-
-const char *action_not_ready(const struct request *request)
-{
-	const struct app *app = request_app(request);
-
-	switch (app->phase) {
-	case APP_PHASE_GREETING:
-		return "starting";
-	case APP_PHASE_STOPPING:
-		return "stopping";
-	case APP_PHASE_SERVING:
-	case APP_PHASE_MAX_:
-		break;
-	}
-	return store_stats(app->store).degraded ? "store" : NULL;
-}
-
-/* Metrics. */
-
-#define METRICS_MAX_BYTES ((size_t)64 * 1024)
-
-struct metric {
-	const char *name;
-	const char *type;
-	const char *help;
-	uint64_t value;
-};
-
-static int append_metric(struct buf *text, const struct metric *metric)
-{
-	return buf_printf(text, "# HELP sandboxd_%s %s\n# TYPE sandboxd_%s %s\nsandboxd_%s %llu\n",
-			  metric->name, metric->help, metric->name, metric->type, metric->name,
-			  (unsigned long long)metric->value);
-}
-
-static int append_statuses(struct buf *text, const struct http_counters *counters)
-{
-	int r;
-
-	r = buf_append_str(text, "# HELP sandboxd_http_answers_total Answers by class of status.\n"
-				 "# TYPE sandboxd_http_answers_total counter\n");
-	for (unsigned int class = 1; r >= 0 && class < ARRAY_SIZE(counters->n_status); class ++)
-		r = buf_printf(text, "sandboxd_http_answers_total{class=\"%uxx\"} %llu\n", class,
-			       (unsigned long long)counters->n_status[class]);
-	return r;
-}
-
-void action_metrics(struct request *request)
-{
-	const struct app *app = request_app(request);
-	const struct store_stats stats = store_stats(app->store);
-	const struct metric metrics[] = {
-		{"sessions",                   "gauge",   "Sessions that this worker holds.",
-		 registry_count(&app->registry)									   },
-		{"sessions_created_total",     "counter", "Sessions launched.",
-		 app->counters.n_created										  },
-		{"launch_failures_total",      "counter", "Launches that failed.",
-		 app->counters.n_launch_failures									  },
-		{"sessions_ended_total",       "counter", "Sessions that ended.",             app->counters.n_ended       },
-		{"tasks_total",                "counter", "Tasks accepted.",                  app->counters.n_tasks       },
-		{"commands_total",             "counter", "Foreground commands started.",
-		 app->counters.n_commands										 },
-		{"http_requests_total",        "counter", "Requests begun.",
-		 app->http_counters.n_requests									    },
-		{"http_connections",           "gauge",   "Open connections.",
-		 app->http_counters.n_connections									 },
-		{"http_streams",               "gauge",   "Running streams.",                 app->http_counters.n_streams},
-		{"store_writes_total",         "counter", "Writes committed.",                stats.n_writes              },
-		{"store_commits_total",        "counter", "Commits.",                         stats.n_commits             },
-		{"store_failed_commits_total", "counter", "Commits that the store refused.",
-		 stats.n_failed_commits										   },
-		{"store_waiting",              "gauge",   "Writes that wait.",                stats.n_waiting             },
-		{"store_degraded",             "gauge",   "1 while the store refuses.",       stats.degraded              },
-	};
-	struct buf text = BUF_NULL(METRICS_MAX_BYTES);
-	int r = 0;
-
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(metrics); i++)
-		r = append_metric(&text, &metrics[i]);
-	if (r >= 0)
-		r = append_statuses(&text, &app->http_counters);
-	if (r < 0 || !buf_text(&text))
-		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
-	else
-		reply_text(request, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
-			   buf_text(&text));
-	buf_done(&text);
-}
 
 /* Capabilities. */
 

@@ -58,25 +58,43 @@ static int greet(void)
 	return 0;
 }
 
-/* Until TERM (0) or the end of the supervisor (0). Nothing else is ever sent to this worker: a
- * message is a surprise. */
+/* The one thing that is sent to this worker without its asking. 0, -ECONNRESET (the supervisor has
+ * ended), or -errno. */
+static int take_event(void)
+{
+	struct launch_msg msg;
+	ssize_t n = sockmsg_recv(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0);
+
+	if (n <= 0)
+		return n == 0 ? -ECONNRESET : (int)n;
+	if (launch_check(&msg, (size_t)n, 1) < 0 || msg.type != LAUNCH_EVENT_FACTS ||
+	    msg.u.facts.log_level >= LOG_LEVEL_MAX_)
+		return -EPROTO;
+	log_set_level((enum log_level)msg.u.facts.log_level);
+	log_line(LOG_LEVEL_DEBUG, NULL, "log level taken", NULL);
+	return 0;
+}
+
+/* Until TERM (0) or the end of the supervisor (0). */
 static int idle(int signal_fd)
 {
 	struct pollfd fds[2] = {
 		{.fd = WORKER_FD_SUPERVISOR, .events = POLLIN},
 		{.fd = signal_fd,            .events = POLLIN},
 	};
-	struct launch_msg msg;
+	int r = 0;
 
-	while (poll(fds, ARRAY_SIZE(fds), -1) < 0) {
-		if (errno != EINTR)
-			return -errno;
+	while (r == 0) {
+		if (poll(fds, ARRAY_SIZE(fds), -1) < 0) {
+			if (errno != EINTR)
+				return -errno;
+			continue;
+		}
+		if (fds[1].revents)
+			return 0;
+		r = take_event();
 	}
-	if (fds[1].revents)
-		return 0;
-	if (sockmsg_recv(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0) == 0)
-		return 0;
-	return -EPROTO;
+	return r == -ECONNRESET ? 0 : r;
 }
 
 int main(void)

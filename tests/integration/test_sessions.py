@@ -265,8 +265,9 @@ def test_janitor_needs_admin_and_answers_its_shape(alice, admin):
 def test_session_expires_by_itself(daemon):
     caller = daemon.client("frida")
     session = caller.create(ttl_minutes=1)
-    lines = caller.lines("POST", f"{RUNTIME}/{session}/commands", {"argv": ["/bin/sleep", "300"]},
-                         timeout=120)
+    # The default time-out of a command is a minute as well, and not what is looked at here.
+    command = {"argv": ["/bin/sleep", "300"], "timeout_ms": 300_000}
+    lines = caller.lines("POST", f"{RUNTIME}/{session}/commands", command, timeout=120)
     next(lines)
     deadline = time.monotonic() + 75
     while caller.get(f"{SESSIONS}/{session}").status == 200:

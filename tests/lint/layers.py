@@ -27,6 +27,7 @@ LAYERS = [
     ("supervisor/api/http/", [*SHARED, *DOMAIN, "supervisor/api/http/", "supervisor/api/app.h"],
      ["microhttpd.h", "systemd/", "jansson.h"]),
     ("supervisor/api/link/", [*SHARED, *DOMAIN, "supervisor/api/link/"], ["systemd/"]),
+    ("supervisor/api/metrics/", [*PURE_BASE, "sandboxd/", "supervisor/api/metrics/"], []),
     ("supervisor/api/store/", [*SHARED, *DOMAIN, "supervisor/api/store/"],
      ["sqlite3.h", "jansson.h", "sodium.h"]),
     ("supervisor/api/", [*SHARED, "policy/image.h", "policy/confine_worker.h", *API_APP],

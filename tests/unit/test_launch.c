@@ -22,7 +22,8 @@ static struct launch_msg message(unsigned int type, const uint8_t *id)
 
 static bool names_session(unsigned int type)
 {
-	return type != LAUNCH_HELLO && type != LAUNCH_ADOPT;
+	return type != LAUNCH_HELLO && type != LAUNCH_ADOPT && type != LAUNCH_LOG_LEVEL &&
+	       type != LAUNCH_LOG_LEVEL + 1 && type != LAUNCH_EVENT_FACTS;
 }
 
 static void test_launch_check_every_type_and_side(void **state)
@@ -30,8 +31,9 @@ static void test_launch_check_every_type_and_side(void **state)
 	(void)state;
 	for (unsigned int type = 0; type < 128; type++) {
 		struct launch_msg msg = message(type, names_session(type) ? session : NULL);
-		bool is_request = type >= 2 && type <= 18 && type % 2 == 0;
-		bool is_answer = (type >= 3 && type <= 19 && type % 2 == 1) || type == 101;
+		bool is_request = type >= 2 && type <= LAUNCH_LOG_LEVEL && type % 2 == 0;
+		bool is_answer = (type >= 3 && type <= LAUNCH_LOG_LEVEL + 1 && type % 2 == 1) ||
+				 type == LAUNCH_EVENT_GONE || type == LAUNCH_EVENT_FACTS;
 
 		assert_int_equal(launch_check(&msg, sizeof(msg), 0), is_request ? 0 : -EPROTO);
 		assert_int_equal(launch_check(&msg, sizeof(msg), 1), is_answer ? 0 : -EPROTO);

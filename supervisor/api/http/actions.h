@@ -39,7 +39,7 @@ void action_task_stream(struct request *request, bool as_lines, uint32_t after);
 
 void action_proof(struct request *request, struct session *session);
 void action_trace(struct request *request, struct session *session);
-/* NULL: ready; else why not. */
-const char *action_not_ready(const struct request *request);
+void action_healthz(struct request *request);
+void action_readyz(struct request *request);
 void action_metrics(struct request *request);
 void action_capabilities(struct request *request);

@@ -77,6 +77,11 @@ static int handle_message(struct supervisor_client *client, const struct launch_
 		client->events->gone(client->userdata, &session, &msg->u.gone);
 		return 0;
 	}
+	if (msg->type == LAUNCH_EVENT_FACTS) {
+		if (client->events->facts)
+			client->events->facts(client->userdata, &msg->u.facts);
+		return 0;
+	}
 	pending = find_pending(client, msg->serial);
 	if (!pending)
 		return 0; /* its deadline passed; a descriptor that came with it is closed */
@@ -249,6 +254,8 @@ int supervisor_client_request(struct supervisor_client *client,
 		pending->msg.u.hello.version = LAUNCH_VERSION;
 		pending->msg.u.hello.message_bytes = sizeof(struct launch_msg);
 	}
+	if (request->type == LAUNCH_LOG_LEVEL)
+		pending->msg.u.level.level = request->level;
 	pending->deadline = clock_add(clock_boottime(), request->timeout);
 	pending->callback = callback;
 	pending->userdata = userdata;

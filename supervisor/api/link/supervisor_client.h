@@ -24,6 +24,7 @@ typedef void (*supervisor_answer)(void *userdata, const struct launch_msg *answe
 
 struct supervisor_client_events {
 	void (*gone)(void *userdata, const struct id *session, const struct launch_gone *gone);
+	void (*facts)(void *userdata, const struct launch_facts *facts); /* may be NULL */
 	void (*closed)(void *userdata, int error); /* the supervisor left, or said nonsense */
 };
 
@@ -38,8 +39,9 @@ struct supervisor_client *supervisor_client_free(struct supervisor_client *clien
 
 struct supervisor_request {
 	enum launch_type type;
-	const struct id *session; /* NULL: HELLO, ADOPT */
+	const struct id *session; /* NULL: HELLO, ADOPT, LOG_LEVEL */
 	const struct plan *plan;  /* LAUNCH_START only */
+	uint32_t level;           /* LAUNCH_LOG_LEVEL only */
 	usec_t timeout;
 };
 
