@@ -141,6 +141,15 @@ static json_t *trace_document(const char *session, const struct launch_trace *tr
 	return json_pack("{s:s, s:o}", "session_id", session, "steps", steps);
 }
 
+static json_t *stats_document(const char *session, const struct launch_stat *stat)
+{
+	return json_pack("{s:s, s:I, s:I, s:I, s:i, s:b, s:i}", "session_id", session,
+			 "memory_bytes", (json_int_t)stat->memory_bytes, "memory_peak_bytes",
+			 (json_int_t)stat->memory_peak_bytes, "cpu_us", (json_int_t)stat->cpu_us,
+			 "pids", (int)stat->n_pids, "frozen", stat->frozen != 0, "oom_kills",
+			 (int)stat->oom_kills);
+}
+
 struct inspect {
 	struct answer_to to;
 	struct id session;
@@ -166,6 +175,8 @@ static void on_inspected(void *userdata, const struct launch_msg *answer, int fd
 		reply_detail(request, MHD_HTTP_CONFLICT, launch_error_text(answer->error));
 	else if (answer->type == LAUNCH_PROOF + 1)
 		reply_json(request, MHD_HTTP_OK, proof_document(session, &answer->u.proof));
+	else if (answer->type == LAUNCH_STAT + 1)
+		reply_json(request, MHD_HTTP_OK, stats_document(session, &answer->u.stat));
 	else
 		reply_json(request, MHD_HTTP_OK, trace_document(session, &answer->u.trace));
 }
@@ -198,4 +209,9 @@ void action_proof(struct request *request, struct session *session)
 void action_trace(struct request *request, struct session *session)
 {
 	inspect(request, session, LAUNCH_TRACE);
+}
+
+void action_stats(struct request *request, struct session *session)
+{
+	inspect(request, session, LAUNCH_STAT);
 }

@@ -23,6 +23,8 @@ HANDLER(handle_session_component)
 HANDLER(handle_session_load)
 HANDLER(handle_session_execute)
 HANDLER(handle_janitor)
+HANDLER(handle_janitor_plan)
+HANDLER(handle_session_tasks)
 HANDLER(handle_task_get)
 HANDLER(handle_task_stream)
 HANDLER(handle_sandbox_create)
@@ -31,6 +33,7 @@ HANDLER(handle_sandbox_delete)
 HANDLER(handle_sandbox_command)
 HANDLER(handle_sandbox_proof)
 HANDLER(handle_sandbox_trace)
+HANDLER(handle_sandbox_stats)
 HANDLER(handle_healthz)
 HANDLER(handle_readyz)
 HANDLER(handle_metrics)
@@ -112,7 +115,7 @@ static void test_routes_match_head_is_get(void **state)
 {
 	(void)state;
 	assert_ptr_equal(match("HEAD", "/healthz").route, match("GET", "/healthz").route);
-	assert_null(match("HEAD", API_PREFIX_DAGSTER "/janitor").route);
+	assert_null(match("HEAD", API_PREFIX_DAGSTER "/sessions/x/load").route);
 }
 
 static void test_routes_match_long_id_is_no_id(void **state)

@@ -27,6 +27,7 @@ json_t *action_sandbox(struct request *request, const struct session *session);
 void action_create(struct request *request, struct spec_create *spec, bool dagster);
 void action_delete(struct request *request, struct session *session);
 void action_janitor(struct request *request);
+void action_janitor_plan(struct request *request);
 
 void action_component(struct request *request, struct session *session,
 		      struct spec_component *spec);
@@ -34,6 +35,7 @@ void action_load(struct request *request, struct session *session);
 void action_command(struct request *request, struct session *session, struct spec_command *spec);
 
 void action_execute(struct request *request, struct session *session);
+void action_session_tasks(struct request *request, const struct session *session);
 void action_task(struct request *request); /* state of the path's task */
 void action_task_stream(struct request *request, bool as_lines, uint32_t after);
 
@@ -41,5 +43,6 @@ void action_proof(struct request *request, struct session *session);
 void action_trace(struct request *request, struct session *session);
 void action_healthz(struct request *request);
 void action_readyz(struct request *request);
+void action_stats(struct request *request, struct session *session);
 void action_metrics(struct request *request);
 void action_capabilities(struct request *request);

@@ -14,6 +14,8 @@ void handle_session_component(struct request *request);
 void handle_session_load(struct request *request);
 void handle_session_execute(struct request *request);
 void handle_janitor(struct request *request);
+void handle_janitor_plan(struct request *request);
+void handle_session_tasks(struct request *request);
 
 void handle_task_get(struct request *request);
 void handle_task_stream(struct request *request);
@@ -24,6 +26,7 @@ void handle_sandbox_delete(struct request *request);
 void handle_sandbox_command(struct request *request);
 void handle_sandbox_proof(struct request *request);
 void handle_sandbox_trace(struct request *request);
+void handle_sandbox_stats(struct request *request);
 
 void handle_healthz(struct request *request);
 void handle_readyz(struct request *request);

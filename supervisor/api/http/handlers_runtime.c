@@ -72,3 +72,11 @@ void handle_sandbox_trace(struct request *request)
 	if (session)
 		action_trace(request, session);
 }
+
+void handle_sandbox_stats(struct request *request)
+{
+	struct session *session = action_find(request, false);
+
+	if (session)
+		action_stats(request, session);
+}

@@ -145,3 +145,16 @@ void handle_janitor(struct request *request)
 {
 	action_janitor(request);
 }
+
+void handle_janitor_plan(struct request *request)
+{
+	action_janitor_plan(request);
+}
+
+void handle_session_tasks(struct request *request)
+{
+	const struct session *session = action_find(request, false);
+
+	if (session)
+		action_session_tasks(request, session);
+}

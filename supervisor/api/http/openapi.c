@@ -47,6 +47,11 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING ",\"session_id\":" STRING
 	 ",\"status\":" STRING ",\"created_at\":" NULLABLE ",\"started_at\":" NULLABLE
 	 ",\"ended_at\":" NULLABLE ",\"seq\":" INTEGER ",\"stream_url\":" STRING "}}"                                      },
+	{"TaskList",       "{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Task\"}}"                       },
+	{"Stats",
+	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"memory_bytes\":" INTEGER
+	 ",\"memory_peak_bytes\":" INTEGER ",\"cpu_us\":" INTEGER ",\"pids\":" INTEGER
+	 ",\"frozen\":" BOOLEAN ",\"oom_kills\":" INTEGER "}}"                                                             },
 	{"Frame",
 	 "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING ",\"stage\":" STRING
 	 ",\"message\":" STRING ",\"timestamp\":{\"type\":\"number\"},\"seq\":" INTEGER "}}"                               },

@@ -17,6 +17,8 @@
 #define BODY(bytes) .body = ROUTE_BODY_OBJECT, .body_max_bytes = (bytes)
 
 /* A designated table: what a row does not name is zero, which is "none" everywhere. */
+/* Aligned, each row would depend on all others. */
+/* clang-format off */
 static const struct route table[] = {
 	{.method = ROUTE_POST,
 	 .pattern = DAGSTER("/sessions"),
@@ -79,6 +81,22 @@ static const struct route table[] = {
 	 NO_BODY,					    .success = 200,
 	 .summary = "End the expired sessions now",
 	 .response = "JanitorRun"},
+	{.method = ROUTE_GET,
+	 .pattern = DAGSTER("/janitor"),
+	 .handler = handle_janitor_plan,
+	 .scopes = READ | AUTH_ADMIN,
+	 NO_BODY,
+	 .success = 200,
+	 .summary = "What the janitor would end now",
+	 .response = "JanitorRun"},
+	{.method = ROUTE_GET,
+	 .pattern = DAGSTER("/sessions/{id}/tasks"),
+	 .handler = handle_session_tasks,
+	 .scopes = READ,
+	 NO_BODY,
+	 .success = 200,
+	 .summary = "The newest 200 tasks of a session, newest first",
+	 .response = "TaskList"},
 	{.method = ROUTE_GET,
 	 .pattern = DAGSTER("/tasks/{id}"),
 	 .handler = handle_task_get,
@@ -159,6 +177,16 @@ static const struct route table[] = {
 	 .response = "Trace"},
 
 	{.method = ROUTE_GET,
+	 .pattern = SANDBOX("/{id}/stats"),
+	 .handler = handle_sandbox_stats,
+	 .scopes = AUTH_SANDBOX_READ,
+	 NO_BODY,
+	 .flags = ROUTE_V1,
+	 .success = 200,
+	 .summary = "What a sandbox uses now",
+	 .response = "Stats"},
+
+	{.method = ROUTE_GET,
 	 .pattern = "/v1/capabilities",
 	 .handler = handle_capabilities,
 	 NO_BODY,			       .flags = ROUTE_PEER_ONLY,
@@ -192,6 +220,7 @@ static const struct route table[] = {
 	 .success = 200,
 	 .summary = "This description"					     },
 };
+/* clang-format on */
 
 const struct route *routes_table(size_t *ret_n)
 {

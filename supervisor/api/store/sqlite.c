@@ -387,6 +387,7 @@ const struct store_ops sqlite_ops = {
 	.task_state = sqlite_task_state,
 	.frames_put = sqlite_frames_put,
 	.task_get = sqlite_task_get,
+	.tasks_of_session = sqlite_tasks_of_session,
 	.frames_get = sqlite_frames_get,
 	.retain = sqlite_retain,
 	.forget = sqlite_forget,

@@ -29,6 +29,24 @@ static void read_task(struct sqlite_store *s, struct read *read)
 	(void)sqlite3_reset(statement);
 }
 
+static void read_tasks(struct sqlite_store *s, struct read *read)
+{
+	sqlite3_stmt *statement = s->statement[QUERY_TASKS_OF_SESSION];
+	struct store_task task;
+	char id[ID_TEXT_BYTES];
+	int r;
+
+	id_format(&read->task, id);
+	r = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+	while (r == SQLITE_OK || r == SQLITE_ROW) {
+		r = sqlite3_step(statement);
+		if (r == SQLITE_ROW && rows_read_task(statement, &task) == 0)
+			read->task_read(read->userdata, STORE_OK, &task);
+	}
+	read->task_read(read->userdata, r == SQLITE_DONE ? STORE_NOT_FOUND : STORE_DEGRADED, NULL);
+	(void)sqlite3_reset(statement);
+}
+
 /* Copies, because the texts of a row end with the next row. */
 static int collect_frames(sqlite3_stmt *statement, size_t max_bytes, struct store_frame *frames,
 			  char **texts, size_t *ret_n, bool *ret_more)
@@ -106,7 +124,9 @@ void sqlite_do_reads(struct sqlite_store *s)
 
 		end = &read->link == last;
 		list_remove(&read->link);
-		if (read->task_read)
+		if (read->task_read && read->of_session)
+			read_tasks(s, read);
+		else if (read->task_read)
 			read_task(s, read);
 		else if (read->frames_read)
 			read_frames(s, read);
@@ -130,6 +150,21 @@ int sqlite_task_get(struct store *store, const struct id *task, store_task_read 
 	if (!read)
 		return -ENOMEM;
 	read->task = *task;
+	read->task_read = task_read;
+	read->userdata = userdata;
+	list_append(&sqlite_store_of(store)->reads, &read->link);
+	return 0;
+}
+
+int sqlite_tasks_of_session(struct store *store, const struct id *session,
+			    store_task_read task_read, void *userdata)
+{
+	struct read *read = calloc(1, sizeof(*read));
+
+	if (!read)
+		return -ENOMEM;
+	read->task = *session;
+	read->of_session = true;
 	read->task_read = task_read;
 	read->userdata = userdata;
 	list_append(&sqlite_store_of(store)->reads, &read->link);

@@ -17,7 +17,8 @@
 
 struct read {
 	struct list link;
-	struct id task;
+	struct id task; /* or a session, whose tasks are read */
+	bool of_session;
 	uint32_t after;
 	size_t max_bytes;
 	store_task_read task_read; /* one of the two, or neither after store_forget */
@@ -60,6 +61,8 @@ void sqlite_do_reads(struct sqlite_store *s);
 void sqlite_drop_reads(struct sqlite_store *s);
 int sqlite_task_get(struct store *store, const struct id *task, store_task_read task_read,
 		    void *userdata);
+int sqlite_tasks_of_session(struct store *store, const struct id *session,
+			    store_task_read task_read, void *userdata);
 int sqlite_frames_get(struct store *store, const struct id *task, uint32_t after, size_t max_bytes,
 		      store_frames_read frames_read, void *userdata);
 int sqlite_each_open_session(struct store *store, store_session_seen seen, void *userdata);

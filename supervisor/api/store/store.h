@@ -139,6 +139,8 @@ struct store_ops {
 			  uint64_t wire_number, store_done done, void *userdata);
 	int (*task_get)(struct store *store, const struct id *task, store_task_read read,
 			void *userdata);
+	int (*tasks_of_session)(struct store *store, const struct id *session, store_task_read read,
+				void *userdata);
 	int (*frames_get)(struct store *store, const struct id *task, uint32_t after,
 			  size_t max_bytes, store_frames_read read, void *userdata);
 	int (*retain)(struct store *store, const struct janitor_retention *retention,
@@ -243,6 +245,14 @@ MUST_USE static inline int store_task_get(struct store *store, const struct id *
 					  store_task_read read, void *userdata)
 {
 	return store->ops->task_get(store, task, read, userdata);
+}
+
+/* The newest 200 tasks of a session, newest first: one call each with STORE_OK, then one with
+ * STORE_NOT_FOUND (no more) or STORE_DEGRADED. */
+MUST_USE static inline int store_tasks_of_session(struct store *store, const struct id *session,
+						  store_task_read read, void *userdata)
+{
+	return store->ops->tasks_of_session(store, session, read, userdata);
 }
 
 MUST_USE static inline int store_frames_get(struct store *store, const struct id *task,

@@ -1,0 +1,58 @@
+"""Tasks of a session, what a sandbox uses, and what the janitor would end."""
+import os
+import signal
+
+from harness import ABSENT_ID, NOT_FOUND, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS, wait_until
+
+
+def tasks_of(client, session):
+    answer = client.get(f"{SESSIONS}/{session}/tasks")
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def test_tasks_are_listed_newest_first(alice, session):
+    assert tasks_of(alice, session) == []
+    alice.write(session, "a", "type: a.B\n")
+    made = []
+    for _ in range(3):
+        made.append(alice.execute(session))
+        alice.frames(made[-1])
+    listed = tasks_of(alice, session)
+    assert [task["task_id"] for task in listed] == made[::-1]
+    assert listed[0] == alice.get(f"/dagster/sandbox/tasks/{made[-1]}").json
+    assert {task["status"] for task in listed} == {"done"}
+
+
+def test_tasks_outlive_the_worker_that_ran_them(daemon, alice, session):
+    alice.write(session, "a", "type: a.B\n")
+    task = alice.execute(session)
+    alice.frames(task)
+    before = tasks_of(alice, session)
+    daemon.deaths_expected = True
+    os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)
+    wait_until(daemon.ready, 20, "the worker is back")
+    wait_until(lambda: alice.get(f"{SESSIONS}/{session}").status == 200, 20, "adopted")
+    assert tasks_of(alice, session) == before
+
+
+def test_foreign_lists_are_the_same_404(alice, bob, session):
+    for answer in (bob.get(f"{SESSIONS}/{session}/tasks"), alice.get(f"{SESSIONS}/{ABSENT_ID}/tasks")):
+        assert (answer.status, answer.body) == (404, NOT_FOUND)
+    for answer in (bob.get(f"{RUNTIME}/{session}/stats"), alice.get(f"{RUNTIME}/{ABSENT_ID}/stats")):
+        assert (answer.status, answer.body) == (404, RUNTIME_NOT_FOUND)
+
+
+def test_stats_show_what_the_session_does(alice, session):
+    before = alice.get(f"{RUNTIME}/{session}/stats").json
+    assert before["session_id"] == session and before["pids"] >= 2 and not before["frozen"]
+    alice.shell(session, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; head -c 8000000 /dev/zero >/session/f")
+    after = alice.get(f"{RUNTIME}/{session}/stats").json
+    assert after["cpu_us"] > before["cpu_us"]
+    assert after["memory_bytes"] > before["memory_bytes"] + 4_000_000
+
+
+def test_janitor_says_what_it_would_end(admin, alice, session):
+    assert admin.get("/dagster/sandbox/janitor").json == {"dropped": [], "count": 0}
+    assert alice.get("/dagster/sandbox/janitor").status == 403
+    assert alice.get(f"{SESSIONS}/{session}").status == 200
