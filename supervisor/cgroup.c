@@ -175,7 +175,7 @@ static int delegate(const struct cgroup *cgroup, const char *controller)
 	if (r < 0)
 		return r;
 	r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
-	if (r == -EBUSY) {
+	if (r == -EBUSY && !cgroup->parent_is_told) {
 		r = move_to_leaf(cgroup);
 		if (r == 0)
 			r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
@@ -202,18 +202,22 @@ static bool v2_offers(const struct cgroup *cgroup, const char *controller)
 	return false;
 }
 
-static int open_controller(struct cgroup *cgroup, enum cgroup_controller which, struct err *err)
+static int open_controller(struct cgroup *cgroup, enum cgroup_controller which, const char *parent,
+			   struct err *err)
 {
 	const char *name = controller_name[which];
+	int r;
 
 	if (v2_offers(cgroup, name)) {
-		int r = delegate(cgroup, name);
+		r = delegate(cgroup, name);
 		if (r < 0)
 			return err_fail(err, r, "cgroup", "hand down v2 controller %s", name);
 		cgroup->in_v2[which] = true;
 		return 0;
 	}
-	int r = cgroup_find_own(name, err);
+	r = parent ? cgroup_find_at(name, parent, err) : cgroup_find_own(name, err);
+	if (r == -ENOENT && parent)
+		r = cgroup_find_own(name, err); /* whoever made the parent leaves v1 alone */
 	if (r == -ENOENT)
 		return 0; /* neither here nor there: cgroup_missing() says so */
 	if (r < 0)
@@ -226,14 +230,23 @@ static int open_controller(struct cgroup *cgroup, enum cgroup_controller which, 
 }
 
 /*
- * The v2 group below which the instance's group is made: our own; but where controllers are to be
- * handed down and somebody else's processes are in it (a login shell's scope, say), the top of the
- * tree, as container runtimes do, instead of moving strangers about.
+ * The v2 group below which the instance's group is made: the one we were told; else our own, but
+ * where controllers are to be handed down and somebody else's processes are in it (a login shell's
+ * scope, say), the top of the tree, as container runtimes do, instead of moving strangers about.
  */
-static int open_v2_parent(struct cgroup *cgroup, struct err *err)
+static int open_v2_parent(struct cgroup *cgroup, const char *parent, struct err *err)
 {
-	int r = cgroup_find_own(NULL, err);
+	int r;
 
+	if (parent) {
+		r = cgroup_find_at(NULL, parent, err);
+		if (r < 0)
+			return err_fail(err, r, "cgroup", "open --cgroup-parent %s", parent);
+		cgroup->v2_parent_fd = r;
+		cgroup->parent_is_told = true;
+		return 0;
+	}
+	r = cgroup_find_own(NULL, err);
 	if (r < 0)
 		return err_fail(err, r, "cgroup", "no cgroup2 tree is mounted");
 	cgroup->v2_parent_fd = r;
@@ -283,7 +296,7 @@ int cgroup_set_totals(const struct cgroup *cgroup, uint64_t max_memory_bytes, ui
 	return r < 0 ? r : set_total(cgroup, CGROUP_PIDS, max_pids);
 }
 
-int cgroup_open(struct cgroup *cgroup, const char *instance, struct err *err)
+int cgroup_open(struct cgroup *cgroup, const char *instance, const char *parent, struct err *err)
 {
 	struct stat st;
 
@@ -291,7 +304,7 @@ int cgroup_open(struct cgroup *cgroup, const char *instance, struct err *err)
 	int r = str_format(cgroup->name, sizeof(cgroup->name), "sandboxd-%s", instance);
 	if (r < 0)
 		return err_fail(err, r, "cgroup", "instance name");
-	r = open_v2_parent(cgroup, err);
+	r = open_v2_parent(cgroup, parent, err);
 	if (r < 0)
 		return r;
 	r = make_below(cgroup->v2_parent_fd, cgroup->name, &cgroup->v2_fd);
@@ -303,7 +316,7 @@ int cgroup_open(struct cgroup *cgroup, const char *instance, struct err *err)
 	if (faccessat(cgroup->v2_fd, "cgroup.kill", W_OK, 0) < 0)
 		return err_fail(err, -errno, "cgroup", "cgroup.kill is not there");
 	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
-		r = open_controller(cgroup, (enum cgroup_controller)i, err);
+		r = open_controller(cgroup, (enum cgroup_controller)i, parent, err);
 		if (r < 0)
 			return r;
 	}

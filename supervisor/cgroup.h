@@ -5,8 +5,8 @@
  * freeze and to kill: all three are race-free there and none waits for a thaw (E2). Limits are set
  * where the controller lives: in v2 if the host delegates it there, else in its v1 hierarchy. What
  * is in neither is `missing`, and said so. All groups are children of `sandboxd-<instance>`, made
- * below the group that the supervisor itself was started in; they are reached through directory
- * descriptors opened once, and their names are session ids that we drew ourselves (A15).
+ * below the group that the supervisor was started in or was told of; they are reached through
+ * directory descriptors opened once, and their names are session ids that we drew ourselves (A15).
  */
 #pragma once
 
@@ -28,10 +28,11 @@ enum cgroup_controller {
 
 struct cgroup {
 	char name[32];                            /* sandboxd-<instance> */
-	int v2_parent_fd;                         /* the supervisor's own group in the v2 tree */
+	int v2_parent_fd;                         /* the supervisor's own or the told group in v2 */
 	int v2_fd;                                /* <name> below it */
 	int v1_parent_fd[CGROUP_CONTROLLER_MAX_]; /* -1: not a v1 hierarchy here */
 	int v1_fd[CGROUP_CONTROLLER_MAX_];
+	bool parent_is_told; /* this process is not in it, and does not move there */
 	bool in_v2[CGROUP_CONTROLLER_MAX_];
 	bool has_memsw;
 	uint64_t id; /* inode of v2_fd: names this instance for the id-block file */
@@ -47,8 +48,10 @@ struct cgroup {
 			 .v1_fd[2] = -1})
 
 /* Find the hierarchies by /proc/self/mountinfo and /proc/self/cgroup, make the instance's groups.
- * Errors name what the host lacks. */
-MUST_USE int cgroup_open(struct cgroup *cgroup, const char *instance, struct err *err);
+ * parent: make them below that group, which is there, holds no process and is ours to divide; NULL:
+ * below our own. Errors name what the host lacks. */
+MUST_USE int cgroup_open(struct cgroup *cgroup, const char *instance, const char *parent,
+			 struct err *err);
 /* What all sessions together may have, whatever their single limits add up to (B21); 0: no limit.
  * While no session is there. */
 MUST_USE int cgroup_set_totals(const struct cgroup *cgroup, uint64_t max_memory_bytes,

@@ -192,6 +192,13 @@ int cgroup_find_own(const char *controller, struct err *err)
 	return find(controller, own, false, err);
 }
 
+int cgroup_find_at(const char *controller, const char *path, struct err *err)
+{
+	if (strstr(path, "/.."))
+		return -EINVAL;
+	return find(controller, path, false, err);
+}
+
 int cgroup_find_top(struct err *err)
 {
 	return find(NULL, "/", true, err);

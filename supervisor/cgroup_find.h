@@ -13,6 +13,9 @@
  * right file system. The descriptor; -ENOENT: no such hierarchy is mounted; -errno.
  */
 MUST_USE int cgroup_find_own(const char *controller, struct err *err);
+/* The group of that path, counted from the top of the hierarchy as in /proc/PID/cgroup; it has to
+ * be there. As above, and -EINVAL for a path with `..`. */
+MUST_USE int cgroup_find_at(const char *controller, const char *path, struct err *err);
 /* The top of the v2 tree, as far as this process's control group namespace shows it. */
 MUST_USE int cgroup_find_top(struct err *err);
 

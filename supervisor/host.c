@@ -54,7 +54,7 @@ static int stage_minimum(struct host *host, const struct host_options *options, 
 
 static int stage_groups(struct host *host, const struct host_options *options, struct err *err)
 {
-	int r = cgroup_open(&host->cgroup, options->instance, err);
+	int r = cgroup_open(&host->cgroup, options->instance, options->cgroup_parent, err);
 
 	if (r < 0)
 		return r;

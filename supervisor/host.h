@@ -17,10 +17,11 @@
 struct host;
 
 struct host_options {
-	const char *instance;    /* 8 hexadecimal digits */
-	const char *runtime_dir; /* root-owned, 0700 `private` below it is made here */
-	const char *libexec_dir; /* our programs and policy.img */
-	bool kernel_6_1;         /* SANDBOX_KERNEL=6.1: every newer feature off */
+	const char *instance;      /* 8 hexadecimal digits */
+	const char *runtime_dir;   /* root-owned, 0700 `private` below it is made here */
+	const char *libexec_dir;   /* our programs and policy.img */
+	const char *cgroup_parent; /* group for the instance's groups; NULL: the own one */
+	bool kernel_6_1;           /* SANDBOX_KERNEL=6.1: every newer feature off */
 	int state_dir_fd; /* state directory, whose `api` becomes a worker's /state; 0 or -1: none
 			   */
 };

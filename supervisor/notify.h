@@ -1,6 +1,6 @@
 /*
  * What the supervisor tells its service manager, or its keeper in the same words: READY=1,
- * STOPPING=1, STATUS=… One datagram each; libsystemd stays out of the root process.
+ * STOPPING=1, WATCHDOG=1. One datagram each; libsystemd stays out of the root process.
  */
 #pragma once
 

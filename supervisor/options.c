@@ -25,19 +25,21 @@ static const struct option {
 	size_t offset;
 	const char *help;
 } options[] = {
-	{"--runtime-dir",						      OPTION_PATH, offsetof(struct options,                             runtime_dir),
+	{"--runtime-dir",						      OPTION_PATH, offsetof(struct options,                            runtime_dir),
 	 "DIR      sockets (default /run/sandboxd)"},
-	{"--state-dir",								    OPTION_PATH,								   offsetof(struct options,                                        state_dir),
+	{"--state-dir",								    OPTION_PATH,								   offsetof(struct options,                                       state_dir),
 	 "DIR        instance id, embedded store (default /var/lib/sandboxd)"},
-	{"--libexec-dir", OPTION_PATH,            offsetof(struct options,                                                 libexec_dir),
+	{"--libexec-dir", OPTION_PATH,            offsetof(struct options,                                                libexec_dir),
 	 "DIR      workers, shim and policy (default " SANDBOXD_LIBEXECDIR ")"},
-	{"--config",							OPTION_PATH,             offsetof(struct options,								config),
+	{"--config",							OPTION_PATH,             offsetof(struct options,							       config),
 	 "FILE          configuration (default " OPTIONS_DEFAULT_CONFIG ")"},
-	{"--log-level",					     OPTION_TEXT,				     offsetof(struct options,								     log_level_text),
+	{"--cgroup-parent",					     OPTION_PATH,                                     offsetof(struct options,								    cgroup_parent),
+	 "PATH   control group of the sessions' groups (default: the own one)"},
+	{"--log-level",             OPTION_TEXT,offsetof(struct options,log_level_text),
 	 "LEVEL      error, warning, info or debug (default info)"},
-	{"--supervisor",             OPTION_SUPERVISOR,0,"          do not start a keeper"},
-	{"--help",						       OPTION_HELP,				     0,															   "                this text"},
-	{"--version",							     OPTION_VERSION,       0,                     "             the version"},
+	{"--supervisor",							OPTION_SUPERVISOR,					    0,													   "          do not start a keeper"},
+	{"--help",								    OPTION_HELP,								  0,					    "                this text"},
+	{"--version",								    OPTION_VERSION,									0,					    "             the version"},
 };
 
 static const char *const log_levels[LOG_LEVEL_MAX_] = {

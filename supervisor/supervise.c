@@ -33,6 +33,7 @@
 #include "supervisor/signals.h"
 #include "supervisor/stop.h"
 #include "supervisor/trusted_dir.h"
+#include "supervisor/watchdog.h"
 #include "supervisor/workers.h"
 
 struct app {
@@ -47,6 +48,7 @@ struct app {
 	struct serve *serve;
 	struct workers *workers;
 	struct stop stop;
+	struct watchdog watchdog;
 	int signal_fd;
 	int config_fd;
 	int api_state_fd;
@@ -167,7 +169,8 @@ static int stage_notify(struct app *app, struct err *err)
 
 	if (r < 0)
 		return err_fail(err, r, "notify", "timer");
-	return notify_open(&app->notify, app->listeners.keeper_fd, err);
+	r = notify_open(&app->notify, app->listeners.keeper_fd, err);
+	return r < 0 ? r : watchdog_start(&app->watchdog, app->loop, &app->notify, err);
 }
 
 static int stage_instance(struct app *app, struct err *err)
@@ -195,6 +198,7 @@ static int stage_host(struct app *app, struct err *err)
 		.instance = app->instance.id,
 		.runtime_dir = app->options->runtime_dir,
 		.libexec_dir = app->options->libexec_dir,
+		.cgroup_parent = app->options->cgroup_parent,
 		.kernel_6_1 = kernel && str_equal(kernel, "6.1"),
 		.state_dir_fd = app->instance.state_fd,
 	};
@@ -351,6 +355,7 @@ static void close_app(struct app *app)
 	} else if (!app->serve) {
 		app->host = host_close(app->host);
 	}
+	watchdog_done(&app->watchdog);
 	stop_done(&app->stop);
 	app->keeper_source = loop_remove(app->keeper_source);
 	app->signal_source = loop_remove(app->signal_source);

@@ -17,6 +17,7 @@ add_library(sandboxd_supervisor STATIC
 	stop.c
 	supervise.c
 	trusted_dir.c
+	watchdog.c
 	worker_spawn.c
 	workers.c
 )

@@ -334,17 +334,22 @@ def id_blocks_in_use(instance):
 class Daemon:
     """A private sandboxd in a folder of its own."""
 
-    def __init__(self, config=CONFIG, env=None):
+    def __init__(self, config=CONFIG, env=None, arguments=()):
         self.home = Path(tempfile.mkdtemp(prefix="sbx-", dir="/tmp"))
         self.runtime = self.home / "run"
         self.state = self.home / "state"
         self.config = self.home / "sandboxd.conf"
         self.log = self.home / "log"
         self.env = env or {}
+        self.arguments = arguments
         self.config.write_text(config)
         self.process = None
         self.deaths_expected = False
-        self.start()
+        try:
+            self.start()
+        except AssertionError:
+            shutil.rmtree(self.home, ignore_errors=True)
+            raise
 
     @property
     def control(self):
@@ -369,6 +374,7 @@ class Daemon:
                     "--state-dir", str(self.state),
                     "--libexec-dir", str(BIN),
                     "--config", str(self.config),
+                    *self.arguments,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

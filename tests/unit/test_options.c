@@ -32,6 +32,7 @@ static void test_options_parse_nothing_gives_defaults(void **state)
 	assert_string_equal(options.runtime_dir, "/run/sandboxd");
 	assert_string_equal(options.state_dir, "/var/lib/sandboxd");
 	assert_null(options.config);
+	assert_null(options.cgroup_parent);
 	assert_int_equal(options.log_level, LOG_LEVEL_INFO);
 	assert_false(options.supervisor);
 }
@@ -44,14 +45,16 @@ static void test_options_parse_both_forms_are_taken(void **state)
 	char a3[] = "--state-dir=/b";
 	char a4[] = "--log-level=debug";
 	char a5[] = "--supervisor";
-	char *argv[] = {a0, a1, a2, a3, a4, a5, NULL};
+	char a6[] = "--cgroup-parent=/c";
+	char *argv[] = {a0, a1, a2, a3, a4, a5, a6, NULL};
 	struct options options = {0};
 	struct err err = ERR_NULL;
 
 	(void)state;
-	assert_int_equal(options_parse(&options, 6, argv, &err), 0);
+	assert_int_equal(options_parse(&options, 7, argv, &err), 0);
 	assert_string_equal(options.runtime_dir, "/a");
 	assert_string_equal(options.state_dir, "/b");
+	assert_string_equal(options.cgroup_parent, "/c");
 	assert_int_equal(options.log_level, LOG_LEVEL_DEBUG);
 	assert_true(options.supervisor);
 }
