@@ -3,10 +3,12 @@ find_package(PkgConfig REQUIRED)
 foreach(dep IN ITEMS
 	libseccomp:SECCOMP libcap:CAP libsystemd:SYSTEMD libmicrohttpd:MHD sqlite3:SQLITE
 	yaml-0.1:YAML jansson:JANSSON inih:INIH libnl-route-3.0:NLROUTE libsodium:SODIUM
-	libcurl:CURL)
+	libcurl:CURL nettle:NETTLE)
 	string(REPLACE ":" ";" pair ${dep})
 	list(GET pair 0 module)
 	list(GET pair 1 name)
 	pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${module})
 endforeach()
+# Debian's package of libwslay has no pkg-config file.
+find_library(WSLAY_LIBRARY wslay REQUIRED)
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)

@@ -41,9 +41,11 @@ struct api_config {
 	char stream_url[CONFIG_TEXT_BYTES];                     /* "/chat/stream/" */
 	char endpoint_default[ENDPOINTS_N][CONFIG_VALUE_BYTES]; /* operator's defaults; valid where
 								   the bit is set */
-	uint32_t endpoint_default_set;                          /* bit per endpoint */
-	uint32_t unknown_fields_ignore;                         /* 0 refuse, 1 ignore */
-	uint32_t component_names_compatible;                    /* 0 strict, 1 compatible */
+	char websocket_origins[CONFIG_VALUE_BYTES]; /* between spaces, `*`: any; "": none but the
+						       host's own */
+	uint32_t endpoint_default_set;              /* bit per endpoint */
+	uint32_t unknown_fields_ignore;             /* 0 refuse, 1 ignore */
+	uint32_t component_names_compatible;        /* 0 strict, 1 compatible */
 	uint32_t max_sessions;
 	uint32_t queue_max_jobs; /* waiting jobs of one session */
 	uint32_t frames_keep_s;

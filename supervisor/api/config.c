@@ -38,6 +38,8 @@ int config_check(const struct api_config *config, struct err *err)
 		return err_fail(err, -EBADMSG, "config", "environment prefix");
 	if (!terminated(config->stream_url, sizeof(config->stream_url)))
 		return err_fail(err, -EBADMSG, "config", "stream_url");
+	if (!terminated(config->websocket_origins, sizeof(config->websocket_origins)))
+		return err_fail(err, -EBADMSG, "config", "websocket_origins");
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		if (!terminated(config->endpoint_default[i], CONFIG_VALUE_BYTES))
 			return err_fail(err, -EBADMSG, "config", "endpoint default %zu", i);

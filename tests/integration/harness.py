@@ -1,5 +1,6 @@
 """A private daemon, clients of its sockets, and looks at it from outside."""
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -526,6 +527,22 @@ class Daemon:
             assert self.deaths_expected or "worker died" not in text, text[-6000:]
         finally:
             shutil.rmtree(self.home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def stopped_shim(daemon, caller, session):
+    """Nothing of the session goes on meanwhile."""
+    block = caller.run(session, "/bin/cat", "/proc/self/uid_map").text.split()[1]
+    shim, = [pid for pid in daemon.shim_pids()
+             if Path(f"/proc/{pid}/uid_map").read_text().split()[1] == block]
+    handle = os.pidfd_open(shim)
+    signal.pidfd_send_signal(handle, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, signal.SIGCONT)
+        os.close(handle)
 
 
 def ctl(daemon, *words, stdin=None, socket_path=None, timeout=60):

@@ -1,14 +1,10 @@
 """Progress frames: order, replay, and the streams that carry them."""
-import contextlib
 import json
-import os
-import signal
 import threading
-from pathlib import Path
 
 import pytest
 
-from harness import ENDPOINT_NAMES, SESSIONS, sse_events
+from harness import ENDPOINT_NAMES, SESSIONS, sse_events, stopped_shim
 
 
 @pytest.fixture
@@ -97,22 +93,6 @@ def test_many_readers_see_the_same(alice, session):
         thread.join()
     assert all(one == seen[0] for one in seen) and seen[0][-1]["stage"] == "done"
     assert sum(frame["stage"] == "materialize" for frame in seen[0]) == 20
-
-
-@contextlib.contextmanager
-def stopped_shim(daemon, caller, session):
-    """Nothing of the session goes on meanwhile."""
-    block = caller.run(session, "/bin/cat", "/proc/self/uid_map").text.split()[1]
-    shim, = [pid for pid in daemon.shim_pids()
-             if Path(f"/proc/{pid}/uid_map").read_text().split()[1] == block]
-    handle = os.pidfd_open(shim)
-    signal.pidfd_send_signal(handle, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(handle, signal.SIGCONT)
-        os.close(handle)
 
 
 def test_executions_run_in_order_and_the_queue_is_bounded(daemon, alice, session):

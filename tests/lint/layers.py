@@ -25,7 +25,7 @@ LAYERS = [
     *[(folder, [*PURE_BASE, "sandboxd/", "policy/image.h", *DOMAIN], ["jansson.h"])
       for folder in DOMAIN],
     ("supervisor/api/http/", [*SHARED, *DOMAIN, "supervisor/api/http/", "supervisor/api/app.h"],
-     ["microhttpd.h", "systemd/", "jansson.h"]),
+     ["microhttpd.h", "systemd/", "jansson.h", "wslay/", "nettle/"]),
     ("supervisor/api/link/", [*SHARED, *DOMAIN, "supervisor/api/link/"], ["systemd/"]),
     ("supervisor/api/metrics/", [*PURE_BASE, "sandboxd/", "supervisor/api/metrics/"], []),
     ("supervisor/api/store/", [*SHARED, *DOMAIN, "supervisor/api/store/"],
@@ -44,7 +44,7 @@ LAYERS = [
 ]
 NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/config/")
 LIBRARIES = ("jansson.h", "sodium.h", "seccomp.h", "sys/capability.h", "microhttpd.h", "systemd/",
-             "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis/")
+             "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis/", "wslay/", "nettle/")
 
 
 def allowed(name, prefixes):

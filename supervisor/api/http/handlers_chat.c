@@ -6,6 +6,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/handlers.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/http/websocket.h"
 
 #define LINES_TYPE "application/x-ndjson"
 
@@ -14,7 +15,7 @@ void handle_task_get(struct request *request)
 	action_task(request);
 }
 
-/* Events unless lines are asked for. */
+/* Events unless lines are asked for; a WebSocket's messages are lines. */
 static bool wants_lines(const struct request *request)
 {
 	return strcasestr(request->accept, LINES_TYPE) != NULL;
@@ -38,5 +39,6 @@ void handle_task_stream(struct request *request)
 	if (!text && request->last_event_id[0] &&
 	    num_parse_u32(request->last_event_id, 0, UINT32_MAX, &after) < 0)
 		after = 0;
-	action_task_stream(request, wants_lines(request), after);
+	if (websocket_judge(request))
+		action_task_stream(request, request->websocket || wants_lines(request), after);
 }

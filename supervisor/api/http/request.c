@@ -8,6 +8,7 @@
 #include "sandboxd/api.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/http/server_state.h"
+#include "supervisor/api/http/websocket.h"
 
 #define STREAM_BLOCK_BYTES ((size_t)32 * 1024)
 
@@ -30,15 +31,24 @@ struct request *request_new(struct http_server *server, struct MHD_Connection *c
 	return request;
 }
 
+void request_end_stream(struct request *request)
+{
+	const struct request_stream *stream = request->stream;
+
+	if (!stream)
+		return;
+	request->stream = NULL;
+	request->server->n_streams--;
+	request->server->options.counters->n_streams--;
+	stream->closed(request->stream_userdata);
+}
+
 void request_free(struct request *request)
 {
 	request->left_source = sd_event_source_disable_unref(request->left_source);
 	slots_remove(&request->server->requests, request->id);
-	if (request->stream) {
-		request->server->n_streams--;
-		request->server->options.counters->n_streams--;
-		request->stream->closed(request->stream_userdata);
-	}
+	request_end_stream(request);
+	request->websocket = websocket_free(request->websocket);
 	if (request->response)
 		MHD_destroy_response(request->response);
 	request_release_body(request);
@@ -111,6 +121,8 @@ static void resume(struct request *request)
 
 void request_cut(struct request *request)
 {
+	if (request->websocket)
+		websocket_stop(request->websocket);
 	request->client_left = true;
 	resume(request);
 }
@@ -173,6 +185,7 @@ static ssize_t read_stream(void *userdata, uint64_t position, char *data, size_t
 	(void)position;
 	if (request->client_left || request->server->stopping)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
+	request->stream_read_at = clock_boottime();
 	n = request->stream->read(request->stream_userdata, data, size);
 	if (n > 0)
 		return n;
@@ -192,6 +205,20 @@ bool request_may_stream(struct request *request)
 	return false;
 }
 
+static struct MHD_Response *body_response(struct request *request, const char *content_type)
+{
+	struct MHD_Response *response;
+
+	response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES,
+						     read_stream, request, NULL);
+	if (!response)
+		return NULL;
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	(void)MHD_add_response_header(response, "X-Accel-Buffering", "no");
+	return response;
+}
+
 void request_start_stream(struct request *request, const char *content_type,
 			  const struct request_stream *stream, void *userdata)
 {
@@ -201,25 +228,26 @@ void request_start_stream(struct request *request, const char *content_type,
 		stream->closed(userdata);
 		return;
 	}
-	response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES,
-						     read_stream, request, NULL);
+	response = request->websocket ? websocket_response(request->websocket)
+				      : body_response(request, content_type);
 	if (!response) {
 		stream->closed(userdata);
 		request_answer(request, MHD_HTTP_SERVICE_UNAVAILABLE, NULL);
 		return;
 	}
-	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
-	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	(void)MHD_add_response_header(response, "X-Accel-Buffering", "no");
 	request->stream = stream;
 	request->stream_userdata = userdata;
+	request->stream_read_at = clock_boottime();
 	request->server->n_streams++;
 	request->server->options.counters->n_streams++;
-	request_answer(request, MHD_HTTP_OK, response);
+	request_answer(request, request->websocket ? MHD_HTTP_SWITCHING_PROTOCOLS : MHD_HTTP_OK,
+		       response);
 }
 
 void request_wake(struct request *request)
 {
-	if (request->stream)
+	if (request->websocket)
+		websocket_wake(request->websocket);
+	else if (request->stream)
 		resume(request);
 }

@@ -25,6 +25,7 @@
 
 struct app;
 struct http_server;
+struct websocket;
 
 enum request_state {
 	REQUEST_STATE_RECEIVING,
@@ -53,6 +54,7 @@ struct request {
 	enum request_state state;
 	bool suspended;
 	bool client_left;
+	bool may_upgrade; /* GET of HTTP/1.1 */
 
 	char path_id[ROUTE_ID_BYTES];
 	char request_id[REQUEST_ID_BYTES];
@@ -70,6 +72,8 @@ struct request {
 
 	const struct request_stream *stream; /* or NULL */
 	void *stream_userdata;
+	usec_t stream_read_at;       /* boottime: the last block was asked for */
+	struct websocket *websocket; /* or NULL: the stream is the body of the answer */
 	sd_event_source *left_source;
 	usec_t began; /* boottime */
 	usec_t answered_at;
@@ -95,4 +99,6 @@ MUST_USE bool request_may_stream(struct request *request);
 /* Answer with a stream. `closed` is called in every case, also when this fails. */
 void request_start_stream(struct request *request, const char *content_type,
 			  const struct request_stream *stream, void *userdata);
+/* Nothing more is read of it; the connection may live a little longer. */
+void request_end_stream(struct request *request);
 void request_wake(struct request *request); /* a stream has more to say, or an end */

@@ -24,6 +24,7 @@
 #include "supervisor/api/http/payload.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/http/server_state.h"
+#include "supervisor/api/http/websocket.h"
 
 #define CONNECTION_MEMORY_BYTES ((size_t)64 * 1024)
 #define IDLE_TIMEOUT_S          60u
@@ -32,6 +33,7 @@
 #define HEAD_TIMEOUT            (75 * USEC_PER_SEC)
 #define BODY_TIMEOUT            (75 * USEC_PER_SEC)
 #define ANSWER_TIMEOUT          (300 * USEC_PER_SEC)
+#define STREAM_TIMEOUT          (75 * USEC_PER_SEC) /* for a block; with nothing to say it rests */
 #define RUNS_A_TURN             8
 
 static void log_request(const struct request *request, enum MHD_RequestTerminationCode code)
@@ -122,7 +124,12 @@ static bool is_overdue(const struct http_connection *connection, usec_t now)
 	case REQUEST_STATE_RECEIVING:
 		return clock_add(request->began, BODY_TIMEOUT) < now;
 	case REQUEST_STATE_ANSWERED:
-		return !request->stream && clock_add(request->answered_at, ANSWER_TIMEOUT) < now;
+		if (request->websocket)
+			return false; /* it has its own patience */
+		if (request->stream)
+			return !request->suspended &&
+			       clock_add(request->stream_read_at, STREAM_TIMEOUT) < now;
+		return clock_add(request->answered_at, ANSWER_TIMEOUT) < now;
 	case REQUEST_STATE_HANDLING:
 	case REQUEST_STATE_WAITING: /* our own time */
 	case REQUEST_STATE_MAX_:
@@ -136,6 +143,8 @@ void http_server_sweep(struct http_server *server, usec_t now)
 	LIST_FOR_EACH (entry, &server->connections) {
 		const struct http_connection *own = LIST_ENTRY(entry, struct http_connection, link);
 
+		if (own->request && own->request->websocket)
+			websocket_sweep(own->request->websocket, now);
 		/* The library sees the end of the stream and closes. */
 		if (is_overdue(own, now))
 			(void)shutdown(own->fd, SHUT_RDWR);
@@ -167,7 +176,8 @@ static void judge_load(struct request *request)
 }
 
 static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *connection,
-			     const char *path, const char *method, void **con_cls)
+			     const char *path, const char *method, const char *version,
+			     void **con_cls)
 {
 	struct request *request = request_new(server, connection);
 	struct http_connection *own = connection_of(connection);
@@ -185,6 +195,8 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 	routes = routes_table(&n_routes);
 	routes_match(routes, n_routes, method, path, &match);
 	request->route = match.route;
+	request->may_upgrade =
+		str_equal(method, MHD_HTTP_METHOD_GET) && str_equal(version, MHD_HTTP_VERSION_1_1);
 	memcpy(request->path_id, match.id, sizeof(request->path_id));
 	judge_headers(request, &walk, &match);
 	if (request->state == REQUEST_STATE_RECEIVING)
@@ -249,9 +261,8 @@ static enum MHD_Result on_access(void *userdata, struct MHD_Connection *connecti
 {
 	struct request *request = *con_cls;
 
-	(void)version;
 	if (!request)
-		return begin(userdata, connection, path, method, con_cls);
+		return begin(userdata, connection, path, method, version, con_cls);
 	if (request->client_left)
 		return MHD_NO;
 	if (*upload_data_size > 0)
@@ -351,7 +362,7 @@ static void drop_library_log(void *userdata, const char *format, va_list argumen
 
 static int start_daemon(struct http_server *server, int listen_fd)
 {
-	unsigned int flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+	unsigned int flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE;
 
 	server->daemon = MHD_start_daemon(
 		flags | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_access, server,

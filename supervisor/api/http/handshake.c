@@ -1,0 +1,121 @@
+#include "supervisor/api/http/handshake.h"
+
+#include <nettle/sha1.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+#define KEY_CHARS 24 /* base64 of 16 bytes */
+
+static const char key_suffix[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/* Is `word` in a list between commas? */
+static bool list_has(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+
+	while (list[0]) {
+		size_t n;
+
+		list += strspn(list, ", \t");
+		n = strcspn(list, ", \t");
+		if (n == length && strncasecmp(list, word, n) == 0)
+			return true;
+		list += n;
+	}
+	return false;
+}
+
+void handshake_add(struct handshake *handshake, const char *name, const char *value)
+{
+	if (!value)
+		value = "";
+	if (strcasecmp(name, "Upgrade") == 0) {
+		handshake->upgrade |= list_has(value, "websocket");
+	} else if (strcasecmp(name, "Connection") == 0) {
+		handshake->connection |= list_has(value, "upgrade");
+	} else if (strcasecmp(name, "Sec-WebSocket-Key") == 0) {
+		handshake->key = value;
+		handshake->n_key++;
+	} else if (strcasecmp(name, "Sec-WebSocket-Version") == 0) {
+		handshake->version_13 = str_equal(value, "13");
+		handshake->n_version++;
+	} else if (strcasecmp(name, "Origin") == 0) {
+		handshake->origin = value;
+		handshake->n_origin++;
+	} else if (strcasecmp(name, "Host") == 0) {
+		handshake->host = value;
+		handshake->n_host++;
+	}
+}
+
+static bool key_well_formed(const char *key)
+{
+	uint8_t nonce[16];
+	size_t size;
+
+	return strlen(key) == KEY_CHARS &&
+	       str_base64_decode(nonce, sizeof(nonce), key, KEY_CHARS, &size) >= 0 &&
+	       size == sizeof(nonce);
+}
+
+static bool origin_listed(const char *origin, const char *origins)
+{
+	size_t length = strlen(origin);
+
+	while (origins[0]) {
+		size_t n;
+
+		origins += strspn(origins, " ");
+		n = strcspn(origins, " ");
+		if (n == 1 && origins[0] == '*')
+			return true;
+		if (n == length && strncasecmp(origins, origin, n) == 0)
+			return true;
+		origins += n;
+	}
+	return false;
+}
+
+static bool origin_allowed(const struct handshake *handshake, const char *origins)
+{
+	const char *authority;
+
+	if (handshake->n_origin == 0)
+		return true;
+	if (handshake->origin[0] != '\0' && origin_listed(handshake->origin, origins))
+		return true;
+	authority = strstr(handshake->origin, "://");
+	if (!authority || handshake->n_host != 1 || handshake->host[0] == '\0')
+		return false;
+	return strcasecmp(authority + strlen("://"), handshake->host) == 0;
+}
+
+enum handshake_result handshake_judge(const struct handshake *handshake, const char *origins)
+{
+	if (!handshake->upgrade)
+		return HANDSHAKE_NONE;
+	if (!handshake->connection || handshake->n_key != 1 || handshake->n_version > 1 ||
+	    handshake->n_origin > 1 || !key_well_formed(handshake->key))
+		return HANDSHAKE_BAD_REQUEST;
+	if (!handshake->version_13)
+		return HANDSHAKE_BAD_VERSION;
+	return origin_allowed(handshake, origins) ? HANDSHAKE_OK : HANDSHAKE_BAD_ORIGIN;
+}
+
+void handshake_accept(const char *key, char ret_accept[HANDSHAKE_ACCEPT_BYTES])
+{
+	uint8_t digest[SHA1_DIGEST_SIZE];
+	struct sha1_ctx context;
+	size_t n;
+
+	sha1_init(&context);
+	sha1_update(&context, strlen(key), (const uint8_t *)key);
+	sha1_update(&context, strlen(key_suffix), (const uint8_t *)key_suffix);
+	sha1_digest(&context, sizeof(digest), digest);
+	n = str_base64(ret_accept, digest, sizeof(digest));
+	ASSERT(n < HANDSHAKE_ACCEPT_BYTES);
+	ret_accept[n] = '\0';
+}
