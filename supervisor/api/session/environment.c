@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/secret.h"
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
-
-#define NAME_MAX_BYTES 64
 
 enum base_where {
 	BASE_ALL,
@@ -40,50 +39,12 @@ static const struct {
 	{"LSAN_OPTIONS=detect_leaks=0",         BASE_RUNTIME},
 };
 
-/* Names that a caller may not set: they change who the loader, a shell or our base trusts. */
-static const char *const reserved[] = {
-	"PATH",
-	"HOME",
-	"TMPDIR",
-	"USER",
-	"LOGNAME",
-	"SHELL",
-	"IFS",
-	"ENV",
-	"BASH_ENV",
-	"GCONV_PATH",
-	"GLIBC_TUNABLES",
-	"NLSPATH",
-	"LOCPATH",
-	"MALLOC_TRACE",
-	"HOSTALIASES",
-	"RES_OPTIONS",
-	"LOCALDOMAIN",
-	"RESOLV_HOST_CONF",
-};
-static const char *const reserved_prefixes[] = {"LD_", "SANDBOX_", "BASH_FUNC_"};
-
 bool environment_name_allowed(const char *name, size_t length, const char *prefix)
 {
 	size_t prefix_length = prefix ? strlen(prefix) : 0;
 
-	if (length == 0 || length > NAME_MAX_BYTES)
+	if (!variable_name_allowed(name, length))
 		return false;
-	for (size_t i = 0; i < length; i++) {
-		char c = name[i];
-
-		if (!((c >= 'A' && c <= 'Z') || c == '_' || (i > 0 && c >= '0' && c <= '9')))
-			return false;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(reserved); i++)
-		if (strlen(reserved[i]) == length && memcmp(name, reserved[i], length) == 0)
-			return false;
-	for (size_t i = 0; i < ARRAY_SIZE(reserved_prefixes); i++) {
-		size_t n = strlen(reserved_prefixes[i]);
-
-		if (length >= n && memcmp(name, reserved_prefixes[i], n) == 0)
-			return false;
-	}
 	if (prefix_length == 0 || length < prefix_length ||
 	    memcmp(name, prefix, prefix_length) != 0)
 		return true;
