@@ -9,6 +9,7 @@
 
 #include "base/auto.h"
 
+#include "sandboxd/secret.h"
 #include "sandboxd/wire.h"
 
 enum frame_direction {
@@ -53,6 +54,6 @@ struct frame_exec {
 	struct wire_exec head;
 	const char *cwd;
 	const char *argv[EXEC_MAX_ARGV + 1];
-	const char *env[EXEC_MAX_ENV + 1];
+	const char *env[EXEC_MAX_ENV + SECRETS_SESSION_MAX + 1]; /* the shim adds secrets */
 };
 MUST_USE int frame_exec_parse(const uint8_t *payload, size_t size, struct frame_exec *ret_exec);

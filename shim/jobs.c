@@ -171,8 +171,10 @@ void jobs_output_changed(struct job *job)
 {
 	struct shim *shim = job->shim;
 
-	if (job->state == JOB_STATE_DRAINING &&
-	    (stdio_at_end(job) || (stdio_owes_nothing(job) && clock_boottime() >= job->drain_at))) {
+	if (job->state == JOB_STATE_DRAINING && !stdio_at_end(job) && stdio_owes_nothing(job) &&
+	    clock_boottime() >= job->drain_at)
+		stdio_give_up(job);
+	if (job->state == JOB_STATE_DRAINING && stdio_at_end(job)) {
 		job_end_exit(job);
 		return;
 	}
@@ -291,17 +293,20 @@ static int job_start(struct job *job, struct message message, const uint8_t *pay
 			&job->agent_source);
 }
 
-static int job_open_command(struct job *job, bool has_stdin, int fds[3], size_t *ret_n)
+static int job_open_command(struct job *job, const struct wire_exec *head, int fds[3],
+			    size_t *ret_n)
 {
+	bool has_stdin = (head->flags & WIRE_EXEC_STDIN) != 0;
+	bool is_record = head->program == WIRE_PROGRAM_LOADER;
 	size_t n = 0;
 	int r = 0;
 
 	if (has_stdin)
 		r = stdio_open_input(job, (size_t)EXEC_STDIN_MAX_BYTES, &fds[n++]);
 	if (r >= 0)
-		r = stdio_open_output(job, 0, WIRE_STDOUT, &fds[n++]);
+		r = stdio_open_output(job, 0, WIRE_STDOUT, is_record, &fds[n++]);
 	if (r >= 0)
-		r = stdio_open_output(job, 1, WIRE_STDERR, &fds[n++]);
+		r = stdio_open_output(job, 1, WIRE_STDERR, false, &fds[n++]);
 	*ret_n = n;
 	return r;
 }
@@ -331,7 +336,7 @@ int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t siz
 	if (exec.head.timeout_ms > 0)
 		job->stop_at = clock_add(now, exec.head.timeout_ms * USEC_PER_MS);
 
-	r = job_open_command(job, (exec.head.flags & WIRE_EXEC_STDIN) != 0, fds, &n_fds);
+	r = job_open_command(job, &exec.head, fds, &n_fds);
 	if (r >= 0)
 		r = job_start(job, message, payload, fds, n_fds, &step);
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)

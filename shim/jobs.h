@@ -42,8 +42,9 @@ struct job_output {
 	struct job *job;
 	int fd; /* -1: at its end */
 	uint16_t type;
-	bool is_large;     /* the pipe was enlarged */
-	size_t owed_bytes; /* DRAINING: in the pipe when the leader ended, not yet read */
+	bool is_large;            /* the pipe was enlarged */
+	struct mask_stream *mask; /* between pipe and outbox; NULL: the session has no secrets */
+	size_t owed_bytes;        /* DRAINING: in the pipe when the leader ended, not yet read */
 	struct loop_source *source;
 };
 

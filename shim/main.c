@@ -11,7 +11,7 @@
  *   self        not dumpable, no_new_privs (A12)
  *   signals     default, blocked
  *   descriptors as include/sandboxd/plan.h says, close-on-exec, nothing else (A2)
- *   params, policy
+ *   params, policy, secrets
  *   nursery     forked; asked for the spawner, which confines itself meanwhile
  *   loop        tables, signalfd, listener
  *   caps        KILL only
@@ -59,6 +59,12 @@ static int start_params(struct shim *shim, struct err *err)
 static int start_policy(struct shim *shim, struct err *err)
 {
 	return steps_policy(&shim->context.policy, err);
+}
+
+static int start_secrets(struct shim *shim, struct err *err)
+{
+	shim->context.secrets = &shim->secrets;
+	return secrets_read(&shim->secrets, err);
 }
 
 static int start_nursery(struct shim *shim, struct err *err)
@@ -109,7 +115,7 @@ static int start_filter(struct shim *shim, struct err *err)
 }
 
 static int (*const start_steps[])(struct shim *, struct err *) = {
-	start_self,    start_signals, start_descriptors, start_params, start_policy,
+	start_self,    start_signals, start_descriptors, start_params, start_policy,  start_secrets,
 	start_nursery, start_loop,    start_caps,        start_filter, start_spawner,
 };
 

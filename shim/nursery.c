@@ -17,6 +17,7 @@
 
 #include "shim/files.h"
 #include "shim/message.h"
+#include "shim/secrets.h"
 #include "shim/spawner.h"
 #include "shim/steps.h"
 
@@ -25,6 +26,7 @@ static _Noreturn void nursery_child(const struct nursery_context *context, uint3
 	if (type == MESSAGE_SPAWNER)
 		spawner_main(context, fd);
 	(void)fd_close(SHIM_FD_LOADER);
+	secrets_forget(context->secrets);
 	files_main(context, fd);
 }
 

@@ -13,10 +13,13 @@
 #include "sandboxd/plan.h"
 #include "sandboxd/policy_image.h"
 
+struct secrets;
+
 /* What the children of pid 1 need of the start-up. */
 struct nursery_context {
 	struct shim_params params;
 	const struct session_policy *policy; /* mapped */
+	struct secrets *secrets;
 };
 
 /* Fork the nursery. *ret_fd: the end of pid 1, non-blocking. 0 or -errno. Never returns in the

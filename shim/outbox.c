@@ -70,17 +70,23 @@ static void outbox_scatter(const struct iovec *iov, int n_iov, const void *data,
 int outbox_first(struct outbox *outbox, struct wire_header header, const void *payload,
 		 size_t ring_bytes)
 {
-	size_t size = header.length - sizeof(header);
 	int r;
 
 	ASSERT(!outbox->ring.data && header.length <= ring_bytes);
 	r = ring_init(&outbox->ring, ring_bytes);
 	if (r < 0)
 		return r;
+	outbox_append(outbox, header, payload);
+	return 0;
+}
+
+void outbox_append(struct outbox *outbox, struct wire_header header, const void *payload)
+{
+	size_t size = header.length - sizeof(header);
+
 	ASSERT(ring_put(&outbox->ring, &header, sizeof(header)) == sizeof(header));
 	ASSERT(ring_put(&outbox->ring, payload, size) == size);
-	outbox->n_frames = 1;
-	return 0;
+	outbox->n_frames++;
 }
 
 ssize_t outbox_read(struct outbox *outbox, int fd, struct wire_header header, size_t max_payload)

@@ -38,6 +38,8 @@ static inline bool outbox_is_open(const struct outbox *outbox)
 /* The first output frame; makes the ring. 0 or -ENOMEM. */
 MUST_USE int outbox_first(struct outbox *outbox, struct wire_header header, const void *payload,
 			  size_t ring_bytes);
+/* A frame behind others. There is room for it (outbox_room). */
+void outbox_append(struct outbox *outbox, struct wire_header header, const void *payload);
 /*
  * Read at most max_payload bytes (<= outbox_room) from fd straight into the ring, as one frame. The
  * number of bytes; 0 at the end of file, -EAGAIN, -errno: then no frame is made.

@@ -48,6 +48,8 @@
 
 #include "shim/exec.h"
 #include "shim/message.h"
+#include "shim/nursery.h"
+#include "shim/secrets.h"
 #include "shim/tree.h"
 #include "shim/usage.h"
 
@@ -59,6 +61,7 @@
 
 struct runner {
 	const struct shim_params *params;
+	const struct secrets *secrets;
 	int socket_fd;
 	int signal_fd;
 	pid_t leader; /* 0: idle, or reaped */
@@ -196,6 +199,8 @@ static void runner_exec(struct runner *runner, const struct message *message, in
 		runner_fail(runner, WIRE_STEP_REQUEST, -r);
 		return;
 	}
+	if (exec.head.program != WIRE_PROGRAM_LOADER)
+		secrets_give(runner->secrets, &exec);
 	has_stdin = (exec.head.flags & WIRE_EXEC_STDIN) != 0;
 	if (fds[has_stdin ? 2 : 1] < 0)
 		_exit(1);
@@ -273,12 +278,13 @@ static void runner_round(struct runner *runner)
 	runner->killing_since = clock_boottime();
 }
 
-_Noreturn void runner_main(const struct shim_params *params, int fd)
+_Noreturn void runner_main(const struct nursery_context *context, int fd)
 {
 	static struct runner runner;
 	sigset_t mask;
 
-	runner.params = params;
+	runner.params = &context->params;
+	runner.secrets = context->secrets;
 	runner.socket_fd = fd;
 	(void)sigemptyset(&mask);
 	(void)sigaddset(&mask, SIGCHLD);

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "sandboxd/plan.h"
+struct nursery_context;
 
 /* Body of the process after the spawner forked it. fd: socket to pid 1, blocking. */
-_Noreturn void runner_main(const struct shim_params *params, int fd);
+_Noreturn void runner_main(const struct nursery_context *context, int fd);

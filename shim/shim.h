@@ -12,6 +12,7 @@
 #include "shim/agent.h"
 #include "shim/jobs.h"
 #include "shim/nursery.h"
+#include "shim/secrets.h"
 
 /* Jobs that run, and beside them such that have ended without output and wait for their
  * acknowledgement. */
@@ -20,6 +21,7 @@
 struct shim {
 	struct loop *loop;
 	struct nursery_context context;
+	struct secrets secrets;
 	int nursery_fd;
 	int spawner_fd;
 	int idle_fd[AGENT_MAX_];

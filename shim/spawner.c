@@ -66,7 +66,7 @@ static void spawner_fork(const struct nursery_context *context, int socket_fd, i
 	}
 	if (pid == 0) {
 		(void)fd_close(socket_fd);
-		runner_main(&context->params, runner_fd);
+		runner_main(context, runner_fd);
 	}
 }
 

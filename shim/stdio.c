@@ -10,11 +10,15 @@
  * (a server in the background): what was in the pipe at the leader's end is delivered, then
  * JOBS_DRAIN_US from that end are given for more, and then the pipe is closed; what is written to
  * it later gets EPIPE. A pipe that waits for credit or tokens is never given up with bytes owed.
+ *
+ * In a session with secrets a mask (mask.h) lies between pipe and ring. What it holds back counts
+ * as owed once it is decided; at the end of a pipe everything is.
  */
 #include "shim/stdio.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -63,7 +67,35 @@ static int stdio_pipe(int mine, int *ret_fd, int *ret_child_fd)
 	return 0;
 }
 
-int stdio_open_output(struct job *job, int index, uint16_t type, int *ret_child_fd)
+/* The mask of one output, where the session has secrets. */
+static int stdio_open_mask(struct job_output *output, bool is_record)
+{
+	const struct mask *mask = &output->job->shim->secrets.mask;
+	int r;
+
+	ASSERT(!output->mask);
+	if (mask->n == 0)
+		return 0;
+	output->mask = malloc(sizeof(*output->mask));
+	if (!output->mask)
+		return -ENOMEM;
+	r = mask_stream_init(output->mask, mask, is_record);
+	if (r < 0) {
+		free(output->mask);
+		output->mask = NULL;
+	}
+	return r;
+}
+
+static void stdio_close_mask(struct job_output *output)
+{
+	if (output->mask)
+		mask_stream_done(output->mask);
+	free(output->mask);
+	output->mask = NULL;
+}
+
+int stdio_open_output(struct job *job, int index, uint16_t type, bool is_record, int *ret_child_fd)
 {
 	struct job_output *output = &job->output[index];
 	AUTO_CLOSE int child_fd = -1;
@@ -74,6 +106,9 @@ int stdio_open_output(struct job *job, int index, uint16_t type, int *ret_child_
 	output->type = type;
 	output->is_large = false;
 	output->owed_bytes = 0;
+	r = stdio_open_mask(output, is_record);
+	if (r < 0)
+		return r;
 	r = stdio_pipe(0, &output->fd, &child_fd);
 	if (r < 0)
 		return r;
@@ -92,6 +127,8 @@ static void stdio_close_output(struct job_output *output)
 	output->source = loop_remove(output->source);
 	output->fd = fd_close(output->fd);
 	output->owed_bytes = 0;
+	if (output->mask)
+		mask_stream_end(output->mask, false);
 }
 
 static void stdio_close_input(struct job *job)
@@ -103,8 +140,10 @@ static void stdio_close_input(struct job *job)
 
 void stdio_close(struct job *job)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(job->output); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(job->output); i++) {
 		stdio_close_output(&job->output[i]);
+		stdio_close_mask(&job->output[i]);
+	}
 	stdio_close_input(job);
 }
 
@@ -173,6 +212,64 @@ static ssize_t stdio_read_frame(struct job_output *output, size_t max_bytes)
 	return n;
 }
 
+/* As stdio_read_frame, into the mask: stdio_flush makes the frames. */
+static ssize_t stdio_read_masked(struct job_output *output, size_t max_bytes)
+{
+	uint8_t *space = NULL;
+	size_t room = mask_stream_room(output->mask, &space);
+	ssize_t n;
+
+	if (room == 0)
+		return -EAGAIN;
+	n = io_read(output->fd, space, room < max_bytes ? room : max_bytes);
+	if (n > 0)
+		mask_stream_commit(output->mask, (size_t)n);
+	return n;
+}
+
+/* Bytes of shim->frame as one frame. 0 or -ENOMEM. */
+static int stdio_put_frame(struct job_output *output, size_t size)
+{
+	struct job *job = output->job;
+	struct shim *shim = job->shim;
+	uint64_t number = shim->last_number + 1;
+	struct wire_header header = frame_header(output->type, job->id, number, size);
+	int r = 0;
+
+	if (outbox_is_open(&job->outbox))
+		outbox_append(&job->outbox, header, shim->frame);
+	else
+		r = outbox_first(&job->outbox, header, shim->frame,
+				 (size_t)shim->context.params.ring_bytes);
+	if (r >= 0)
+		shim->last_number = number;
+	return r;
+}
+
+/* What the mask has decided becomes frames, as long as there is room for them. */
+static void stdio_flush(struct job_output *output)
+{
+	struct job *job = output->job;
+
+	while (output->mask && mask_stream_ready(output->mask)) {
+		size_t room =
+			outbox_room(&job->outbox, (size_t)job->shim->context.params.ring_bytes);
+		size_t n;
+		int r;
+
+		if (room == 0)
+			return;
+		n = mask_stream_take(output->mask, job->shim->frame, room);
+		if (n == 0)
+			return; /* covered bytes only */
+		r = stdio_put_frame(output, n);
+		if (r < 0) {
+			jobs_fail(job, WIRE_STEP_PIPE, -r);
+			return;
+		}
+	}
+}
+
 static void stdio_enlarge(struct job_output *output)
 {
 	/* Filled between two of our turns: a larger pipe means fewer of them. The kernel may refuse
@@ -190,8 +287,12 @@ static bool stdio_read(struct job_output *output, size_t allowance)
 	bool is_dropped = left == 0;
 	ssize_t n;
 
+	if (is_dropped && output->mask)
+		mask_stream_end(output->mask, true);
 	if (is_dropped)
 		n = io_read(output->fd, job->shim->frame, sizeof(job->shim->frame));
+	else if (output->mask)
+		n = stdio_read_masked(output, left < allowance ? (size_t)left : allowance);
 	else
 		n = stdio_read_frame(output, left < allowance ? (size_t)left : allowance);
 	if (n == -EAGAIN)
@@ -245,11 +346,13 @@ void stdio_pump(struct job *job, usec_t now)
 		for (size_t k = 0; k < ARRAY_SIZE(job->output); k++) {
 			struct job_output *output = &job->output[k];
 
+			stdio_flush(output);
 			if (output->fd < 0)
 				continue;
 			allowance = stdio_allowance(job, now);
 			if (allowance > 0)
 				again = stdio_read(output, allowance) || again;
+			stdio_flush(output);
 		}
 	}
 	stdio_set_events(job, stdio_allowance(job, now) > 0 ? EPOLLIN : 0);
@@ -271,14 +374,34 @@ void stdio_note_owed(struct job *job)
 	}
 }
 
+void stdio_give_up(struct job *job)
+{
+	for (size_t k = 0; k < ARRAY_SIZE(job->output); k++) {
+		stdio_close_output(&job->output[k]);
+		if (job->output[k].job)
+			stdio_flush(&job->output[k]);
+	}
+}
+
+static bool stdio_is_masking(const struct job_output *output)
+{
+	return output->mask && mask_stream_ready(output->mask);
+}
+
 bool stdio_at_end(const struct job *job)
 {
-	return job->output[0].fd < 0 && job->output[1].fd < 0;
+	for (size_t k = 0; k < ARRAY_SIZE(job->output); k++)
+		if (job->output[k].fd >= 0 || stdio_is_masking(&job->output[k]))
+			return false;
+	return true;
 }
 
 bool stdio_owes_nothing(const struct job *job)
 {
-	return job->output[0].owed_bytes == 0 && job->output[1].owed_bytes == 0;
+	for (size_t k = 0; k < ARRAY_SIZE(job->output); k++)
+		if (job->output[k].owed_bytes > 0 || stdio_is_masking(&job->output[k]))
+			return false;
+	return true;
 }
 
 /* Write what is queued. */

@@ -18,7 +18,9 @@ struct job_output;
  * command's standard input. */
 #define STDIO_PUT_MAX_BYTES (2ul * 1024 * 1024)
 
-MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, int *ret_child_fd);
+/* is_record: lengths in the output mean something, so what is masked keeps its length. */
+MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, bool is_record,
+			       int *ret_child_fd);
 MUST_USE int stdio_open_input(struct job *job, size_t max_bytes, int *ret_child_fd);
 void stdio_close(struct job *job);
 
@@ -28,6 +30,8 @@ void stdio_watch(struct job *job);
 void stdio_pump(struct job *job, usec_t now);
 /* The leader ended: note what each pipe holds, which is certainly read. */
 void stdio_note_owed(struct job *job);
+/* Close the pipes that others hold open; what was held back for masking is decided. */
+void stdio_give_up(struct job *job);
 /* All pipes from the command are at their end. */
 bool stdio_at_end(const struct job *job);
 /* Nothing that the leader wrote is left in a pipe. */

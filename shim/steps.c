@@ -66,6 +66,8 @@ int steps_descriptors(struct err *err)
 	int r;
 
 	for (int fd = 0; fd < SHIM_FD_NEXT_; fd++) {
+		if (fd == SHIM_FD_SECRETS && fcntl(fd, F_GETFD) < 0)
+			continue; /* the session has none */
 		if (fcntl(fd, F_GETFD) < 0)
 			return err_fail(err, -errno, "shim-descriptors", "descriptor %d", fd);
 		if (fd > STDERR_FILENO && fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)

@@ -123,7 +123,7 @@ static int priv_start(struct serve_client *client, const struct launch_msg *msg,
 	error = ceilings_take(&serve->ceilings, &msg->u.plan, clock_boottime());
 	if (error != LAUNCH_E_NONE)
 		return refuse(client, msg, error);
-	if (serve_start(client, msg, &error, &answer.u.err) == 0)
+	if (serve_start(client, msg, -1, &error, &answer.u.err) == 0)
 		return 0; /* answered when it has started */
 	if (error != LAUNCH_E_STEP)
 		return refuse(client, msg, error);

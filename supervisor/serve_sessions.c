@@ -168,11 +168,12 @@ static const struct session_events session_events = {
 	.ended = on_ended,
 };
 
-int serve_start(struct serve_client *client, const struct launch_msg *request,
+int serve_start(struct serve_client *client, const struct launch_msg *request, int secrets_fd,
 		enum launch_error *ret_error, struct err *err)
 {
 	struct serve *serve = client->serve;
 	const struct plan *plan = &request->u.plan;
+	struct session_launch launch;
 	struct serve_session *entry;
 	int r;
 
@@ -189,8 +190,9 @@ int serve_start(struct serve_client *client, const struct launch_msg *request,
 	list_append(bucket_of(serve, entry->plan.session), &entry->bucket_link);
 	list_append(&serve->all, &entry->all_link);
 	serve->n_sessions++;
-	r = session_start(serve->options.host, &entry->plan, &session_events, entry,
-			  &entry->session, ret_error, err);
+	launch = (struct session_launch){.plan = &entry->plan, .secrets_fd = secrets_fd};
+	r = session_start(serve->options.host, &launch, &session_events, entry, &entry->session,
+			  ret_error, err);
 	if (r < 0)
 		forget_session(entry);
 	return r;

@@ -39,10 +39,11 @@ struct serve {
 };
 
 struct serve_session *serve_find(struct serve *serve, const uint8_t id[ID_BYTES]);
-/* Start what the request asks for; it is checked, and the ceilings are taken. 0, or -errno with the
+/* secrets_fd: as in struct session_launch.
+ * Start what the request asks for; it is checked, and the ceilings are taken. 0, or -errno with the
  * number and the step for its answer: then nothing is left and the ceilings are given back. */
 MUST_USE int serve_start(struct serve_client *client, const struct launch_msg *request,
-			 enum launch_error *ret_error, struct err *err);
+			 int secrets_fd, enum launch_error *ret_error, struct err *err);
 /* Nobody waits under this name any more; what was started for it alone is killed. */
 void serve_forget_client(struct serve_client *client);
 /* Send the client every live session, with a connection each, then the end. */

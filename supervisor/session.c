@@ -328,10 +328,11 @@ static struct session *session_new(struct host *host, const struct plan *plan,
 }
 
 /* Seven values of seven kinds. NOLINTNEXTLINE(readability-function-size) */
-int session_start(struct host *host, const struct plan *plan, const struct session_events *events,
-		  void *userdata, struct session **ret_session, enum launch_error *ret_error,
-		  struct err *err)
+int session_start(struct host *host, const struct session_launch *launch,
+		  const struct session_events *events, void *userdata, struct session **ret_session,
+		  enum launch_error *ret_error, struct err *err)
 {
+	const struct plan *plan = launch->plan;
 	struct err why = ERR_NULL;
 	enum launch_error error = LAUNCH_E_STEP;
 
@@ -349,7 +350,9 @@ int session_start(struct host *host, const struct plan *plan, const struct sessi
 		*ret_error = LAUNCH_E_STEP;
 		return err_fail(err, -ENOMEM, "plan", "memory");
 	}
+	session->secrets_fd = launch->secrets_fd;
 	r = steps_parent_run(session, &error, &why);
+	session->secrets_fd = -1;
 	host_wake(host); /* the reserve has one less */
 	if (r < 0 && session->pid_fd < 0) {
 		/* No child exists, so nothing can be busy. */

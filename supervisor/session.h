@@ -41,12 +41,17 @@ struct session_events {
 		      int wait_status);
 };
 
+struct session_launch {
+	const struct plan *plan;
+	int secrets_fd; /* becomes SHIM_FD_SECRETS; stays the caller's; -1: none */
+};
+
 /*
  * Begin a launch. The plan is already checked (plan_check, profile and hash known, ceilings).
  * Returns 0 and a session in STARTING; `started` follows from the loop. On a negative errno nothing
  * is left and no callback comes; ret_error says which LAUNCH_E_ it is.
  */
-MUST_USE int session_start(struct host *host, const struct plan *plan,
+MUST_USE int session_start(struct host *host, const struct session_launch *launch,
 			   const struct session_events *events, void *userdata,
 			   struct session **ret_session, enum launch_error *ret_error,
 			   struct err *err);

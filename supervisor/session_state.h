@@ -24,9 +24,10 @@ struct session {
 	int clock;            /* index in host->clocks, SESSION_NO_CLOCK */
 	bool has_group;
 	bool has_socket;
-	int listen_fd; /* until the clone */
-	int group_fd;  /* until the clone */
-	int plan_fd;   /* until the clone; both ends of the socket, and the child's of the pipe */
+	int listen_fd;  /* until the clone */
+	int group_fd;   /* until the clone */
+	int plan_fd;    /* until the clone; both ends of the socket, and the child's of the pipe */
+	int secrets_fd; /* not ours: while the steps run */
 	int child_plan_fd;
 	int child_ready_fd;
 	int ready_fd; /* until the shim is confined */

@@ -323,17 +323,23 @@ static int step_params(struct steps_child *child)
  * reaches the session (A2, C3). */
 static int step_descriptors(struct steps_child *child)
 {
-	const int from[] = {child->listen_fd, child->policy_fd, child->loader_fd,
-			    child->params_fd, child->ready_fd,  child->shim_fd};
+	const int from[] = {child->listen_fd, child->policy_fd,  child->loader_fd, child->params_fd,
+			    child->ready_fd,  child->secrets_fd, child->shim_fd};
 	int safe[ARRAY_SIZE(from)];
 
 	_Static_assert(SHIM_FD_NEXT_ - SHIM_FD_LISTEN == ARRAY_SIZE(from) - 1, "enum shim_fd");
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
-		safe[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FD_SAFE);
-		if (safe[i] < 0)
+		safe[i] = from[i] < 0 ? -1 : fcntl(from[i], F_DUPFD_CLOEXEC, FD_SAFE);
+		if (from[i] >= 0 && safe[i] < 0)
 			return -errno;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
+		if (safe[i] < 0) {
+			/* No secrets: the number stays empty, whatever the supervisor has there. */
+			if (close(SHIM_FD_LISTEN + (int)i) < 0 && errno != EBADF)
+				return -errno;
+			continue;
+		}
 		/* The program's own descriptor closes by itself when the exec has happened. */
 		int flags = i == ARRAY_SIZE(from) - 1 ? O_CLOEXEC : 0;
 		if (dup3(safe[i], SHIM_FD_LISTEN + (int)i, flags) < 0)

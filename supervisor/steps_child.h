@@ -40,6 +40,7 @@ struct steps_child {
 	int plan_fd;
 	int ready_fd;
 	int listen_fd;
+	int secrets_fd; /* -1: none */
 	int policy_fd;
 	int loader_fd;
 	int shim_fd;

@@ -133,6 +133,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.plan_fd = session->child_plan_fd,
 		.ready_fd = session->child_ready_fd,
 		.listen_fd = session->listen_fd,
+		.secrets_fd = session->secrets_fd,
 		.policy_fd = host->session_policy_fd[plan->profile],
 		.loader_fd = host->loader_fd,
 		.shim_fd = host->shim_fd,

@@ -66,7 +66,9 @@ enum shim_fd {
 	SHIM_FD_PARAMS = 6, /* sealed memfd or pipe: struct shim_params */
 	SHIM_FD_READY = 7,  /* pipe to the supervisor: struct err if start-up fails, SHIM_READY_BYTE
 			       when confined */
-	SHIM_FD_NEXT_ = 8,
+	SHIM_FD_SECRETS =
+		8, /* pipe: struct secret_stream (secret.h); absent where there are none */
+	SHIM_FD_NEXT_ = 9,
 };
 #define SHIM_READY_BYTE 0x52
 

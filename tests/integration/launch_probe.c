@@ -182,6 +182,7 @@ static void launch(struct probe *probe)
 {
 	static const struct session_events events = {on_started, on_ended};
 	enum launch_error error = LAUNCH_E_NONE;
+	const struct session_launch wish = {.plan = &probe->plan, .secrets_fd = -1};
 	struct err err = ERR_NULL;
 	struct id id;
 
@@ -189,8 +190,7 @@ static void launch(struct probe *probe)
 		abort();
 	memcpy(probe->plan.session, id.bytes, ID_BYTES);
 	probe->asked_at = clock_boottime();
-	int r = session_start(probe->host, &probe->plan, &events, probe, &probe->session, &error,
-			      &err);
+	int r = session_start(probe->host, &wish, &events, probe, &probe->session, &error, &err);
 	if (r < 0) {
 		printf("refused: error %d step %s errno %d %s\n", (int)error, err.step,
 		       err.error_number, err.text);

@@ -1,8 +1,10 @@
 sandboxd_unit_test(test_shim_outbox SOURCES test_shim_outbox.c ${PROJECT_SOURCE_DIR}/shim/outbox.c
 	LIBS sandboxd_base)
+sandboxd_unit_test(test_shim_mask SOURCES test_shim_mask.c ${PROJECT_SOURCE_DIR}/shim/mask.c
+	LIBS sandboxd_base)
 
 # These start the real shim under the real policy, in namespaces of its own; without root they skip.
-foreach(name IN ITEMS test_shim_commands test_shim_files test_shim_stream)
+foreach(name IN ITEMS test_shim_commands test_shim_files test_shim_secrets test_shim_stream)
 	sandboxd_unit_test(${name} SOURCES ${name}.c shim_rig.c LIBS sandboxd_base sandboxd_policy_image)
 	add_dependencies(${name} sandbox-shim sandbox-loader policy_image)
 endforeach()

@@ -196,10 +196,13 @@ static _Noreturn void rig_child(const int *fds, int shim_fd, int to_fd, int from
 	RIG_DO(setsid());
 	/* Out of the way first, then to their places. */
 	for (int i = 0; i < SHIM_FD_NEXT_; i++)
-		RIG_DO(fcntl(fds[i], F_DUPFD_CLOEXEC, 100 + i) - (100 + i));
+		if (fds[i] >= 0)
+			RIG_DO(fcntl(fds[i], F_DUPFD_CLOEXEC, 100 + i) - (100 + i));
 	RIG_DO(fcntl(shim_fd, F_DUPFD_CLOEXEC, 120) - 120);
+	(void)close(SHIM_FD_SECRETS);
 	for (int i = 0; i < SHIM_FD_NEXT_; i++)
-		RIG_DO(dup3(100 + i, i, 0));
+		if (fds[i] >= 0)
+			RIG_DO(dup3(100 + i, i, 0));
 	RIG_DO(dup3(120, SHIM_FD_NEXT_, O_CLOEXEC));
 	RIG_DO(fd_close_from(SHIM_FD_NEXT_ + 1));
 	rig_capabilities();
@@ -257,7 +260,7 @@ static void rig_ready(int fd)
 	assert_int_equal(read(fd, &err, sizeof(err)), 0);
 }
 
-void rig_start(struct rig *rig)
+void rig_start_with(struct rig *rig, int secrets_fd)
 {
 	AUTO_CLOSE int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	AUTO_CLOSE int policy_fd = rig_policy();
@@ -273,7 +276,7 @@ void rig_start(struct rig *rig)
 	int from[2];
 	char byte = 0;
 
-	*rig = (struct rig){.api_fd = -1, .expect = 1};
+	*rig = (struct rig){.api_fd = -1, .expect = 1, .secrets_fd = secrets_fd};
 	rig_listen(rig);
 	assert_true(shim_fd >= 0);
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
@@ -281,8 +284,9 @@ void rig_start(struct rig *rig)
 	assert_int_equal(pipe2(from, O_CLOEXEC), 0);
 	rig->shim_pid = kernel_clone3(&args);
 	if (rig->shim_pid == 0) {
-		const int fds[SHIM_FD_NEXT_] = {null_fd,   null_fd,   null_fd,   rig->listen_fd,
-						policy_fd, loader_fd, params_fd, ready[1]};
+		const int fds[SHIM_FD_NEXT_] = {null_fd,        null_fd,   null_fd,
+						rig->listen_fd, policy_fd, loader_fd,
+						params_fd,      ready[1],  rig->secrets_fd};
 
 		rig_child(fds, shim_fd, to[1], from[0]);
 	}
@@ -299,6 +303,11 @@ void rig_start(struct rig *rig)
 	rig_ready(ready[0]);
 	(void)fd_close(ready[0]);
 	rig->listen_fd = fd_close(rig->listen_fd);
+}
+
+void rig_start(struct rig *rig)
+{
+	rig_start_with(rig, -1);
 }
 
 void rig_stop(struct rig *rig)

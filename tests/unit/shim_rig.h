@@ -16,6 +16,7 @@ struct rig {
 	int listen_fd;
 	int ready_fd;
 	int api_fd; /* -1: not connected */
+	int secrets_fd;
 	char socket_path[108];
 	uint64_t acked;  /* last number seen, acknowledged by rig_next unless `hold` */
 	bool hold;       /* do not acknowledge */
@@ -35,6 +36,8 @@ struct rig_result {
 /* skip() where it cannot run here. */
 void rig_require(void);
 void rig_start(struct rig *rig);
+/* secrets_fd: a pipe with records, or -1; stays the caller's. */
+void rig_start_with(struct rig *rig, int secrets_fd);
 void rig_stop(struct rig *rig);
 /* Connect and greet with rig->acked. Returns the shim's number. */
 uint64_t rig_connect(struct rig *rig);

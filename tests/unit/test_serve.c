@@ -59,9 +59,9 @@ uint32_t host_probes(const struct host *host)
 }
 
 /* NOLINTNEXTLINE(readability-function-size): the interface has seven parameters */
-int session_start(struct host *host, const struct plan *plan, const struct session_events *events,
-		  void *userdata, struct session **ret_session, enum launch_error *ret_error,
-		  struct err *err)
+int session_start(struct host *host, const struct session_launch *launch,
+		  const struct session_events *events, void *userdata, struct session **ret_session,
+		  enum launch_error *ret_error, struct err *err)
 {
 	(void)host;
 	if (refuse_start != LAUNCH_E_NONE) {
@@ -72,11 +72,11 @@ int session_start(struct host *host, const struct plan *plan, const struct sessi
 		if (sessions[i].used)
 			continue;
 		sessions[i] = (struct session){.used = true,
-					       .plan = *plan,
+					       .plan = *launch->plan,
 					       .state = SESSION_STATE_STARTING,
 					       .events = events,
 					       .userdata = userdata};
-		memcpy(sessions[i].id.bytes, plan->session, ID_BYTES);
+		memcpy(sessions[i].id.bytes, launch->plan->session, ID_BYTES);
 		*ret_session = &sessions[i];
 		return 0;
 	}
