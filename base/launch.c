@@ -30,7 +30,7 @@ _Static_assert(IS_EVEN(LAUNCH_HELLO) && IS_EVEN(LAUNCH_START) && IS_EVEN(LAUNCH_
 		       IS_EVEN(LAUNCH_FREEZE) && IS_EVEN(LAUNCH_THAW) && IS_EVEN(LAUNCH_STAT) &&
 		       IS_EVEN(LAUNCH_ADOPT) && IS_EVEN(LAUNCH_PROOF) && IS_EVEN(LAUNCH_TRACE) &&
 		       IS_EVEN(LAUNCH_LOG_LEVEL) && !IS_EVEN(LAUNCH_EVENT_GONE) &&
-		       !IS_EVEN(LAUNCH_EVENT_FACTS),
+		       !IS_EVEN(LAUNCH_EVENT_FACTS) && !IS_EVEN(LAUNCH_EVENT_CONFIG),
 	       "requests are even, answers and events are odd");
 
 static const struct request_rule *find_request(unsigned int type)
@@ -71,16 +71,36 @@ static int request_check(const struct launch_msg *msg)
 	return 0;
 }
 
+static bool config_valid(const struct launch_config *config)
+{
+	return config->refused <= 1 && memchr(config->text, '\0', sizeof(config->text)) &&
+	       memchr(config->waiting, '\0', sizeof(config->waiting));
+}
+
+static int event_check(const struct launch_msg *msg)
+{
+	if (msg->error != 0 || msg->more != 0)
+		return -EPROTO;
+	switch (msg->type) {
+	case LAUNCH_EVENT_GONE:
+		return session_is_null(msg) ? -EPROTO : 0;
+	case LAUNCH_EVENT_FACTS:
+		return session_is_null(msg) ? 0 : -EPROTO;
+	case LAUNCH_EVENT_CONFIG:
+		return session_is_null(msg) && config_valid(&msg->u.config) ? 0 : -EPROTO;
+	default:
+		return -EPROTO;
+	}
+}
+
 static int answer_check(const struct launch_msg *msg)
 {
 	const struct request_rule *rule;
 
 	if (msg->error >= LAUNCH_E_MAX_ || msg->more > 1)
 		return -EPROTO;
-	if (msg->type == LAUNCH_EVENT_GONE)
-		return msg->error == 0 && msg->more == 0 && !session_is_null(msg) ? 0 : -EPROTO;
-	if (msg->type == LAUNCH_EVENT_FACTS)
-		return msg->error == 0 && msg->more == 0 && session_is_null(msg) ? 0 : -EPROTO;
+	if (msg->type >= LAUNCH_EVENT_GONE)
+		return event_check(msg);
 	rule = find_request(msg->type - 1u);
 	if (!rule)
 		return -EPROTO;

@@ -1,5 +1,5 @@
 # Run in a build folder after `cmake --install`: removes the files of the manifest below DESTDIR, and
-# the folder that only we have.
+# the folders that only we have.
 if(NOT EXISTS install_manifest.txt)
 	message(FATAL_ERROR "nothing was installed from this build folder")
 endif()
@@ -7,11 +7,12 @@ file(STRINGS install_manifest.txt installed)
 foreach(path IN LISTS installed)
 	file(REMOVE "$ENV{DESTDIR}${path}")
 	get_filename_component(folder "${path}" DIRECTORY)
-	if(folder MATCHES "/sandboxd$")
+	if(folder MATCHES "/sandboxd(/conf\\.d)?$")
 		list(APPEND folders "$ENV{DESTDIR}${folder}")
 	endif()
 endforeach()
 list(REMOVE_DUPLICATES folders)
+list(SORT folders ORDER DESCENDING) # what lies deeper first
 foreach(folder IN LISTS folders)
 	file(GLOB rest "${folder}/*")
 	if(NOT rest)

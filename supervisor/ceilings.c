@@ -10,14 +10,26 @@ void ceilings_init(struct ceilings *ceilings, const struct supervisor_config *co
 	if (max_files > CEILINGS_FILES_OWN)
 		by_files = (max_files - CEILINGS_FILES_OWN) / CEILINGS_FILES_SESSION;
 	*ceilings = (struct ceilings){
-		.max_sessions = config->max_sessions,
 		.max_sessions_by_files = by_files < UINT32_MAX ? (uint32_t)by_files : UINT32_MAX,
-		.max_memory_bytes = config->max_memory_bytes ? config->max_memory_bytes
-							     : host_memory_bytes / 5 * 4,
-		.max_pids = config->max_pids,
-		.session = config->session,
-		.launch_interval = USEC_PER_SEC / config->max_launches_per_s,
+		.host_memory_bytes = host_memory_bytes,
 	};
+	ceilings_configure(ceilings, config);
+}
+
+void ceilings_configure(struct ceilings *ceilings, const struct supervisor_config *config)
+{
+	ceilings->max_sessions = config->max_sessions;
+	ceilings->max_memory_bytes = config->max_memory_bytes ? config->max_memory_bytes
+							      : ceilings->host_memory_bytes / 5 * 4;
+	ceilings->max_pids = config->max_pids;
+	ceilings->session = config->session;
+	ceilings->launch_interval = USEC_PER_SEC / config->max_launches_per_s;
+}
+
+/* Whether `more` fits. What is in use may be above a maximum that was lowered meanwhile. */
+static bool has_room(uint64_t max, uint64_t used, uint64_t more)
+{
+	return used <= max && more <= max - used;
 }
 
 uint32_t ceilings_sessions(const struct ceilings *ceilings)
@@ -50,10 +62,9 @@ enum launch_error ceilings_take(struct ceilings *ceilings, const struct plan *pl
 		return LAUNCH_E_SESSIONS;
 	if (ceilings->n_sessions >= ceilings->max_sessions_by_files)
 		return LAUNCH_E_DESCRIPTORS;
-	/* The sums stay below their maxima, so the differences do not wrap. */
-	if (plan->memory_bytes > ceilings->max_memory_bytes - ceilings->memory_bytes)
+	if (!has_room(ceilings->max_memory_bytes, ceilings->memory_bytes, plan->memory_bytes))
 		return LAUNCH_E_MEMORY;
-	if (plan->max_pids > ceilings->max_pids - ceilings->n_pids)
+	if (!has_room(ceilings->max_pids, ceilings->n_pids, plan->max_pids))
 		return LAUNCH_E_PIDS;
 	if (due - now > USEC_PER_SEC - ceilings->launch_interval)
 		return LAUNCH_E_RATE;

@@ -16,6 +16,7 @@
 struct ceilings {
 	uint32_t max_sessions;          /* configured */
 	uint32_t max_sessions_by_files; /* what RLIMIT_NOFILE has room for */
+	uint64_t host_memory_bytes;
 	uint64_t max_memory_bytes;
 	uint64_t max_pids;
 	struct session_ceilings session;
@@ -37,6 +38,8 @@ struct ceilings {
 /* host_memory_bytes: for max_memory_bytes 0; max_files: RLIMIT_NOFILE. */
 void ceilings_init(struct ceilings *ceilings, const struct supervisor_config *config,
 		   uint64_t host_memory_bytes, uint64_t max_files);
+/* Other maxima; what is taken stays taken, also above them. */
+void ceilings_configure(struct ceilings *ceilings, const struct supervisor_config *config);
 /* Sessions that can be had at all. */
 uint32_t ceilings_sessions(const struct ceilings *ceilings);
 /* Take what the plan asks for, or LAUNCH_E_PLAN, _SESSIONS, _DESCRIPTORS, _MEMORY, _PIDS, _RATE and

@@ -4,6 +4,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "base/str.h"
+
 #include "sandboxd/config.h"
 
 #define AT(member)       offsetof(struct config_answer, member)
@@ -11,7 +14,8 @@
 #define NUMBER(member)   AT(member), SIZE_OF(member)
 #define UINT32_MAX_VALUE 0xffffffffull
 
-/* In the order of the struct; what is no number or text is below. */
+/* In the order of the struct; what is no number or text is below. Names are those of the file. */
+/* clang-format off */
 static const struct number_rule {
 	const char *name;
 	size_t offset;
@@ -19,51 +23,58 @@ static const struct number_rule {
 	uint64_t min;
 	uint64_t max;
 } numbers[] = {
-	{"max_sessions",         NUMBER(supervisor.max_sessions),         1,                     CONFIG_SESSIONS_MAX    },
-	{"max_launches_per_s",   NUMBER(supervisor.max_launches_per_s),   1,                     CONFIG_LAUNCH_RATE_MAX },
-	{"userns_reserve",       NUMBER(supervisor.userns_reserve),       0,                     CONFIG_RESERVE_MAX     },
-	{"strict",               NUMBER(supervisor.strict),               0,                     1                      },
-	{"n_egress",             NUMBER(supervisor.n_egress),             1,                     CONFIG_EGRESS_MAX      },
-	{"max_memory",           NUMBER(supervisor.max_memory_bytes),     0,                     CONFIG_TOTAL_MEMORY_MAX},
-	{"max_pids",             NUMBER(supervisor.max_pids),             PLAN_PIDS_MIN,         CONFIG_TOTAL_PIDS_MAX  },
-	{"control_gid",          NUMBER(supervisor.control_gid),          0,                     UINT32_MAX_VALUE       },
-	{"supervisor.zero32",    NUMBER(supervisor.zero32),               0,                     0                      },
-	{"session_memory",       NUMBER(supervisor.session.memory_bytes), PLAN_MEMORY_MIN_BYTES,
-	 PLAN_MEMORY_MAX_BYTES											  },
-	{"session_tmpfs",        NUMBER(supervisor.session.tmpfs_bytes),  PLAN_TMPFS_MIN_BYTES,
-	 PLAN_TMPFS_MAX_BYTES											   },
-	{"session_inodes",       NUMBER(supervisor.session.tmpfs_inodes), PLAN_INODES_MIN,
-	 PLAN_INODES_MAX												},
-	{"session_pids",         NUMBER(supervisor.session.max_pids),     PLAN_PIDS_MIN,         PLAN_PIDS_MAX          },
-	{"session_files",        NUMBER(supervisor.session.max_files),    PLAN_FILES_MIN,        PLAN_FILES_MAX         },
-	{"session_cpu",          NUMBER(supervisor.session.cpu_pct),      PLAN_CPU_MIN_PCT,      PLAN_CPU_MAX_PCT       },
-	{"session_ptys",         NUMBER(supervisor.session.max_ptys),     0,                     PLAN_PTYS_MAX          },
-	{"n_trusted_peers",      NUMBER(api.n_trusted_peers),             0,                     CONFIG_MAX_PEERS       },
-	{"endpoint_default_set", NUMBER(api.endpoint_default_set),        0,                     (1u << ENDPOINTS_N) - 1},
-	{"unknown_fields",       NUMBER(api.unknown_fields_ignore),       0,                     1                      },
-	{"component_names",      NUMBER(api.component_names_compatible),  0,                     1                      },
-	{"api.max_sessions",     NUMBER(api.max_sessions),                1,                     CONFIG_SESSIONS_MAX    },
-	{"queue",                NUMBER(api.queue_max_jobs),              1,                     CONFIG_QUEUE_MAX       },
-	{"frames_keep",          NUMBER(api.frames_keep_s),               CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S      },
-	{"rows_keep",            NUMBER(api.rows_keep_s),                 CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S      },
-	{"bodies_keep",          NUMBER(api.bodies_keep_s),               CONFIG_KEEP_MIN_S,     CONFIG_KEEP_MAX_S      },
-	{"janitor_interval",     NUMBER(api.janitor_interval_s),          CONFIG_JANITOR_MIN_S,
-	 CONFIG_JANITOR_MAX_S											   },
-	{"api.log_level",        NUMBER(api.log_level),                   0,                     0                      },
-	{"n_name_servers",       NUMBER(egress.n_name_servers),           0,                     CONFIG_MAX_NS          },
+	{"limits.sessions", NUMBER(supervisor.max_sessions), 1, CONFIG_SESSIONS_MAX},
+	{"supervisor.launches_per_second", NUMBER(supervisor.max_launches_per_s), 1, CONFIG_LAUNCH_RATE_MAX},
+	{"supervisor.userns_reserve", NUMBER(supervisor.userns_reserve), 0, CONFIG_RESERVE_MAX},
+	{"supervisor.strict", NUMBER(supervisor.strict), 0, 1},
+	{"supervisor.egress_workers", NUMBER(supervisor.n_egress), 1, CONFIG_EGRESS_MAX},
+	{"limits.memory", NUMBER(supervisor.max_memory_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
+	{"limits.pids", NUMBER(supervisor.max_pids), PLAN_PIDS_MIN, CONFIG_TOTAL_PIDS_MAX},
+	{"supervisor.control_gid", NUMBER(supervisor.control_gid), 0, UINT32_MAX_VALUE},
+	{"supervisor.zero32", NUMBER(supervisor.zero32), 0, 0},
+	{"limits.session_memory", NUMBER(supervisor.session.memory_bytes), PLAN_MEMORY_MIN_BYTES, PLAN_MEMORY_MAX_BYTES},
+	{"limits.session_tmpfs", NUMBER(supervisor.session.tmpfs_bytes), PLAN_TMPFS_MIN_BYTES, PLAN_TMPFS_MAX_BYTES},
+	{"limits.session_inodes", NUMBER(supervisor.session.tmpfs_inodes), PLAN_INODES_MIN, PLAN_INODES_MAX},
+	{"limits.session_pids", NUMBER(supervisor.session.max_pids), PLAN_PIDS_MIN, PLAN_PIDS_MAX},
+	{"limits.session_files", NUMBER(supervisor.session.max_files), PLAN_FILES_MIN, PLAN_FILES_MAX},
+	{"limits.session_cpu", NUMBER(supervisor.session.cpu_pct), PLAN_CPU_MIN_PCT, PLAN_CPU_MAX_PCT},
+	{"limits.session_ptys", NUMBER(supervisor.session.max_ptys), 0, PLAN_PTYS_MAX},
+	{"identity.trusted_peers", NUMBER(api.n_trusted_peers), 0, CONFIG_MAX_PEERS},
+	{"endpoint_default_set", NUMBER(api.endpoint_default_set), 0, (1u << ENDPOINTS_N) - 1},
+	{"api.unknown_fields", NUMBER(api.unknown_fields_ignore), 0, 1},
+	{"api.component_names", NUMBER(api.component_names_compatible), 0, 1},
+	{"api.max_sessions", NUMBER(api.max_sessions), 1, CONFIG_SESSIONS_MAX},
+	{"api.queue_jobs", NUMBER(api.queue_max_jobs), 1, CONFIG_QUEUE_MAX},
+	{"api.frames_keep", NUMBER(api.frames_keep_s), CONFIG_KEEP_MIN_S, CONFIG_KEEP_MAX_S},
+	{"api.rows_keep", NUMBER(api.rows_keep_s), CONFIG_KEEP_MIN_S, CONFIG_KEEP_MAX_S},
+	{"api.bodies_keep", NUMBER(api.bodies_keep_s), CONFIG_KEEP_MIN_S, CONFIG_KEEP_MAX_S},
+	{"api.janitor_interval", NUMBER(api.janitor_interval_s), CONFIG_JANITOR_MIN_S, CONFIG_JANITOR_MAX_S},
+	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},
+	{"n_name_servers", NUMBER(egress.n_name_servers), 0, CONFIG_MAX_NS},
 };
+
+/* Options that only a start changes. */
+static const struct kept_rule {
+	const char *name;
+	size_t offset;
+	size_t size;
+} kept[] = {
+	{"supervisor.egress_workers", NUMBER(supervisor.n_egress)},
+	{"supervisor.control_gid", NUMBER(supervisor.control_gid)},
+};
+/* clang-format on */
 
 static const struct text_rule {
 	const char *name;
 	size_t offset;
 	size_t size;
 } texts[] = {
-	{"header_user",      NUMBER(api.header_user)     },
-	{"header_workspace", NUMBER(api.header_workspace)},
-	{"header_project",   NUMBER(api.header_project)  },
-	{"header_scopes",    NUMBER(api.header_scopes)   },
-	{"env_prefix",       NUMBER(api.env_prefix)      },
-	{"stream_url",       NUMBER(api.stream_url)      },
+	{"identity.header_user",      NUMBER(api.header_user)     },
+	{"identity.header_workspace", NUMBER(api.header_workspace)},
+	{"identity.header_project",   NUMBER(api.header_project)  },
+	{"identity.header_scopes",    NUMBER(api.header_scopes)   },
+	{"api.env_prefix",            NUMBER(api.env_prefix)      },
+	{"api.stream_url",            NUMBER(api.stream_url)      },
 };
 
 static const struct frame_rule {
@@ -137,4 +148,32 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 					i);
 	}
 	return 0;
+}
+
+void config_keep(const struct config_answer *in_force, struct config_answer *answer,
+		 char *ret_names, size_t names_bytes)
+{
+	size_t used = 0;
+
+	ret_names[0] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+		const uint8_t *from = (const uint8_t *)in_force + kept[i].offset;
+		uint8_t *to = (uint8_t *)answer + kept[i].offset;
+
+		if (memcmp(to, from, kept[i].size) == 0)
+			continue;
+		memcpy(to, from, kept[i].size);
+		if (str_format(ret_names + used, names_bytes - used, "%s%s", used ? " " : "",
+			       kept[i].name) == 0)
+			used += strlen(ret_names + used);
+	}
+}
+
+bool config_is_kept(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+		if (str_equal(kept[i].name, name))
+			return true;
+	}
+	return false;
 }

@@ -1,9 +1,9 @@
 /*
- * Theory. The reader is a worker with one input and one output: standard input is the file,
- * standard output takes one struct config_answer, standard error takes complaints. The supervisor
- * waits for it, since before the answer there is nothing else to do; the wait is bounded in time
- * and in bytes, and the answer is checked like any other message from a process that has parsed
- * text.
+ * Theory. The reader is a worker with one input and one output: standard input is a snapshot
+ * of the files, standard output takes one struct config_answer, standard error takes complaints.
+ * The supervisor waits for it, since before the answer there is nothing else to do; the wait is
+ * bounded in time and in bytes, and the answer is checked like any other message from a process
+ * that has parsed text.
  */
 #include "supervisor/config_run.h"
 
@@ -12,17 +12,19 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/config_bundle.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "base/path.h"
+#include "base/str.h"
 
 #include "sandboxd/config.h"
 #include "sandboxd/kernel.h"
+#include "sandboxd/launch.h"
 #include "supervisor/config_check.h"
 #include "supervisor/host.h"
 #include "supervisor/log_relay.h"
@@ -31,29 +33,17 @@
 
 #define TIMEOUT (10 * USEC_PER_SEC)
 
-int config_run_open(const char *path, struct err *err)
+int config_source_open(struct config_source *source, const char *path, struct err *err)
 {
-	AUTO_CLOSE int fd = -1;
-	struct stat st;
+	source->may_be_missing = !path;
+	source->dir_fd = config_bundle_open_dir(path ? path : OPTIONS_DEFAULT_CONFIG, !path,
+						&source->name, err);
+	return source->dir_fd < 0 && source->dir_fd != -ENOENT ? source->dir_fd : 0;
+}
 
-	fd = path_open_trusted(path ? path : OPTIONS_DEFAULT_CONFIG,
-			       O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (fd == -ENOENT && !path) {
-		fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
-			return err_fail(err, -errno, "config", "/dev/null");
-		return TAKE_FD(fd);
-	}
-	if (fd == -EPERM)
-		return err_fail(err, fd, "config",
-				"the configuration, or a directory above it, is not root's alone");
-	if (fd < 0)
-		return err_fail(err, fd, "config", "open %s", path ? path : OPTIONS_DEFAULT_CONFIG);
-	if (fstat(fd, &st) < 0)
-		return err_fail(err, -errno, "config", "stat");
-	if (!S_ISREG(st.st_mode))
-		return err_fail(err, -EINVAL, "config", "the configuration is no regular file");
-	return TAKE_FD(fd);
+void config_source_done(struct config_source *source)
+{
+	source->dir_fd = source->dir_fd >= 0 ? fd_close(source->dir_fd) : -1;
 }
 
 struct reader {
@@ -62,8 +52,8 @@ struct reader {
 	int answer_fd;
 	int text_fd;
 	struct config_answer answer;
-	size_t n_answer; /* one more than the struct: too long */
-	char text[CONFIG_ERROR_MAX_BYTES];
+	size_t n_answer;                       /* one more than the struct: too long */
+	char text[CONFIG_ERROR_MAX_BYTES + 1]; /* and a NUL */
 	size_t n_text;
 };
 
@@ -141,7 +131,7 @@ static int collect(struct reader *reader, struct err *err)
 			r = take_bytes(&reader->answer_fd, &reader->answer, sizeof(reader->answer),
 				       &reader->n_answer);
 		if (r == 0 && fds[1].revents)
-			r = take_bytes(&reader->text_fd, reader->text, sizeof(reader->text),
+			r = take_bytes(&reader->text_fd, reader->text, sizeof(reader->text) - 1,
 				       &reader->n_text);
 		if (r < 0)
 			return err_fail(err, r, "config", "the reader says too much");
@@ -161,7 +151,24 @@ static void log_complaints(const struct reader *reader)
 	log_relay_feed(&relay, "\n", 1);
 }
 
-static int judge(struct reader *reader, struct config_answer *ret_answer, struct err *err)
+/* Its first complaint says it best. */
+static int refused(const struct reader *reader, const siginfo_t *info, char *ret_complaint,
+		   struct err *err)
+{
+	size_t length = strcspn(reader->text, "\n");
+
+	if (length >= LAUNCH_CONFIG_TEXT)
+		length = LAUNCH_CONFIG_TEXT - 1;
+	memcpy(ret_complaint, reader->text, length);
+	ret_complaint[length] = '\0';
+	str_printable(ret_complaint);
+	return err_fail(err, -EINVAL, "config",
+			"the configuration is refused (reader: code %d status %d)", info->si_code,
+			info->si_status);
+}
+
+static int judge(struct reader *reader, struct config_answer *ret_answer, char *ret_complaint,
+		 struct err *err)
 {
 	siginfo_t info = {0};
 	int r;
@@ -171,9 +178,7 @@ static int judge(struct reader *reader, struct config_answer *ret_answer, struct
 	if (worker_spawn_result(reader->step_fd, err))
 		return -EIO;
 	if (info.si_code != CLD_EXITED || info.si_status != 0)
-		return err_fail(err, -EINVAL, "config",
-				"the configuration is refused (reader: code %d status %d)",
-				info.si_code, info.si_status);
+		return refused(reader, &info, ret_complaint, err);
 	r = config_check(&reader->answer, reader->n_answer, err);
 	if (r < 0)
 		return r;
@@ -181,24 +186,28 @@ static int judge(struct reader *reader, struct config_answer *ret_answer, struct
 	return 0;
 }
 
-int config_run(const struct host *host, int file_fd, struct config_answer *ret_answer,
-	       struct err *err)
+int config_run(const struct host *host, const struct config_source *source,
+	       struct config_answer *ret_answer, char *ret_complaint, struct err *err)
 {
 	AUTO_FREE struct reader *reader = calloc(1, sizeof(*reader)); /* too big for a stack */
+	AUTO_CLOSE int bundle_fd = -1;
 	int r;
 
 	if (!reader)
 		return err_fail(err, -ENOMEM, "config", "memory");
+	bundle_fd = config_bundle_make(source->dir_fd, source->name, source->may_be_missing, err);
+	if (bundle_fd < 0)
+		return bundle_fd;
 	reader->pid_fd = -1;
 	reader->step_fd = -1;
 	reader->answer_fd = -1;
 	reader->text_fd = -1;
-	r = start_reader(host, file_fd, reader, err);
+	r = start_reader(host, bundle_fd, reader, err);
 	if (r == 0) {
 		r = collect(reader, err);
 		log_complaints(reader);
 		if (r == 0) {
-			r = judge(reader, ret_answer, err);
+			r = judge(reader, ret_answer, ret_complaint, err);
 		} else {
 			/* It is pid 1 of its namespace and takes all it has with it. */
 			(void)kernel_pidfd_send_signal(reader->pid_fd, SIGKILL);

@@ -36,7 +36,7 @@ static const struct option {
 	{"--cgroup-parent",					     OPTION_PATH,                                     offsetof(struct options,								    cgroup_parent),
 	 "PATH   control group of the sessions' groups (default: the own one)"},
 	{"--log-level",             OPTION_TEXT,offsetof(struct options,log_level_text),
-	 "LEVEL      error, warning, info or debug (default info)"},
+	 "LEVEL      error, warning, info or debug (default: the configuration's)"},
 	{"--supervisor",							OPTION_SUPERVISOR,					    0,													   "          do not start a keeper"},
 	{"--help",								    OPTION_HELP,								  0,					    "                this text"},
 	{"--version",								    OPTION_VERSION,									0,					    "             the version"},
@@ -104,7 +104,7 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], str
 		.runtime_dir = "/run/sandboxd",
 		.state_dir = "/var/lib/sandboxd",
 		.libexec_dir = SANDBOXD_LIBEXECDIR,
-		.log_level_text = "info",
+		.log_level = LOG_LEVEL_INFO,
 	};
 	int r;
 
@@ -134,9 +134,11 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], str
 			break;
 		}
 	}
-	r = find_log_level(parsed.log_level_text, &parsed.log_level, err);
-	if (r < 0)
-		return r;
+	if (parsed.log_level_text) {
+		r = find_log_level(parsed.log_level_text, &parsed.log_level, err);
+		if (r < 0)
+			return r;
+	}
 	*ret_options = parsed;
 	return 0;
 }

@@ -15,9 +15,9 @@ struct options {
 	const char *runtime_dir;
 	const char *state_dir;
 	const char *libexec_dir;
-	const char *cgroup_parent; /* NULL: the group that the supervisor was started in */
-	const char *config;        /* NULL: the default file, which may be missing */
-	const char *log_level_text;
+	const char *cgroup_parent;  /* NULL: the group that the supervisor was started in */
+	const char *config;         /* NULL: the default file, which may be missing */
+	const char *log_level_text; /* NULL: the configuration says it */
 	enum log_level log_level;
 	bool supervisor; /* run as the supervisor although no service manager says so */
 };

@@ -322,6 +322,17 @@ static const struct peer_events peer_events = {
 
 /* --- clients and sessions as a whole -------------------------------------------------------- */
 
+/* While it does not read, each of its sessions can end once; answers come to it one a request, and
+ * requests are not read while the queue is not empty. Never smaller than before: sessions above a
+ * maximum that was lowered live on. */
+static void bound_queue(struct serve_client *client)
+{
+	uint32_t bound = ceilings_sessions(&client->serve->ceilings) * (1 + SERVE_MAX_WAITERS) + 64;
+
+	if (client->peer.max_queued < bound)
+		client->peer.max_queued = bound;
+}
+
 int serve_client_open(struct serve_client *client, struct serve *serve, enum serve_worker worker,
 		      int socket_fd, const char *name)
 {
@@ -334,10 +345,7 @@ int serve_client_open(struct serve_client *client, struct serve *serve, enum ser
 	client->worker = worker;
 	client->used = 0;
 	client->adopting = false;
-	/* While it does not read, each of its sessions can end once; answers come to it one a
-	 * request, and requests are not read while the queue is not empty. */
-	client->peer.max_queued =
-		ceilings_sessions(&serve->ceilings) * (1 + SERVE_MAX_WAITERS) + 64;
+	bound_queue(client);
 	serve->n_clients++;
 	return 0;
 }
@@ -366,6 +374,34 @@ void serve_kill_all(struct serve *serve)
 	LIST_FOR_EACH_SAFE (link, following, &serve->all)
 		session_kill(LIST_ENTRY(link, struct serve_session, all_link)->session);
 	serve_maybe_emptied(serve);
+}
+
+struct ceilings serve_ceilings(const struct serve *serve, const struct supervisor_config *config)
+{
+	struct ceilings ceilings = serve->ceilings;
+
+	ceilings_configure(&ceilings, config);
+	return ceilings;
+}
+
+void serve_configure(struct serve *serve, const struct supervisor_config *config)
+{
+	ceilings_configure(&serve->ceilings, config);
+	if (serve->api)
+		bound_queue(serve->api);
+}
+
+void serve_tell_config(struct serve *serve, const struct launch_config *state, int fd)
+{
+	struct launch_msg event;
+
+	if (!serve->api) {
+		(void)fd_close(fd);
+		return;
+	}
+	event = launch_message(LAUNCH_EVENT_CONFIG, 0, NULL);
+	event.u.config = *state;
+	peer_send(&serve->api->peer, &event, fd);
 }
 
 uint32_t serve_session_count(const struct serve *serve)

@@ -62,4 +62,10 @@ void serve_client_done(struct serve_client *client);
 void serve_refuse_launches(struct serve *serve); /* from now on LAUNCH_E_STOPPING */
 /* Kill every session; `emptied` follows, at once where there is none. */
 void serve_kill_all(struct serve *serve);
+/* Its ceilings as they would be with this configuration. */
+struct ceilings serve_ceilings(const struct serve *serve, const struct supervisor_config *config);
+/* Other maxima from now on. */
+void serve_configure(struct serve *serve, const struct supervisor_config *config);
+/* To the api worker, if it has said HELLO. fd (or -1) becomes ours. */
+void serve_tell_config(struct serve *serve, const struct launch_config *state, int fd);
 uint32_t serve_session_count(const struct serve *serve);

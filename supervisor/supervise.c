@@ -23,12 +23,12 @@
 
 #include "sandboxd/worker.h"
 #include "supervisor/ceilings.h"
-#include "supervisor/config_run.h"
 #include "supervisor/host.h"
 #include "supervisor/instance.h"
 #include "supervisor/listeners.h"
 #include "supervisor/notify.h"
 #include "supervisor/privileges.h"
+#include "supervisor/reload.h"
 #include "supervisor/serve.h"
 #include "supervisor/signals.h"
 #include "supervisor/stop.h"
@@ -43,14 +43,13 @@ struct app {
 	struct notify notify;
 	struct instance instance;
 	struct host *host;
-	struct config_answer config;
+	struct reload reload; /* the configuration */
 	struct ceilings ceilings;
 	struct serve *serve;
 	struct workers *workers;
 	struct stop stop;
 	struct watchdog watchdog;
 	int signal_fd;
-	int config_fd;
 	int api_state_fd;
 	struct loop_source *signal_source;
 	struct loop_source *keeper_source;
@@ -66,7 +65,7 @@ static int on_signal(void *userdata, uint32_t events)
 	(void)events;
 	while ((number = signals_read(app->signal_fd)) > 0) {
 		if (number == SIGHUP)
-			log_line(LOG_LEVEL_WARNING, NULL, "reload is not supported, restart", "");
+			reload_again(&app->reload, app->host, app->serve, app->workers);
 		else
 			stop_begin(&app->stop, 0);
 	}
@@ -113,7 +112,7 @@ static void on_log_level(void *userdata, enum log_level level)
 	struct app *app = userdata;
 
 	log_set_level(level);
-	app->config.api.log_level = (uint32_t)level; /* of workers that start later */
+	app->reload.config.api.log_level = (uint32_t)level; /* of workers that start later */
 	workers_set_log_level(app->workers, level);
 }
 
@@ -180,8 +179,7 @@ static int stage_instance(struct app *app, struct err *err)
 
 static int stage_config_file(struct app *app, struct err *err)
 {
-	app->config_fd = config_run_open(app->options->config, err);
-	return app->config_fd < 0 ? app->config_fd : 0;
+	return config_source_open(&app->reload.source, app->options->config, err);
 }
 
 static int stage_privileges(struct app *app, struct err *err)
@@ -213,15 +211,15 @@ static int stage_leftovers(struct app *app, struct err *err)
 
 static int stage_configuration(struct app *app, struct err *err)
 {
-	int r = config_run(app->host, app->config_fd, &app->config, err);
+	int r;
 
+	app->reload.level = app->options->log_level_text ? &app->options->log_level : NULL;
+	r = reload_first(&app->reload, app->host, err);
 	if (r < 0)
 		return r;
-	app->config_fd = fd_close(app->config_fd);
-	app->config.api.log_level = (uint32_t)app->options->log_level;
-	if (app->config.supervisor.control_gid == UINT32_MAX)
+	if (app->reload.config.supervisor.control_gid == UINT32_MAX)
 		return 0;
-	return listeners_set_group(&app->listeners, app->config.supervisor.control_gid, err);
+	return listeners_set_group(&app->listeners, app->reload.config.supervisor.control_gid, err);
 }
 
 static int stage_ceilings(struct app *app, struct err *err)
@@ -236,7 +234,7 @@ static int stage_ceilings(struct app *app, struct err *err)
 	files.rlim_cur = files.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
 		return err_fail(err, -errno, "ceilings", "raise RLIMIT_NOFILE to its hard limit");
-	ceilings_init(&app->ceilings, &app->config.supervisor,
+	ceilings_init(&app->ceilings, &app->reload.config.supervisor,
 		      (uint64_t)info.totalram * info.mem_unit, files.rlim_cur);
 	log_line(LOG_LEVEL_INFO, NULL, "ceilings", "sessions=%u by_descriptors=%u memory_mib=%llu",
 		 ceilings->max_sessions, ceilings->max_sessions_by_files,
@@ -247,8 +245,8 @@ static int stage_ceilings(struct app *app, struct err *err)
 static int stage_configure(struct app *app, struct err *err)
 {
 	const struct host_configuration configuration = {
-		.userns_reserve = app->config.supervisor.userns_reserve,
-		.strict = app->config.supervisor.strict != 0,
+		.userns_reserve = app->reload.config.supervisor.userns_reserve,
+		.strict = app->reload.config.supervisor.strict != 0,
 		.max_memory_bytes = app->ceilings.max_memory_bytes,
 		.max_pids = app->ceilings.max_pids,
 	};
@@ -270,7 +268,7 @@ static int stage_serve(struct app *app, struct err *err)
 		.host = app->host,
 		.instance = app->instance.id,
 		.ceilings = app->ceilings,
-		.n_egress = app->config.supervisor.n_egress,
+		.n_egress = app->reload.config.supervisor.n_egress,
 		.log_level = on_log_level,
 		.emptied = on_emptied,
 		.userdata = app,
@@ -289,11 +287,12 @@ static int stage_workers(struct app *app, struct err *err)
 		.loop = app->loop,
 		.host = app->host,
 		.serve = app->serve,
-		.config = &app->config,
+		.config = &app->reload.config,
+		.config_state = &app->reload.state,
 		.control_fd = app->listeners.control_fd,
 		.operator_fd = app->listeners.operator_fd,
 		.state_fd = app->api_state_fd,
-		.log_level = app->options->log_level,
+		.log_level = (enum log_level)app->reload.config.api.log_level,
 		.ready = on_ready,
 		.failed = on_failed,
 		.stopped = on_stopped,
@@ -366,7 +365,7 @@ static void close_app(struct app *app)
 	notify_done(&app->notify);
 	instance_done(&app->instance);
 	app->api_state_fd = fd_close(app->api_state_fd);
-	app->config_fd = fd_close(app->config_fd);
+	config_source_done(&app->reload.source);
 	app->signal_fd = fd_close(app->signal_fd);
 	listeners_done(&app->listeners);
 }
@@ -381,7 +380,7 @@ int supervise_run(const struct options *options, struct err *err)
 	app.notify = NOTIFY_NULL;
 	app.instance = INSTANCE_NULL;
 	app.signal_fd = -1;
-	app.config_fd = -1;
+	app.reload.source = CONFIG_SOURCE_NULL;
 	app.api_state_fd = -1;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(stages); i++) {
 		log_line(LOG_LEVEL_DEBUG, NULL, "stage", "name=%s", stages[i].name);

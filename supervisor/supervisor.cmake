@@ -11,6 +11,7 @@ add_library(sandboxd_supervisor STATIC
 	options.c
 	peer.c
 	privileges.c
+	reload.c
 	serve.c
 	serve_sessions.c
 	signals.c

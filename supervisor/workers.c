@@ -87,11 +87,11 @@ static const struct worker_kind {
 
 /* A new one for every life: a descriptor of its own has an offset of its own, so what a former
  * worker read, or did to it, is not seen. */
-static int open_config(const struct worker *worker)
+static int open_config(const struct workers *workers, enum serve_worker kind)
 {
-	const struct config_answer *config = worker->workers->options.config;
+	const struct config_answer *config = workers->options.config;
 
-	switch (worker->kind) {
+	switch (kind) {
 	case SERVE_WORKER_API:
 		return fd_memfd_sealed("api-config", &config->api, sizeof(config->api), 0);
 	case SERVE_WORKER_EGRESS:
@@ -112,7 +112,7 @@ static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struc
 {
 	const struct workers_options *options = &worker->workers->options;
 	const struct worker_kind *kind = &kinds[worker->kind];
-	AUTO_CLOSE int config_fd = open_config(worker);
+	AUTO_CLOSE int config_fd = open_config(worker->workers, worker->kind);
 	struct worker_spawn spawn = {
 		.program = kind->program,
 		.id = host_worker_ids(options->host) + kind->id_offset,
@@ -187,6 +187,16 @@ static void tell_facts(struct workers *workers)
 			peer_send(&workers->worker[i].client.peer, &event, -1);
 }
 
+void workers_tell_config(const struct workers *workers)
+{
+	int fd = open_config(workers, SERVE_WORKER_API);
+
+	if (fd < 0)
+		log_line(LOG_LEVEL_ERROR, NULL, "the api worker keeps its configuration",
+			 "errno=%d", -fd);
+	serve_tell_config(workers->options.serve, workers->options.config_state, fd);
+}
+
 static void on_hello(void *userdata)
 {
 	struct worker *worker = userdata;
@@ -196,6 +206,9 @@ static void on_hello(void *userdata)
 	worker->state = WORKER_STATE_RUNNING;
 	loop_timer_set(worker->timer, USEC_NEVER);
 	worker->greeted = true;
+	/* It was started with what was in force then. */
+	if (worker->kind == SERVE_WORKER_API)
+		workers_tell_config(worker->workers);
 	log_line(LOG_LEVEL_INFO, NULL, "worker is up", "worker=%s", kinds[worker->kind].program);
 	tell_facts(worker->workers);
 	check_ready(worker->workers);

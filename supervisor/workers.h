@@ -22,7 +22,8 @@ struct workers_options {
 	struct host *host;
 	struct serve *serve;
 	const struct config_answer *config; /* the caller's; copied for each worker that starts */
-	int control_fd;                     /* stay the caller's */
+	const struct launch_config *config_state; /* the caller's */
+	int control_fd;                           /* stay the caller's */
 	int operator_fd;
 	int state_fd;
 	enum log_level log_level;
@@ -38,6 +39,8 @@ struct workers_options {
 
 MUST_USE int workers_start(const struct workers_options *options, struct workers **ret_workers,
 			   struct err *err);
+/* The api worker gets its part of the configuration again; also after each of its HELLOs. */
+void workers_tell_config(const struct workers *workers);
 /* TERM, after the grace KILL, no restart; `stopped` follows, at once where none runs. */
 void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace);
 /* Of every worker, those that start later included. Accepts NULL. */

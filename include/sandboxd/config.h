@@ -5,11 +5,13 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
 
-#define CONFIG_FILE_MAX_BYTES  262144
-#define CONFIG_ERROR_MAX_BYTES 4096 /* what the supervisor reads of the reader's complaints */
+#define CONFIG_FILE_MAX_BYTES  262144 /* all files together */
+#define CONFIG_ERROR_MAX_BYTES 4096   /* what the supervisor reads of the reader's complaints */
 
 #define CONFIG_SESSIONS_MAX     20000u
 #define CONFIG_LAUNCH_RATE_MAX  100000u
@@ -31,3 +33,25 @@
 		"iceberg_rest_uri", "iceberg_warehouse", "polaris_base_url",                       \
 			"alpha_vantage_base_url", "datahub_gms_url", "kafka_bootstrap"             \
 	}
+
+/*
+ * What the reader gets on standard input: the configuration's files in the order in which the later
+ * one wins, copied so that none can change while it is read. The head is followed by the texts, one
+ * behind the other. It begins with a NUL byte, which no text does: the reader takes a bare text
+ * too.
+ */
+#define CONFIG_BUNDLE_MAGIC    0x31464300u
+#define CONFIG_FILES_MAX       33 /* the file and its drop-ins */
+#define CONFIG_FILE_NAME_BYTES 80
+#define CONFIG_DROPINS         "conf.d" /* beside the file */
+#define CONFIG_DROPIN_SUFFIX   ".conf"
+struct config_bundle_file {
+	char name[CONFIG_FILE_NAME_BYTES]; /* for complaints: "sandboxd.conf", "conf.d/10-x.conf" */
+	uint32_t bytes;
+	uint32_t zero;
+};
+struct config_bundle {
+	uint32_t magic;
+	uint32_t n_files;
+	struct config_bundle_file file[CONFIG_FILES_MAX];
+};

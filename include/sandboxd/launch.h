@@ -31,7 +31,10 @@ enum launch_type {
 	LAUNCH_LOG_LEVEL = 20, /* struct launch_level: of all our processes, until the next start */
 	LAUNCH_EVENT_GONE =
 		101, /* the session ended by itself: struct launch_gone; it is already cleaned up */
-	LAUNCH_EVENT_FACTS = 103, /* struct launch_facts: after HELLO and whenever they change */
+	LAUNCH_EVENT_FACTS = 103,  /* struct launch_facts: after HELLO and whenever they change */
+	LAUNCH_EVENT_CONFIG = 105, /* to the api worker, after its HELLO and after each reload:
+				      struct launch_config; a descriptor, as WORKER_FD_CONFIG,
+				      where there is something new */
 };
 
 /* Why a request was refused: stable numbers, texts in base/launch.c. */
@@ -155,6 +158,16 @@ struct launch_gone {
 	int32_t wait_status;
 };
 
+/* The configuration in force, and what became of the last reload. No values of it. */
+#define LAUNCH_CONFIG_TEXT 384
+struct launch_config {
+	uint32_t refused;    /* the last reload changed nothing; `text` says why */
+	uint32_t generation; /* reloads that took effect */
+	uint64_t at;         /* realtime of the last attempt, microseconds */
+	char text[LAUNCH_CONFIG_TEXT];
+	char waiting[LAUNCH_CONFIG_TEXT]; /* options that wait for a restart: "section.key ..." */
+};
+
 struct launch_msg {
 	uint32_t magic;
 	uint16_t version;
@@ -173,6 +186,7 @@ struct launch_msg {
 		struct launch_gone gone;
 		struct launch_level level;
 		struct launch_facts facts;
+		struct launch_config config;
 		struct err err; /* error = LAUNCH_E_STEP */
 	} u;
 };

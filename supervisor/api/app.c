@@ -10,11 +10,11 @@
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/observe.h"
+#include "supervisor/api/settings.h"
 #include "supervisor/api/store/sqlite.h"
 
 #define STORE_PATH      "/state/api.db"
 #define STOP_TIMEOUT    (4 * USEC_PER_SEC) /* below the supervisor's patience with us */
-#define RETENTION_EVERY (60 * USEC_PER_SEC)
 #define RETENTION_AGAIN (20 * USEC_PER_MS) /* while there is something to delete */
 #define EVENTS_A_TURN   128
 #define TURN_TIME       (2 * USEC_PER_MS)
@@ -83,9 +83,15 @@ static void on_facts(void *userdata, const struct launch_facts *facts)
 	observe_facts(userdata, facts);
 }
 
+static void on_config(void *userdata, const struct launch_config *state, int fd)
+{
+	settings_take(userdata, state, fd);
+}
+
 static const struct supervisor_client_events supervisor_events = {
 	.gone = on_gone,
 	.facts = on_facts,
+	.config = on_config,
 	.closed = on_supervisor_closed,
 };
 
@@ -99,10 +105,15 @@ static int on_store_timer(sd_event_source *source, uint64_t at, void *userdata)
 	return 0;
 }
 
+static usec_t retention_every(const struct app *app)
+{
+	return app->config->janitor_interval_s * USEC_PER_SEC;
+}
+
 static void on_retained(void *userdata, enum store_result result)
 {
 	struct app *app = userdata;
-	usec_t delay = result == STORE_OK ? RETENTION_AGAIN : RETENTION_EVERY;
+	usec_t delay = result == STORE_OK ? RETENTION_AGAIN : retention_every(app);
 
 	if (result == STORE_DEGRADED)
 		return; /* a second answer follows */
@@ -298,24 +309,14 @@ static int add_sources(struct app *app)
 				      app);
 	if (r >= 0)
 		r = sd_event_add_time(app->event, &app->retention_timer, CLOCK_BOOTTIME,
-				      clock_add(clock_boottime(), RETENTION_EVERY), USEC_PER_MS,
-				      on_retention, app);
+				      clock_add(clock_boottime(), retention_every(app)),
+				      USEC_PER_MS, on_retention, app);
 	if (r >= 0)
 		r = sd_event_add_time(app->event, &app->store_timer, CLOCK_BOOTTIME, USEC_NEVER,
 				      USEC_PER_MS, on_store_timer, app);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(app->store_timer, SD_EVENT_OFF);
 	return r;
-}
-
-static void fill_summary(struct app *app)
-{
-	const struct api_config *config = app->config;
-
-	app->summary.host = "local";
-	for (size_t i = 0; i < ENDPOINTS_N; i++)
-		if (config->endpoint_default_set & (1u << i))
-			app->summary.operator_default[i] = config->endpoint_default[i];
 }
 
 /* How many descriptors sessions and connections may take together: what lies below is ours. */
@@ -339,7 +340,7 @@ static int start(struct app *app)
 	list_init(&app->streams);
 	list_init(&app->adopting);
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
-	fill_summary(app);
+	settings_spread(app);
 	count_descriptors(app);
 	app->scratch = malloc(WIRE_FRAME_MAX_BYTES);
 	if (!app->scratch)
@@ -395,7 +396,7 @@ static void stop(struct app *app)
 	app->scratch = NULL;
 }
 
-int app_run(const struct api_config *config, struct image *policy)
+int app_run(struct api_config *config, struct image *policy)
 {
 	static struct app the_app; /* too big for a stack */
 	struct app *app = &the_app;

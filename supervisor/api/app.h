@@ -55,7 +55,8 @@ struct app_counters {
 struct app {
 	enum app_phase phase;
 	sd_event *event;
-	const struct api_config *config; /* mapped */
+	struct api_config *config; /* changed in place by a reload: readers keep their pointers */
+	struct launch_config config_state;
 	struct image policy;
 	struct launch_hello facts;
 	struct launch_facts service; /* as it is now */
@@ -96,7 +97,7 @@ struct answer_to answer_to(const struct request *request);
 struct request *answer_get(const struct answer_to *to); /* NULL: the client left */
 
 /* All descriptors by number (worker.h). Runs until the service stops; the exit status. */
-MUST_USE int app_run(const struct api_config *config, struct image *policy);
+MUST_USE int app_run(struct api_config *config, struct image *policy);
 
 /* sessions.c */
 

@@ -23,16 +23,21 @@
 
 #define LINE_MAX_BYTES 198 /* INI_MAX_LINE of the library, less its newline and NUL */
 #define MAX_COMPLAINTS 16
-#define MAX_OPTIONS    64
+#define MAX_OPTIONS    128
+#define MAX_SETTINGS   4096
 
 struct parse {
 	const char *at; /* next line */
 	const char *end;
+	const char *name;  /* of the file, or NULL */
+	unsigned int file; /* its number */
 	unsigned int line; /* number of the line that the library has */
 	struct config_answer *answer;
 	struct buf *complaints;
 	unsigned int n_complaints;
-	bool is_set[MAX_OPTIONS]; /* by row */
+	bool is_set[MAX_OPTIONS]; /* by row; in this file */
+	struct config_settings *settings;
+	bool no_memory;
 };
 
 static void complain(struct parse *parse, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -49,7 +54,8 @@ static void complain(struct parse *parse, const char *format, ...)
 	va_end(args);
 	str_printable(text);
 	/* A full buffer loses words, not the count. */
-	if (buf_printf(parse->complaints, "line %u: %s\n", parse->line, text) < 0)
+	if (buf_printf(parse->complaints, "%s%sline %u: %s\n", parse->name ? parse->name : "",
+		       parse->name ? " " : "", parse->line, text) < 0)
 		return;
 }
 
@@ -108,6 +114,42 @@ static void complain_unknown(struct parse *parse, const char *section, const cha
 		complain(parse, "[%s] has no option %s; there are:%s", section, key, allowed);
 }
 
+/* Keep the option as the file has it; it stands in the place of an earlier file's. */
+static int keep_setting(struct parse *parse, const char *section, const char *key,
+			const char *value)
+{
+	struct config_settings *settings = parse->settings;
+	struct config_setting *setting = NULL;
+
+	if (!settings)
+		return 0;
+	for (size_t i = 0; i < settings->n && !setting; i++) {
+		if (str_equal(settings->setting[i].section, section) &&
+		    str_equal(settings->setting[i].key, key))
+			setting = &settings->setting[i];
+	}
+	if (!setting) {
+		setting = reallocarray(settings->setting, settings->n + 1, sizeof(*setting));
+		if (!setting || settings->n == MAX_SETTINGS)
+			return -ENOMEM;
+		settings->setting = setting;
+		setting += settings->n++;
+	}
+	setting->file = parse->file;
+	setting->line = parse->line;
+	if (str_copy(setting->section, sizeof(setting->section), section) < 0 ||
+	    str_copy(setting->key, sizeof(setting->key), key) < 0 ||
+	    str_copy(setting->value, sizeof(setting->value), value) < 0)
+		return -ENOMEM; /* none is longer than a line */
+	return 0;
+}
+
+void config_settings_done(struct config_settings *settings)
+{
+	free(settings->setting);
+	*settings = (struct config_settings){0};
+}
+
 /* 1: go on, 0: an error in this line (the library goes on and remembers it). */
 static int on_option(void *user, const char *section, const char *key, const char *value)
 {
@@ -136,6 +178,8 @@ static int on_option(void *user, const char *section, const char *key, const cha
 			complain(parse, "[%s] %s wants %s", section, key, wanted);
 		return 0;
 	}
+	if (keep_setting(parse, section, key, value) < 0)
+		parse->no_memory = true;
 	return 1;
 }
 
@@ -171,11 +215,36 @@ static void set_defaults(struct config_answer *answer)
 	}
 }
 
-int config_parse(const char *text, size_t size, struct config_answer *ret_answer,
-		 struct buf *complaints)
+static int parse_file(struct parse *parse, const struct config_text *text)
+{
+	unsigned int n_before = parse->n_complaints;
+	int r;
+
+	parse->name = text->name;
+	parse->at = text->text;
+	parse->end = text->text + text->size;
+	parse->line = 0;
+	memset(parse->is_set, 0, sizeof(parse->is_set));
+	if (memchr(text->text, '\0', text->size) || !str_utf8_valid(text->text, text->size)) {
+		complain(parse, "the file is no UTF-8 text");
+		return 0;
+	}
+	r = ini_parse_stream(next_line, parse, on_option, parse);
+	if (r == -2 || parse->no_memory)
+		return -ENOMEM;
+	/* A line that is neither section nor option never reaches on_option: r is its number. */
+	if (r != 0 && parse->n_complaints == n_before) {
+		parse->line = (unsigned int)r;
+		complain(parse, "neither [section] nor option = value");
+	}
+	return 0;
+}
+
+int config_parse(const struct config_text *texts, size_t n_texts, struct config_answer *ret_answer,
+		 struct config_settings *ret_settings, struct buf *complaints)
 {
 	AUTO_FREE struct config_answer *answer = calloc(1, sizeof(*answer)); /* big for a stack */
-	struct parse parse = {.at = text, .end = text + size, .complaints = complaints};
+	struct parse parse = {.complaints = complaints, .settings = ret_settings};
 	int r;
 
 	if (!answer)
@@ -183,17 +252,10 @@ int config_parse(const char *text, size_t size, struct config_answer *ret_answer
 	parse.answer = answer;
 	set_frame(answer);
 	set_defaults(answer);
-	if (memchr(text, '\0', size) || !str_utf8_valid(text, size)) {
-		complain(&parse, "the file is no UTF-8 text");
-		return -EINVAL;
-	}
-	r = ini_parse_stream(next_line, &parse, on_option, &parse);
-	if (r == -2)
-		return -ENOMEM;
-	/* A line that is neither section nor option never reaches on_option: r is its number. */
-	if (r != 0 && parse.n_complaints == 0) {
-		parse.line = (unsigned int)r;
-		complain(&parse, "neither [section] nor option = value");
+	for (; parse.file < n_texts; parse.file++) {
+		r = parse_file(&parse, &texts[parse.file]);
+		if (r < 0)
+			return r;
 	}
 	if (parse.n_complaints > 0)
 		return -EINVAL;

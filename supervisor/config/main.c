@@ -1,12 +1,14 @@
 /*
- * sandboxd-config: the one process that parses the configuration file. Started by the supervisor
- * with the file as standard input, it writes one struct config_answer to standard output and exits;
- * or it complains on standard error, never with a value, and exits 1.
+ * sandboxd-config: the one process that parses the configuration. Started by the supervisor with a
+ * snapshot of the files as standard input, it writes one struct config_answer to standard output
+ * and exits; or it complains on standard error, never with a value, and exits 1.
  *
- * For people: --table prints every option for the documentation, --check reads a file from standard
- * input and only complains. Both run without the supervisor and so without its policy.
+ * For people and sandboxctl: --table prints every option for the documentation; --check reads files
+ * from standard input and only complains; --show prints what is in force. These run without the
+ * supervisor and so without its policy.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,52 +20,94 @@
 #include "policy/confine_worker.h"
 #include "sandboxd/config.h"
 #include "sandboxd/worker.h"
+#include "supervisor/config/bundle_read.h"
 #include "supervisor/config/config_parse.h"
+#include "supervisor/config/config_show.h"
 #include "supervisor/config/option_table.h"
 
+enum mode {
+	MODE_ANSWER,
+	MODE_TABLE,
+	MODE_CHECK,
+	MODE_SHOW,
+	MODE_USAGE,
+};
+
 /* Standard input into *ret_answer. Complaints go to standard error. */
-static int read_config(struct config_answer *ret_answer)
+static int read_config(struct config_answer *ret_answer, enum mode mode, const char *waiting)
 {
-	AUTO_FREE char *text = NULL;
+	AUTO_FREE char *data = NULL;
 	struct buf complaints = BUF_NULL(CONFIG_ERROR_MAX_BYTES - 256);
+	struct config_text texts[CONFIG_FILES_MAX];
+	struct config_settings settings = {0};
 	size_t size;
+	int n_texts;
 	int r;
 
-	r = io_read_file(STDIN_FILENO, CONFIG_FILE_MAX_BYTES, &text, &size);
-	if (r < 0) {
-		log_line(LOG_LEVEL_ERROR, NULL, "configuration cannot be read", "errno=%d", -r);
-		return r;
+	r = io_read_file(STDIN_FILENO, sizeof(struct config_bundle) + CONFIG_FILE_MAX_BYTES, &data,
+			 &size);
+	n_texts = r < 0 ? r : bundle_read(data, size, texts);
+	if (n_texts < 0) {
+		log_line(LOG_LEVEL_ERROR, NULL, "configuration cannot be read", "errno=%d",
+			 -n_texts);
+		return n_texts;
 	}
-	r = config_parse(text, size, ret_answer, &complaints);
+	r = config_parse(texts, (size_t)n_texts, ret_answer, mode == MODE_SHOW ? &settings : NULL,
+			 &complaints);
 	/* Complaints that cannot be written change nothing: the status says that there were some.
 	 */
 	if (complaints.size > 0 &&
 	    io_write_all(STDERR_FILENO, complaints.data, complaints.size) < 0)
 		r = -EINVAL;
 	buf_done(&complaints);
+	if (r == 0 && mode == MODE_SHOW)
+		config_show(stdout, texts, &settings, waiting);
+	config_settings_done(&settings);
 	return r;
+}
+
+static enum mode mode_of(int argc, char *argv[])
+{
+	if (argc == 1)
+		return MODE_ANSWER;
+	if (argc == 2 && str_equal(argv[1], "--table"))
+		return MODE_TABLE;
+	if (argc == 2 && str_equal(argv[1], "--check"))
+		return MODE_CHECK;
+	if (argc <= 3 && str_equal(argv[1], "--show"))
+		return MODE_SHOW;
+	return MODE_USAGE;
+}
+
+static int usage(void)
+{
+	static const char text[] =
+		"sandboxd-config is started by sandboxd, which gives it the configuration.\n"
+		"To look at one: sandboxctl config check [FILE], sandboxctl config show\n"
+		"usage: sandboxd-config --table | --check < FILE | --show [NAMES] < FILE\n";
+
+	IGNORE_RESULT(io_write_all(STDERR_FILENO, text, sizeof(text) - 1));
+	return 2;
 }
 
 int main(int argc, char *argv[])
 {
 	static struct config_answer answer; /* big for a stack */
-	bool check_only = argc == 2 && str_equal(argv[1], "--check");
+	enum mode mode = mode_of(argc, argv);
 
 	log_init("sandboxd-config", LOG_LEVEL_INFO);
-	if (argc == 2 && str_equal(argv[1], "--table")) {
+	if (mode == MODE_TABLE) {
 		option_table_print(stdout);
 		return EXIT_SUCCESS;
 	}
-	if (argc > 1 && !check_only) {
-		log_line(LOG_LEVEL_ERROR, NULL, "usage: sandboxd-config [--table | --check < FILE]",
-			 "");
-		return 2;
-	}
-	if (!check_only && confine_fileless_worker(WORKER_FD_POLICY, "worker-config") < 0)
+	/* Only the supervisor gives the policy along. */
+	if (mode == MODE_USAGE || (mode == MODE_ANSWER && fcntl(WORKER_FD_POLICY, F_GETFD) < 0))
+		return usage();
+	if (mode == MODE_ANSWER && confine_fileless_worker(WORKER_FD_POLICY, "worker-config") < 0)
 		return EXIT_FAILURE;
-	if (read_config(&answer) < 0)
+	if (read_config(&answer, mode, argc > 2 ? argv[2] : "") < 0)
 		return EXIT_FAILURE;
-	if (!check_only && io_write_all(STDOUT_FILENO, &answer, sizeof(answer)) < 0)
+	if (mode == MODE_ANSWER && io_write_all(STDOUT_FILENO, &answer, sizeof(answer)) < 0)
 		return EXIT_FAILURE;
 	return EXIT_SUCCESS;
 }

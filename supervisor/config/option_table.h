@@ -20,12 +20,19 @@ enum option_type {
 	OPTION_TYPE_BOOL,       /* no, yes */
 	OPTION_TYPE_FIELDS,     /* refuse, ignore */
 	OPTION_TYPE_NAMES,      /* strict, compatible */
+	OPTION_TYPE_LEVEL,      /* error, warning, info, debug */
 	OPTION_TYPE_IDS,        /* numbers between spaces, into trusted_peer[] */
 	OPTION_TYPE_HEADER,     /* name of an HTTP header */
 	OPTION_TYPE_PREFIX,     /* of environment variables */
 	OPTION_TYPE_URL_PREFIX, /* absolute path that ends in a slash */
 	OPTION_TYPE_ENDPOINT,   /* printable, without spaces; row.min is the index */
 	OPTION_TYPE_MAX_,
+};
+
+enum option_effect {
+	OPTION_RESTART,    /* of the service */
+	OPTION_RELOAD,     /* SIGHUP; also for sessions that run */
+	OPTION_RELOAD_NEW, /* SIGHUP; for sessions made after it */
 };
 
 struct option_row {
@@ -36,7 +43,7 @@ struct option_row {
 	uint64_t max;
 	const char *by_default; /* in the file's own form; NULL: unset */
 	size_t offset;          /* in struct config_answer */
-	bool reloadable;        /* takes effect without a restart of the service */
+	enum option_effect effect;
 	const char *doc;
 };
 
@@ -46,5 +53,6 @@ bool option_table_has_section(const char *section);
 const struct option_row *option_table_find(const char *section, const char *key);
 /* The key of this section that is closest to a misspelt one, or NULL when none is near. */
 const char *option_table_nearest(const char *section, const char *key);
-/* Tab separated: section, key, type, default, range, reloadable, text. */
+/* Tab separated: section, key, type, default, range, reload or restart, new or running sessions,
+ * text. */
 void option_table_print(FILE *stream);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/num.h"
 #include "base/str.h"
 
@@ -79,6 +80,24 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 				memcpy(field_of(row, answer), &j, sizeof(j));
 				return 0;
 			}
+		}
+	}
+	return -EINVAL;
+}
+
+static int set_level(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	static const char *const words[LOG_LEVEL_MAX_] = {
+		[LOG_LEVEL_ERROR] = "error",
+		[LOG_LEVEL_WARNING] = "warning",
+		[LOG_LEVEL_INFO] = "info",
+		[LOG_LEVEL_DEBUG] = "debug",
+	};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (str_equal(value, words[i])) {
+			memcpy(field_of(row, answer), &i, sizeof(i));
+			return 0;
 		}
 	}
 	return -EINVAL;
@@ -177,6 +196,7 @@ static const struct value_kind {
 	[OPTION_TYPE_BOOL] = {set_choice,     "yes or no",                                    NULL      },
 	[OPTION_TYPE_FIELDS] = {set_choice,     "refuse or ignore",                             NULL      },
 	[OPTION_TYPE_NAMES] = {set_choice,     "strict or compatible",                         NULL      },
+	[OPTION_TYPE_LEVEL] = {set_level,      "error, warning, info or debug",                NULL      },
 	[OPTION_TYPE_IDS] = {set_ids,        "numeric ids between spaces, at most 16",       NULL      },
 	[OPTION_TYPE_HEADER] = {set_header,     "letters, digits and -, at most 63",            NULL      },
 	[OPTION_TYPE_PREFIX] = {set_prefix,     "upper-case letters, digits and _, at most 63", NULL      },

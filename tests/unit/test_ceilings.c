@@ -169,7 +169,33 @@ static void test_ceilings_init_memory_0_is_four_fifths_of_the_host(void **state)
 	assert_int_equal(ceilings.max_memory_bytes, 8 * GIB);
 }
 
+/* What is in use stays; nothing is taken until it is below the new maxima again. */
+static void test_ceilings_configure_may_go_below_what_is_in_use(void **state)
+{
+	struct supervisor_config config = good_config();
+	struct ceilings ceilings = good_ceilings();
+	struct plan plan = small_plan();
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_NONE);
+	config.max_memory_bytes = 128 * MIB;
+	ceilings_configure(&ceilings, &config);
+	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_MEMORY);
+	config.max_memory_bytes = 4 * GIB;
+	config.max_pids = 20;
+	ceilings_configure(&ceilings, &config);
+	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_PIDS);
+	config.max_sessions = 2;
+	ceilings_configure(&ceilings, &config);
+	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_SESSIONS);
+	config = good_config();
+	ceilings_configure(&ceilings, &config);
+	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_NONE);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_ceilings_configure_may_go_below_what_is_in_use),
 	cmocka_unit_test(test_ceilings_take_up_to_sessions_then_refuses),
 	cmocka_unit_test(test_ceilings_take_few_descriptors_is_their_error),
 	cmocka_unit_test(test_ceilings_take_memory_sum_is_bounded),

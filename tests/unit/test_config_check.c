@@ -95,19 +95,19 @@ static void test_config_check_each_number_has_a_range(void **state)
 	(void)state;
 	answer = good_answer();
 	answer->supervisor.max_sessions = 0;
-	expect_refused(answer, "max_sessions");
+	expect_refused(answer, "limits.sessions");
 	answer = good_answer();
 	answer->supervisor.max_launches_per_s = 0; /* would divide by it */
-	expect_refused(answer, "max_launches_per_s");
+	expect_refused(answer, "launches_per_second");
 	answer = good_answer();
 	answer->supervisor.n_egress = CONFIG_EGRESS_MAX + 1; /* would allocate by it */
-	expect_refused(answer, "n_egress");
+	expect_refused(answer, "egress_workers");
 	answer = good_answer();
 	answer->supervisor.session.memory_bytes = PLAN_MEMORY_MAX_BYTES + 1;
 	expect_refused(answer, "session_memory");
 	answer = good_answer();
 	answer->api.n_trusted_peers = CONFIG_MAX_PEERS + 1;
-	expect_refused(answer, "n_trusted_peers");
+	expect_refused(answer, "trusted_peers");
 	answer = good_answer();
 	answer->api.endpoint_default_set = 1u << ENDPOINTS_N;
 	expect_refused(answer, "endpoint_default_set");

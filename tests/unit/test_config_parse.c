@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "supervisor/config/bundle_read.h"
 #include "supervisor/config/config_parse.h"
 #include "supervisor/config/option_table.h"
 #include "supervisor/config/option_value.h"
@@ -16,7 +17,9 @@ struct fixture {
 
 static int parse(struct fixture *fixture, const char *text)
 {
-	return config_parse(text, strlen(text), fixture->answer, &fixture->complaints);
+	const struct config_text file = {.text = text, .size = strlen(text)};
+
+	return config_parse(&file, 1, fixture->answer, NULL, &fixture->complaints);
 }
 
 static int set_up(void **state)
@@ -162,6 +165,106 @@ static void test_config_parse_repeated_option_is_refused(void **state)
 	expect_complaint(fixture, "[limits]\nsessions = 1\n  2\n", "set twice");
 }
 
+static const char *value_of(const struct config_settings *settings, const char *section,
+			    const char *key, unsigned int *ret_file, unsigned int *ret_line)
+{
+	for (size_t i = 0; i < settings->n; i++) {
+		const struct config_setting *setting = &settings->setting[i];
+
+		if (strcmp(setting->section, section) != 0 || strcmp(setting->key, key) != 0)
+			continue;
+		*ret_file = setting->file;
+		*ret_line = setting->line;
+		return setting->value;
+	}
+	return NULL;
+}
+
+static void test_config_parse_a_later_file_goes_before_an_earlier_one(void **state)
+{
+	struct fixture *fixture = *state;
+	static const char first[] = "[limits]\nsessions = 3\npids = 100\n";
+	static const char second[] = "\n[limits]\n\nsessions = 9\n";
+	const struct config_text files[] = {
+		{.name = "sandboxd.conf",    .text = first,  .size = sizeof(first) - 1 },
+		{.name = "conf.d/10-x.conf", .text = second, .size = sizeof(second) - 1},
+	};
+	struct config_settings settings = {0};
+	unsigned int file = 9;
+	unsigned int line = 9;
+
+	assert_int_equal(config_parse(files, 2, fixture->answer, &settings, &fixture->complaints),
+			 0);
+	assert_int_equal(fixture->answer->supervisor.max_sessions, 9);
+	assert_int_equal(fixture->answer->supervisor.max_pids, 100);
+	assert_int_equal(settings.n, 2);
+	assert_string_equal(value_of(&settings, "limits", "sessions", &file, &line), "9");
+	assert_int_equal(file, 1);
+	assert_int_equal(line, 4);
+	assert_string_equal(value_of(&settings, "limits", "pids", &file, &line), "100");
+	assert_int_equal(file, 0);
+	assert_int_equal(line, 3);
+	config_settings_done(&settings);
+}
+
+static void test_config_parse_a_complaint_names_its_file(void **state)
+{
+	struct fixture *fixture = *state;
+	const struct config_text files[] = {
+		{.name = "sandboxd.conf",    .text = "[limits]\n",             .size = 9 },
+		{.name = "conf.d/10-x.conf", .text = "[limits]\nsessionz=1\n", .size = 20},
+	};
+
+	assert_int_equal(config_parse(files, 2, fixture->answer, NULL, &fixture->complaints),
+			 -EINVAL);
+	assert_non_null(strstr(buf_text(&fixture->complaints),
+			       "conf.d/10-x.conf line 2: [limits] has no option sessionz; did you "
+			       "mean sessions?"));
+}
+
+/* The supervisor keeps what only a restart changes by a table of its own. */
+static void test_option_table_and_the_supervisor_agree_on_restarts(void **state)
+{
+	size_t n;
+	const struct option_row *rows = option_table_rows(&n);
+	char name[128];
+
+	(void)state;
+	for (size_t i = 0; i < n; i++) {
+		(void)snprintf(name, sizeof(name), "%s.%s", rows[i].section, rows[i].key);
+		if (config_is_kept(name) != (rows[i].effect == OPTION_RESTART))
+			fail_msg("%s", name);
+	}
+}
+
+static void test_bundle_read_takes_whole_bundles_only(void **state)
+{
+	struct {
+		struct config_bundle head;
+		char text[8];
+	} bundle = {
+		.head = {.magic = CONFIG_BUNDLE_MAGIC, .n_files = 2},
+                  .text = "abcdefg"
+        };
+	struct config_text texts[CONFIG_FILES_MAX];
+	const char *data = (const char *)&bundle;
+
+	(void)state;
+	(void)snprintf(bundle.head.file[0].name, sizeof(bundle.head.file[0].name), "one");
+	bundle.head.file[0].bytes = 3;
+	bundle.head.file[1].bytes = 5;
+	assert_int_equal(bundle_read(data, sizeof(bundle), texts), 2);
+	assert_string_equal(texts[0].name, "one");
+	assert_memory_equal(texts[1].text, "defg", 5);
+	assert_int_equal(bundle_read(data, sizeof(bundle) - 1, texts), -EBADMSG);
+	bundle.head.file[0].bytes = UINT32_MAX;
+	assert_int_equal(bundle_read(data, sizeof(bundle), texts), -EBADMSG);
+	bundle.head.n_files = CONFIG_FILES_MAX + 1;
+	assert_int_equal(bundle_read(data, sizeof(bundle), texts), -EBADMSG);
+	assert_int_equal(bundle_read("[a]\n", 4, texts), 1);
+	assert_int_equal(texts[0].size, 4);
+}
+
 static void test_config_parse_every_mistake_is_named_in_one_run(void **state)
 {
 	struct fixture *fixture = *state;
@@ -175,9 +278,10 @@ static void test_config_parse_hostile_text_is_refused(void **state)
 {
 	struct fixture *fixture = *state;
 	static const char nul[] = "[limits]\0sessions = 1\n";
+	const struct config_text file = {.text = nul, .size = sizeof(nul) - 1};
 	char text[1024];
 
-	assert_int_equal(config_parse(nul, sizeof(nul) - 1, fixture->answer, &fixture->complaints),
+	assert_int_equal(config_parse(&file, 1, fixture->answer, NULL, &fixture->complaints),
 			 -EINVAL);
 	expect_complaint(fixture, "[limits]\n\xff\xfe = 1\n", "no UTF-8");
 	(void)snprintf(text, sizeof(text), "[endpoints]\nkafka_bootstrap = %0300d\n", 0);
@@ -218,6 +322,12 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(test_config_parse_a_range_is_named, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_repeated_option_is_refused, set_up,
 					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_a_later_file_goes_before_an_earlier_one,
+					set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_a_complaint_names_its_file, set_up,
+					tear_down),
+	cmocka_unit_test(test_option_table_and_the_supervisor_agree_on_restarts),
+	cmocka_unit_test(test_bundle_read_takes_whole_bundles_only),
 	cmocka_unit_test_setup_teardown(test_config_parse_every_mistake_is_named_in_one_run, set_up,
 					tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_hostile_text_is_refused, set_up,

@@ -39,6 +39,7 @@ HANDLER(handle_readyz)
 HANDLER(handle_metrics)
 HANDLER(handle_openapi)
 HANDLER(handle_capabilities)
+HANDLER(handle_config)
 
 static struct route_match match(const char *method, const char *path)
 {

@@ -46,3 +46,4 @@ void action_readyz(struct request *request);
 void action_stats(struct request *request, struct session *session);
 void action_metrics(struct request *request);
 void action_capabilities(struct request *request);
+void action_config(struct request *request);

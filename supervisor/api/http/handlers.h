@@ -33,3 +33,4 @@ void handle_readyz(struct request *request);
 void handle_metrics(struct request *request);
 void handle_openapi(struct request *request);
 void handle_capabilities(struct request *request);
+void handle_config(struct request *request);

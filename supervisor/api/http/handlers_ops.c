@@ -27,3 +27,8 @@ void handle_capabilities(struct request *request)
 {
 	action_capabilities(request);
 }
+
+void handle_config(struct request *request)
+{
+	action_config(request);
+}

@@ -77,6 +77,9 @@ static const struct schema_row schemas[] = {
 	{"Proof",          OBJECT											  },
 	{"Trace",          OBJECT											  },
 	{"Capabilities",   OBJECT											  },
+	{"ConfigState",
+	 "{\"type\":\"object\",\"properties\":{\"generation\":" INTEGER ",\"at\":" STRING
+	 ",\"refused\":" BOOLEAN ",\"text\":" STRING ",\"needs_restart\":" STRINGS "}}"                                    },
 	{"Status",         "{\"type\":\"object\",\"properties\":{\"status\":" STRING "}}"                                  },
 	{"Error",          "{\"type\":\"object\",\"properties\":{\"detail\":{}}}"                                          },
 };

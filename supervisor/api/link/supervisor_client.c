@@ -82,6 +82,10 @@ static int handle_message(struct supervisor_client *client, const struct launch_
 			client->events->facts(client->userdata, &msg->u.facts);
 		return 0;
 	}
+	if (msg->type == LAUNCH_EVENT_CONFIG) {
+		client->events->config(client->userdata, &msg->u.config, TAKE_FD(owned_fd));
+		return 0;
+	}
 	pending = find_pending(client, msg->serial);
 	if (!pending)
 		return 0; /* its deadline passed; a descriptor that came with it is closed */

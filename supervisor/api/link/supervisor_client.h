@@ -25,6 +25,8 @@ typedef void (*supervisor_answer)(void *userdata, const struct launch_msg *answe
 struct supervisor_client_events {
 	void (*gone)(void *userdata, const struct id *session, const struct launch_gone *gone);
 	void (*facts)(void *userdata, const struct launch_facts *facts); /* may be NULL */
+	/* fd: the configuration again, or -1; the callee owns it. */
+	void (*config)(void *userdata, const struct launch_config *state, int fd);
 	void (*closed)(void *userdata, int error); /* the supervisor left, or said nonsense */
 };
 

@@ -1,0 +1,194 @@
+#include "base/config_bundle.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/path.h"
+#include "base/str.h"
+
+#define MAX_DROPINS (CONFIG_FILES_MAX - 1)
+
+struct bundle {
+	struct config_bundle head;
+	char *text; /* owned: head and texts, CONFIG_FILE_MAX_BYTES of them at most */
+	size_t n_text;
+	size_t n_names;
+	char name[MAX_DROPINS][CONFIG_FILE_NAME_BYTES];
+};
+
+int config_bundle_open_dir(const char *path, bool is_default, const char **ret_name,
+			   struct err *err)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[PATH_MAX];
+	int fd;
+
+	if (!slash || slash[1] == '\0')
+		return err_fail(err, -EINVAL, "config", "%s is no path of a file", path);
+	if (str_copy_n(dir, sizeof(dir), path, slash == path ? 1 : (size_t)(slash - path)) < 0)
+		return err_fail(err, -ENAMETOOLONG, "config", "the path is too long");
+	*ret_name = slash + 1;
+	fd = path_open_trusted(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd == -ENOENT && is_default)
+		return -ENOENT;
+	if (fd == -EPERM)
+		return err_fail(err, fd, "config",
+				"the configuration, or a directory above it, is not root's alone");
+	if (fd < 0)
+		return err_fail(err, fd, "config", "open %s", dir);
+	return fd;
+}
+
+static bool is_roots_alone(const struct stat *st)
+{
+	return st->st_uid == 0 && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* One file behind the others. 0, 1: it is missing, or -errno. */
+static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct err *err)
+{
+	struct config_bundle_file *file = &bundle->head.file[bundle->head.n_files];
+	AUTO_CLOSE int fd = -1;
+	AUTO_FREE char *data = NULL;
+	struct stat st;
+	size_t size;
+	int r;
+
+	fd = path_open_beneath(dir_fd, name, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
+	if (fd == -ENOENT)
+		return 1;
+	if (fd < 0)
+		return err_fail(err, fd, "config", "open %s", name);
+	if (fstat(fd, &st) < 0)
+		return err_fail(err, -errno, "config", "stat %s", name);
+	if (!S_ISREG(st.st_mode))
+		return err_fail(err, -EINVAL, "config", "%s is no regular file", name);
+	if (!is_roots_alone(&st))
+		return err_fail(err, -EPERM, "config",
+				"%s is not root's alone: the configuration has to be", name);
+	r = io_read_file(fd, CONFIG_FILE_MAX_BYTES - bundle->n_text, &data, &size);
+	if (r < 0)
+		return err_fail(err, r, "config", "read %s", name);
+	r = str_copy(file->name, sizeof(file->name), name);
+	if (r < 0)
+		return err_fail(err, r, "config", "a file's name is too long");
+	file->bytes = (uint32_t)size;
+	memcpy(bundle->text + sizeof(bundle->head) + bundle->n_text, data, size);
+	bundle->n_text += size;
+	bundle->head.n_files++;
+	return 0;
+}
+
+static int add_name(struct bundle *bundle, const char *name, struct err *err)
+{
+	size_t length = strlen(name);
+
+	/* What editors and package managers leave beside it has another ending. */
+	if (name[0] == '.' || !str_has_suffix(name, CONFIG_DROPIN_SUFFIX))
+		return 0;
+	if (!str_only(name, length, "._-+@"))
+		return err_fail(err, -EINVAL, "config",
+				"the name of a file in " CONFIG_DROPINS " holds a character that "
+				"is no letter, digit, or . _ - + @");
+	if (bundle->n_names == MAX_DROPINS)
+		return err_fail(err, -E2BIG, "config",
+				"there are more than %d files in " CONFIG_DROPINS, MAX_DROPINS);
+	if (str_format(bundle->name[bundle->n_names], CONFIG_FILE_NAME_BYTES, "%s/%s",
+		       CONFIG_DROPINS, name) < 0)
+		return err_fail(err, -ENAMETOOLONG, "config",
+				"the name of a file in " CONFIG_DROPINS " is too long");
+	bundle->n_names++;
+	return 0;
+}
+
+/* Names of the drop-ins, in no order. */
+static int list_names(struct bundle *bundle, int dir_fd, struct err *err)
+{
+	AUTO_CLOSE int fd = -1;
+	const struct dirent *entry;
+	struct stat st;
+	DIR *dir;
+	int r = 0;
+
+	fd = path_open_beneath(dir_fd, CONFIG_DROPINS, O_RDONLY | O_DIRECTORY, 0);
+	if (fd == -ENOENT)
+		return 0;
+	if (fd < 0)
+		return err_fail(err, fd, "config", "open " CONFIG_DROPINS);
+	if (fstat(fd, &st) < 0)
+		return err_fail(err, -errno, "config", "stat " CONFIG_DROPINS);
+	if (!is_roots_alone(&st))
+		return err_fail(err, -EPERM, "config",
+				CONFIG_DROPINS " is not root's alone: the configuration has to be");
+	dir = fdopendir(fd);
+	if (!dir)
+		return err_fail(err, -errno, "config", "read " CONFIG_DROPINS);
+	(void)TAKE_FD(fd);
+	/* One thread, one directory stream. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	while (r == 0 && (entry = readdir(dir)))
+		r = add_name(bundle, entry->d_name, err);
+	(void)closedir(dir);
+	return r;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static int add_all(struct bundle *bundle, int dir_fd, const char *name, bool may_be_missing,
+		   struct err *err)
+{
+	struct stat st;
+	int r;
+
+	if (fstat(dir_fd, &st) < 0)
+		return err_fail(err, -errno, "config", "stat the directory");
+	if (st.st_nlink == 0)
+		return err_fail(err, -ESTALE, "config",
+				"the directory of the configuration was removed or replaced");
+	r = add_file(bundle, dir_fd, name, err);
+	if (r == 1 && !may_be_missing)
+		return err_fail(err, -ENOENT, "config", "open %s", name);
+	if (r < 0)
+		return r;
+	r = list_names(bundle, dir_fd, err);
+	if (r < 0)
+		return r;
+	qsort(bundle->name, bundle->n_names, sizeof(bundle->name[0]), by_name);
+	for (size_t i = 0; i < bundle->n_names; i++) {
+		r = add_file(bundle, dir_fd, bundle->name[i], err);
+		if (r < 0)
+			return r; /* one that was removed meanwhile is not there */
+	}
+	return 0;
+}
+
+int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, struct err *err)
+{
+	AUTO_FREE struct bundle *bundle = calloc(1, sizeof(*bundle));
+	AUTO_FREE char *text = malloc(sizeof(bundle->head) + CONFIG_FILE_MAX_BYTES);
+	int r;
+
+	if (!bundle || !text)
+		return err_fail(err, -ENOMEM, "config", "memory");
+	bundle->text = text;
+	bundle->head.magic = CONFIG_BUNDLE_MAGIC;
+	if (dir_fd >= 0) {
+		r = add_all(bundle, dir_fd, name, may_be_missing, err);
+		if (r < 0)
+			return r;
+	}
+	memcpy(text, &bundle->head, sizeof(bundle->head));
+	r = fd_memfd_sealed("config", text, sizeof(bundle->head) + bundle->n_text, 0);
+	if (r < 0)
+		return err_fail(err, r, "config", "snapshot of the files");
+	return r;
+}

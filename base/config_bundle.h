@@ -1,0 +1,25 @@
+/*
+ * The configuration's files as one sealed snapshot (sandboxd/config.h): made by the supervisor for
+ * its reader, and by sandboxctl for the same reader. Nothing is parsed here.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/auto.h"
+#include "base/err.h"
+
+#include "sandboxd/config.h"
+
+/* The directory of the configuration file at `path` (absolute), every component root's alone, and
+ * the name of the file in *ret_name, which points into path. is_default: the directory may be
+ * missing, then -ENOENT. -errno with the reason in err. */
+MUST_USE int config_bundle_open_dir(const char *path, bool is_default, const char **ret_name,
+				    struct err *err);
+
+/*
+ * Copy the file `name` of the directory and, in the order of their names, its drop-ins. Each has to
+ * be a regular file of root that nobody else may write. may_be_missing: the file itself; drop-ins
+ * always may. dir_fd -1: no file at all. A sealed memfd, close-on-exec, or -errno.
+ */
+MUST_USE int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, struct err *err);

@@ -1,0 +1,67 @@
+#include "supervisor/api/settings.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+
+#include "supervisor/api/config.h"
+#include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/reply.h"
+
+void settings_spread(struct app *app)
+{
+	const struct api_config *config = app->config;
+
+	app->summary.host = "local";
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		app->summary.operator_default[i] = config->endpoint_default_set & (1u << i)
+							   ? config->endpoint_default[i]
+							   : NULL;
+}
+
+void settings_take(struct app *app, const struct launch_config *state, int fd)
+{
+	AUTO_CLOSE int config_fd = fd;
+	AUTO_FREE struct api_config *config = NULL;
+	struct err err = ERR_NULL;
+
+	app->config_state = *state;
+	str_printable(app->config_state.text);
+	str_printable(app->config_state.waiting);
+	readiness_set(&app->readiness, READINESS_CONFIG, !state->refused, app->config_state.text);
+	if (config_fd < 0)
+		return;
+	if (config_read(config_fd, &config, &err) < 0) {
+		log_err(LOG_LEVEL_ERROR, NULL, "the former configuration stays", &err);
+		return;
+	}
+	*app->config = *config;
+	settings_spread(app);
+}
+
+static json_t *word_list(const char *words)
+{
+	json_t *list = json_array();
+
+	while (*words) {
+		size_t length = strcspn(words, " ");
+
+		if (length > 0)
+			(void)json_array_append_new(list, json_stringn(words, length));
+		words += length + strspn(words + length, " ");
+	}
+	return list;
+}
+
+void action_config(struct request *request)
+{
+	const struct launch_config *state = &request_app(request)->config_state;
+	char at[CLOCK_ISO_BYTES];
+
+	clock_format_iso(state->at, at);
+	reply_json(request, MHD_HTTP_OK,
+		   json_pack("{s:i, s:s, s:b, s:s, s:o}", "generation", (int)state->generation,
+			     "at", at, "refused", state->refused ? 1 : 0, "text", state->text,
+			     "needs_restart", word_list(state->waiting)));
+}

@@ -1,0 +1,29 @@
+/*
+ * The configuration while the service runs: SIGHUP reads it again, and either all of it takes
+ * effect or nothing.
+ */
+#pragma once
+
+#include "base/auto.h"
+#include "base/log.h"
+
+#include "sandboxd/launch.h"
+#include "sandboxd/worker.h"
+#include "supervisor/config_run.h"
+
+struct host;
+struct serve;
+struct workers;
+
+struct reload {
+	struct config_source source;
+	struct config_answer config; /* in force */
+	struct launch_config state;  /* what the api worker is told */
+	const enum log_level *level; /* of the command line, which goes first; NULL: none */
+};
+
+/* At the start: the first configuration, without which there is no service. 0 or -errno. */
+MUST_USE int reload_first(struct reload *reload, const struct host *host, struct err *err);
+/* Read it again. What became of it is in the log, in `state`, and told to the api worker. */
+void reload_again(struct reload *reload, struct host *host, struct serve *serve,
+		  struct workers *workers);

@@ -1,0 +1,143 @@
+"""Configuration: files and drop-ins, reload as a whole or not at all, who says what about it."""
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from harness import BIN, RUNTIME, SESSIONS, Daemon, wait_until
+
+BASE = "[identity]\ntrusted_peers = 0\n"
+
+
+@pytest.fixture(name="own")
+def fixture_own():
+    """A daemon whose configuration a test may change."""
+    daemon = Daemon(config=BASE)
+    yield daemon
+    daemon.done()
+
+
+def drop_in(daemon, name, text):
+    folder = daemon.config.parent / "conf.d"
+    folder.mkdir(mode=0o755, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+def reload(daemon, says):
+    """SIGHUP to the first process; the log then says so."""
+    before = len(daemon.log.read_text())
+    os.kill(daemon.process.pid, signal.SIGHUP)
+    wait_until(lambda: says in daemon.log.read_text()[before:], what=says)
+
+
+def state(daemon):
+    return daemon.root.get("/v1/config").json
+
+
+def test_drop_ins_are_read_in_order_and_win(own):
+    own.stop()
+    own.config.write_text(BASE + "[limits]\nsessions = 1\n")
+    drop_in(own, "10-a.conf", "[limits]\nsessions = 2\n")
+    drop_in(own, "20-b.conf", "[limits]\nsessions = 3\n")
+    drop_in(own, "30-c.conf.bak", "[nonsense\n")
+    own.start()
+    assert own.root.get("/v1/capabilities").json["max_sessions"] == 3
+
+
+def test_reload_changes_limits_and_endpoints_of_new_and_running_sessions(own):
+    session = own.root.create_runtime(profile="agent")
+    assert own.root.shell(session, "echo $ALPHASWARM_KAFKA_BOOTSTRAP").text == "\n"
+    own.config.write_text(
+        BASE + "[limits]\nsessions = 2\nsession_memory = 512MiB\n[endpoints]\nkafka_bootstrap = b:1\n"
+    )
+    reload(own, "configuration is reloaded")
+    wait_until(lambda: state(own)["generation"] == 1)
+    assert own.root.shell(session, "echo $ALPHASWARM_KAFKA_BOOTSTRAP").text == "b:1\n"
+    assert own.root.get("/v1/capabilities").json["max_sessions"] == 2
+    # The supervisor's own ceiling, not the worker's: the profile asks for 4 GiB.
+    refused = own.root.post(RUNTIME, {"profile": "agent"})
+    assert refused.status == 500
+    assert "plan" in refused.json["detail"]
+    own.config.write_text(BASE + "[limits]\nsessions = 1\n")
+    reload(own, "configuration is reloaded")
+    wait_until(lambda: state(own)["generation"] == 2)
+    assert own.root.post(SESSIONS).status == 429
+    assert own.root.shell(session, "echo alive").text == "alive\n"
+
+
+def test_reload_of_a_bad_file_changes_nothing_and_says_so(own):
+    own.config.write_text(BASE + "[limits]\nsessions = 7\n")
+    reload(own, "configuration is reloaded")
+    drop_in(own, "50-bad.conf", "[limits]\nsessions = 5\nsessionz = 9\n")
+    reload(own, "the former configuration stays")
+    ready = wait_until(lambda: (a := own.root.get("/readyz")).status == 503 and a)
+    assert "config" in ready.body.decode()
+    told = state(own)
+    assert told["refused"] is True
+    assert told["text"].startswith("conf.d/50-bad.conf line 3: [limits] has no option sessionz")
+    assert own.root.get("/v1/capabilities").json["max_sessions"] == 7
+    # Also an api worker that starts now knows it.
+    own.deaths_expected = True
+    os.kill(own.worker_pid("sandboxd-api"), signal.SIGKILL)
+    wait_until(own.ready, what="the next worker")
+    wait_until(lambda: own.root.get("/readyz").status == 503)
+    assert own.root.get("/v1/capabilities").json["max_sessions"] == 7
+    (own.config.parent / "conf.d" / "50-bad.conf").unlink()
+    reload(own, "configuration is reloaded")
+    wait_until(lambda: own.root.get("/readyz").status == 200)
+    assert state(own)["refused"] is False
+
+
+@pytest.mark.parametrize("mode, uid", [(0o666, 0), (0o644, 1000)])
+def test_reload_refuses_a_file_that_others_may_write(own, mode, uid):
+    drop_in(own, "10-a.conf", "[limits]\nsessions = 2\n")
+    path = own.config.parent / "conf.d" / "10-a.conf"
+    os.chown(path, uid, 0)
+    path.chmod(mode)
+    reload(own, "the former configuration stays")
+    wait_until(lambda: state(own)["refused"])
+    assert "not root's alone" in state(own)["text"]
+    assert own.root.get("/v1/capabilities").json["max_sessions"] == 1000
+
+
+def test_reload_names_what_needs_a_restart(own):
+    own.config.write_text(BASE + "[supervisor]\negress_workers = 2\nlaunches_per_second = 77\n")
+    reload(own, "options=\"supervisor.egress_workers\"")
+    wait_until(lambda: state(own)["generation"] == 1)
+    assert state(own)["needs_restart"] == ["supervisor.egress_workers"]
+
+
+def test_reload_is_passed_on_by_the_keeper_and_changes_the_log_level(own):
+    assert "level=debug" not in own.log.read_text()
+    own.config.write_text(BASE + "[supervisor]\nlog_level = debug\n")
+    reload(own, "configuration is reloaded")
+    own.config.write_text(BASE + "[supervisor]\nlog_level = error\n")
+    os.kill(own.process.pid, signal.SIGHUP)
+    wait_until(lambda: state(own)["generation"] == 2)
+    before = len(own.log.read_text())
+    os.kill(own.process.pid, signal.SIGHUP)
+    wait_until(lambda: state(own)["generation"] == 3)
+    assert "configuration is reloaded" not in own.log.read_text()[before:]
+
+
+def test_reload_of_trusted_peers_shuts_out_at_once(own):
+    own.config.write_text("[identity]\ntrusted_peers = 33\n")
+    me = own.client("me")
+    assert me.get(SESSIONS).status == 200
+    reload(own, "configuration is reloaded")
+    wait_until(lambda: me.get(SESSIONS).status == 401)
+
+
+def test_reader_by_hand_says_what_it_is_for():
+    done = subprocess.run([BIN / "sandboxd-config"], capture_output=True, text=True, check=False,
+                          stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert "sandboxctl config check" in done.stderr
+
+
+def test_config_state_is_for_administrators(own):
+    assert own.client("me").get("/v1/config").status == 403
+    assert own.client("me", "platform:admin").get("/v1/config").status == 200
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*", state(own)["at"])
