@@ -153,6 +153,7 @@ static const char *const error_texts[] = {
 	[LAUNCH_E_DESCRIPTORS] = "the limit of open descriptors is reached",
 	[LAUNCH_E_STATE] = "the session is not in a state that permits this",
 	[LAUNCH_E_STOPPING] = "the service is stopping",
+	[LAUNCH_E_INCOMPATIBLE] = "made by a release that this one does not understand",
 	[LAUNCH_E_PROOF] = "the isolation in force differs from the plan",
 };
 _Static_assert(ARRAY_SIZE(error_texts) == LAUNCH_E_MAX_, "one text per error");

@@ -69,10 +69,15 @@ enum launch_error ceilings_take(struct ceilings *ceilings, const struct plan *pl
 	if (due - now > USEC_PER_SEC - ceilings->launch_interval)
 		return LAUNCH_E_RATE;
 	ceilings->launch_next = due + ceilings->launch_interval;
+	ceilings_count(ceilings, plan);
+	return LAUNCH_E_NONE;
+}
+
+void ceilings_count(struct ceilings *ceilings, const struct plan *plan)
+{
 	ceilings->n_sessions++;
 	ceilings->memory_bytes += plan->memory_bytes;
 	ceilings->n_pids += plan->max_pids;
-	return LAUNCH_E_NONE;
 }
 
 void ceilings_give(struct ceilings *ceilings, const struct plan *plan)

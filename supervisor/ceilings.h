@@ -46,5 +46,8 @@ uint32_t ceilings_sessions(const struct ceilings *ceilings);
  * nothing is taken. */
 MUST_USE enum launch_error ceilings_take(struct ceilings *ceilings, const struct plan *plan,
 					 usec_t now);
+/* Count a session that lives already, also beyond the maxima: then nothing is taken until enough
+ * has been given back. */
+void ceilings_count(struct ceilings *ceilings, const struct plan *plan);
 /* Give back what the session of this plan took; its launch stays counted in the rate. */
 void ceilings_give(struct ceilings *ceilings, const struct plan *plan);

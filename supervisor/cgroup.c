@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/io.h"
 #include "base/num.h"
 #include "base/str.h"
@@ -17,7 +15,7 @@
 #include "supervisor/cgroup_find.h"
 
 #define CPU_PERIOD_US        100000u
-#define CLEAN_TIMEOUT        (10 * USEC_PER_SEC) /* of all groups together */
+#define PROCS_MAX_BYTES      ((size_t)1024 * 1024)
 #define WORKERS_MEMORY_BYTES (2ull << 30)
 #define WORKERS_PIDS         64u
 /* Version 1 leaves the buffers of internet sockets out of the memory limit, and the system's own
@@ -506,6 +504,11 @@ int cgroup_freeze(const struct cgroup *cgroup, const char *name, bool frozen)
 	return write_file(cgroup->v2_fd, name, "cgroup.freeze", frozen ? "1" : "0");
 }
 
+bool cgroup_is_frozen(const struct cgroup *cgroup, const char *name)
+{
+	return read_u64(cgroup->v2_fd, name, "cgroup.freeze") == 1;
+}
+
 int cgroup_open_events(const struct cgroup *cgroup, const char *name)
 {
 	char path[PATH_BYTES];
@@ -543,31 +546,9 @@ int cgroup_remove(const struct cgroup *cgroup, const char *name)
 	return result;
 }
 
-static int kill_group(const struct cgroup *cgroup, const char *name, usec_t deadline)
+static int visit_below(int dir_fd, cgroup_visit visit, void *userdata, bool is_v2)
 {
-	(void)deadline;
-	/* ENOENT: the group exists in a v1 hierarchy only, so nothing can be in it. */
-	(void)!cgroup_kill(cgroup, name);
-	return 0;
-}
-
-/* Waits for it to drain. */
-static int clean_group(const struct cgroup *cgroup, const char *name, usec_t deadline)
-{
-	const struct timespec pause = {.tv_nsec = 2000000};
-	int r;
-
-	while ((r = cgroup_remove(cgroup, name)) == -EBUSY && clock_boottime() < deadline)
-		(void)nanosleep(&pause, NULL);
-	return r;
-}
-
-static int for_each_group(const struct cgroup *cgroup, int dir_fd,
-			  int (*visit)(const struct cgroup *cgroup, const char *name,
-				       usec_t deadline),
-			  usec_t deadline)
-{
-	int result = 0;
+	int r = 0;
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
@@ -578,34 +559,65 @@ static int for_each_group(const struct cgroup *cgroup, int dir_fd,
 		return -ENOMEM;
 	}
 	const struct dirent *entry = NULL;
-	while ((entry = readdir(dir))) { /* NOLINT(concurrency-mt-unsafe): own stream */
-		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
-			continue;
-		int r = visit(cgroup, entry->d_name, deadline);
-		if (r < 0)
-			result = r;
+	/* NOLINTNEXTLINE(concurrency-mt-unsafe): own stream */
+	while (r == 0 && (entry = readdir(dir))) {
+		if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+			r = visit(userdata, entry->d_name, is_v2);
 	}
 	(void)closedir(dir);
-	return result;
+	return r;
 }
 
-int cgroup_clean(const struct cgroup *cgroup, struct err *err)
+int cgroup_visit_all(const struct cgroup *cgroup, cgroup_visit visit, void *userdata)
 {
-	usec_t deadline = clock_add(clock_boottime(), CLEAN_TIMEOUT);
+	int r = visit_below(cgroup->v2_fd, visit, userdata, true);
 
-	/* All are killed before the first is waited for: they end side by side. */
-	int result = for_each_group(cgroup, cgroup->v2_fd, kill_group, deadline);
-	if (result == 0)
-		result = for_each_group(cgroup, cgroup->v2_fd, clean_group, deadline);
-	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
-		if (cgroup->v1_fd[i] < 0)
-			continue;
-		int r = for_each_group(cgroup, cgroup->v1_fd[i], clean_group, deadline);
-		if (r < 0)
-			result = r;
+	for (unsigned int i = 0; r == 0 && i < CGROUP_CONTROLLER_MAX_; i++) {
+		if (cgroup->v1_fd[i] >= 0)
+			r = visit_below(cgroup->v1_fd[i], visit, userdata, false);
 	}
-	if (result < 0)
-		return err_fail(err, result, "cgroup", "a group of a former run does not drain");
+	return r;
+}
+
+int cgroup_check(const struct cgroup *cgroup, const char *name, uint64_t id)
+{
+	struct stat st;
+
+	if (fstatat(cgroup->v2_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode) || st.st_ino != id)
+		return -ESTALE;
+	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+		if (cgroup->v1_fd[i] >= 0 && faccessat(cgroup->v1_fd[i], name, F_OK, 0) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+int cgroup_holds(const struct cgroup *cgroup, const char *name, int pid)
+{
+	char path[PATH_BYTES];
+	AUTO_FREE char *text = NULL;
+	size_t size = 0;
+
+	int r = str_format(path, sizeof(path), "%s/cgroup.procs", name);
+	if (r < 0)
+		return r;
+	AUTO_CLOSE int fd = openat(cgroup->v2_fd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = io_read_file(fd, PROCS_MAX_BYTES, &text, &size);
+	if (r < 0)
+		return r;
+	for (char *line = text; line && *line;) {
+		uint32_t found = 0;
+		char *next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		if (num_parse_u32(line, 1, INT32_MAX, &found) == 0 && (int)found == pid)
+			return 1;
+		line = next;
+	}
 	return 0;
 }
 

@@ -53,7 +53,7 @@ struct cgroup {
 MUST_USE int cgroup_open(struct cgroup *cgroup, const char *instance, const char *parent,
 			 struct err *err);
 /* What all sessions together may have, whatever their single limits add up to (B21); 0: no limit.
- * While no session is there. */
+ * -EBUSY: the sessions that are there use more. */
 MUST_USE int cgroup_set_totals(const struct cgroup *cgroup, uint64_t max_memory_bytes,
 			       uint64_t max_pids);
 /* Remove the instance's groups and close. A group that is still populated stays. */
@@ -78,13 +78,23 @@ MUST_USE int cgroup_join_self(const struct cgroup *cgroup, const char *tasks);
 uint64_t cgroup_joined(const struct cgroup *cgroup, const char *name, char *text);
 MUST_USE int cgroup_kill(const struct cgroup *cgroup, const char *name);
 MUST_USE int cgroup_freeze(const struct cgroup *cgroup, const char *name, bool frozen);
+/* Was told to freeze, whether or not all of it has stopped yet. */
+bool cgroup_is_frozen(const struct cgroup *cgroup, const char *name);
 /* 1: it has processes; 0: none (or no such group); -errno. `events_fd`: its cgroup.events. */
 MUST_USE int cgroup_populated(int events_fd);
 MUST_USE int cgroup_open_events(const struct cgroup *cgroup, const char *name);
 /* Remove every group of that name. 0, or -EBUSY: try again later. */
 MUST_USE int cgroup_remove(const struct cgroup *cgroup, const char *name);
-/* Kill and remove every group that a former process of this instance left. Waits: start-up only. */
-MUST_USE int cgroup_clean(const struct cgroup *cgroup, struct err *err);
+
+/* What a start finds. is_v2: of the v2 tree; a name comes once for each hierarchy that has it. */
+typedef int (*cgroup_visit)(void *userdata, const char *name, bool is_v2);
+/* Every group of the instance. 0, what visit returned, or -errno. */
+MUST_USE int cgroup_visit_all(const struct cgroup *cgroup, cgroup_visit visit, void *userdata);
+/* 0: the v2 group of that name has that id, and every v1 hierarchy has its group. -ENOENT, -ESTALE.
+ */
+MUST_USE int cgroup_check(const struct cgroup *cgroup, const char *name, uint64_t id);
+/* 1: the process is in the v2 group itself; 0: it is not; -errno. */
+MUST_USE int cgroup_holds(const struct cgroup *cgroup, const char *name, int pid);
 
 MUST_USE int cgroup_stat(const struct cgroup *cgroup, const char *name,
 			 struct launch_stat *ret_stat);

@@ -5,7 +5,6 @@
  */
 #include "supervisor/host.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -30,6 +29,7 @@
 
 #define PROGRAM_MAX_BYTES ((size_t)64 * 1024 * 1024)
 #define WORKERS_GROUP     "workers"
+#define INCOMPATIBLE_MAX  65536u
 #define KERNEL_MAX_PIDS   4194304u /* PID_MAX_LIMIT */
 
 static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api", "sandboxd-egress",
@@ -56,8 +56,12 @@ static int stage_groups(struct host *host, const struct host_options *options, s
 {
 	int r = cgroup_open(&host->cgroup, options->instance, options->cgroup_parent, err);
 
-	if (r < 0)
-		return r;
+	return r < 0 ? r : host_make_workers_group(host, err);
+}
+
+int host_make_workers_group(struct host *host, struct err *err)
+{
+	host->workers_group_fd = fd_close(host->workers_group_fd);
 	if (mkdirat(host->cgroup.v2_fd, WORKERS_GROUP, 0755) < 0 && errno != EEXIST)
 		return err_fail(err, -errno, "host", "make the workers' group");
 	host->workers_group_fd = openat(host->cgroup.v2_fd, WORKERS_GROUP,
@@ -317,7 +321,9 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	for (size_t i = 0; i < POLICY_MAX_PROFILES; i++)
 		host->session_policy_fd[i] = -1;
 	list_init(&host->sessions);
+	list_init(&host->adopted);
 	list_init(&host->dead);
+	host->incompatible = BUF_NULL(INCOMPATIBLE_MAX * sizeof(struct id));
 #ifdef SANDBOXD_TEST_HOOKS
 	/* One thread and nobody calls setenv. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	host->fail_step = getenv("SANDBOX_FAIL_STEP");
@@ -333,46 +339,15 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	return 0;
 }
 
-static int remove_sockets(const struct host *host)
+const struct id *host_incompatible(const struct host *host, size_t *ret_n)
 {
-	const struct dirent *entry = NULL;
-	int fd = openat(host->sockets_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	DIR *dir = fdopendir(fd);
-	if (!dir) {
-		fd_close(fd);
-		return -ENOMEM;
-	}
-	while ((entry = readdir(dir))) { /* NOLINT(concurrency-mt-unsafe): own stream */
-		/* The directory is ours alone; a name that is not a socket of ours stays and harms
-		 * nobody. */
-		if (str_has_suffix(entry->d_name, ".sock"))
-			(void)unlinkat(host->sockets_fd, entry->d_name, 0);
-	}
-	(void)closedir(dir);
-	return 0;
+	*ret_n = host->incompatible.size / sizeof(struct id);
+	return (const struct id *)(const void *)host->incompatible.data;
 }
 
-int host_clean_leftovers(struct host *host, struct err *err)
+bool host_has_sessions(const struct host *host)
 {
-	int r = cgroup_clean(&host->cgroup, err);
-
-	if (r < 0)
-		return r;
-	/* The workers' group went with the others; nothing runs in it yet. */
-	host->workers_group_fd = fd_close(host->workers_group_fd);
-	r = cgroup_make(&host->cgroup, WORKERS_GROUP, &host->workers_group_fd);
-	if (r < 0)
-		return err_fail(err, r, "host", "make the workers' group");
-	r = remove_sockets(host);
-	if (r < 0)
-		return err_fail(err, r, "host", "remove former sockets");
-	r = idblock_release_all(&host->idblock, host->worker_ids, clock_boottime());
-	if (r < 0)
-		return err_fail(err, r, "host", "release former id blocks");
-	return 0;
+	return !list_empty(&host->sessions) || !list_empty(&host->adopted);
 }
 
 static int check_strict(const struct host *host, struct err *err)
@@ -418,7 +393,11 @@ int host_configure(struct host *host, const struct host_configuration *configura
 	if (configuration->max_pids != 0 && configuration->max_pids < max_pids)
 		max_pids = configuration->max_pids;
 	r = cgroup_set_totals(&host->cgroup, configuration->max_memory_bytes, max_pids);
-	if (r < 0)
+	/* Lower than what adopted sessions use by now: their own limits hold, and this one at the
+	 * next start. */
+	if (r == -EBUSY && host_has_sessions(host))
+		log_line(LOG_LEVEL_WARNING, NULL, "the limits of all sessions together stay", "");
+	else if (r < 0)
 		return err_fail(err, r, "host", "set the limits of all sessions together");
 	host->reserve.want = configuration->userns_reserve > USERNS_RESERVE_MAX
 				     ? USERNS_RESERVE_MAX
@@ -431,7 +410,7 @@ struct host *host_close(struct host *host)
 {
 	if (!host)
 		return NULL;
-	ASSERT(list_empty(&host->sessions));
+	ASSERT(!host_has_sessions(host));
 	session_free_dead(host);
 	/* Its process may still run: wait for it, nothing of ours stays behind. */
 	(void)!host_settle(host, NULL);
@@ -446,6 +425,7 @@ struct host *host_close(struct host *host)
 	if (host->cgroup.v2_fd >= 0)
 		(void)unlinkat(host->cgroup.v2_fd, WORKERS_GROUP, AT_REMOVEDIR);
 	cgroup_done(&host->cgroup);
+	buf_done(&host->incompatible);
 	host->sockets_fd = fd_close(host->sockets_fd);
 	image_close(&host->image);
 	host->policy_fd = fd_close(host->policy_fd);

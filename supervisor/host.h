@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/id.h"
 #include "base/loop.h"
 
 #include "sandboxd/launch.h"
@@ -46,12 +47,23 @@ MUST_USE int host_open(struct loop *loop, const struct host_options *options,
 /* Wait until sessions can be launched: the look through /usr, begun by host_open, has ended. Called
  * last, when everything that can start beside it has been started. */
 MUST_USE int host_settle(struct host *host, struct err *err);
-/* Kills what a former instance of the same id left (groups, sockets, id blocks). Called before the
- * first launch; adoption of live sessions is a later issue. */
-MUST_USE int host_clean_leftovers(struct host *host, struct err *err);
+/* Looks for what a former supervisor of the instance left. Every session is either found whole, and
+ * then waits to be taken, or ended and removed. Called before the first launch. -errno is trouble
+ * of our own: no session that lives was touched. */
+MUST_USE int host_adopt(struct host *host, struct err *err);
+struct session_events;
+struct session;
+/* One of the sessions that were found whole; from now on as if it had been started here, but for
+ * its trace and its exit status. -ENOENT: no more. */
+MUST_USE int host_take_adopted(struct host *host, const struct session_events *events,
+			       void *userdata, struct session **ret_session);
+/* Sessions that host_adopt ended because another release had made them: *ret_n ids. */
+const struct id *host_incompatible(const struct host *host, size_t *ret_n);
+/* Sessions of any state, taken or not. */
+bool host_has_sessions(const struct host *host);
 struct host *host_close(struct host *host); /* removes the instance's groups and id blocks */
 
-/* Comes once, after host_open and host_clean_leftovers and before the first launch. err names what
+/* Comes once, after host_open and host_adopt and before the first launch. err names what
  * the host cannot do. */
 MUST_USE int host_configure(struct host *host, const struct host_configuration *configuration,
 			    struct err *err);

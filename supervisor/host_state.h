@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/list.h"
 #include "base/loop.h"
 
@@ -58,12 +59,16 @@ struct host {
 	uint64_t clocks_used;       /* one bit each */
 	uint64_t ns_inode[HOST_NS_MAX_];
 	struct list sessions;
-	struct list dead;      /* told about, freed at the end of the turn */
-	const char *fail_step; /* test builds; NULL */
+	struct list adopted;     /* found at the start, until somebody takes them */
+	struct buf incompatible; /* struct id each: ended at the start, see host.h */
+	struct list dead;        /* told about, freed at the end of the turn */
+	const char *fail_step;   /* test builds; NULL */
 };
 
 /* File name below /proc/PID/ns. */
 const char *host_namespace_name(enum host_namespace which);
+/* The workers' v2 group, made where it is missing. */
+MUST_USE int host_make_workers_group(struct host *host, struct err *err);
 /* Have the deferred work done at the end of this turn. */
 void host_wake(struct host *host);
 /* Free the sessions of host->dead: session.c. */

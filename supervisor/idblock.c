@@ -415,7 +415,40 @@ void idblock_release(struct idblock *idblock, uint32_t base, usec_t now)
 	file_unlock(idblock);
 }
 
-int idblock_release_all(struct idblock *idblock, uint32_t keep_base, usec_t now)
+void idblock_set_add(struct idblock_set *set, uint32_t base)
+{
+	uint32_t index = base / IDBLOCK_SIZE;
+
+	if (index >= IDBLOCK_FIRST && index <= IDBLOCK_LAST)
+		set->block[index / 64] |= 1ull << (index % 64);
+}
+
+bool idblock_set_has(const struct idblock_set *set, uint32_t base)
+{
+	uint32_t index = base / IDBLOCK_SIZE;
+
+	return index <= IDBLOCK_LAST && (set->block[index / 64] & 1ull << (index % 64)) != 0;
+}
+
+int idblock_holds(struct idblock *idblock, uint32_t base)
+{
+	struct idblock_record record;
+	uint32_t index = base / IDBLOCK_SIZE;
+
+	if (base % IDBLOCK_SIZE != 0 || index < IDBLOCK_FIRST || index > IDBLOCK_LAST)
+		return 0;
+	int r = file_lock(idblock, LOCK_TRIES_START);
+	if (r < 0)
+		return r;
+	r = read_record(idblock, index, &record);
+	file_unlock(idblock);
+	if (r < 0)
+		return r;
+	return record.state == IDBLOCK_STATE_USED && record.group_id == idblock->group_id &&
+	       memcmp(record.instance, idblock->instance, IDBLOCK_INSTANCE_BYTES) == 0;
+}
+
+int idblock_release_all(struct idblock *idblock, const struct idblock_set *keep, usec_t now)
 {
 	struct idblock_record record;
 
@@ -427,7 +460,7 @@ int idblock_release_all(struct idblock *idblock, uint32_t keep_base, usec_t now)
 	for (uint32_t index = IDBLOCK_FIRST; r == 0 && index < end; index++) {
 		r = read_record(idblock, index, &record);
 		if (r < 0 || record.state != IDBLOCK_STATE_USED ||
-		    index == keep_base / IDBLOCK_SIZE ||
+		    idblock_set_has(keep, index * IDBLOCK_SIZE) ||
 		    memcmp(record.instance, idblock->instance, IDBLOCK_INSTANCE_BYTES) != 0)
 			continue;
 		record.state = IDBLOCK_STATE_RESTING;

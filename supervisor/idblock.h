@@ -52,7 +52,16 @@ void idblock_done(struct idblock *idblock);
 MUST_USE int idblock_take(struct idblock *idblock, usec_t now, uint32_t *ret_base);
 /* Give a block back: it rests for IDBLOCK_QUARANTINE. */
 void idblock_release(struct idblock *idblock, uint32_t base, usec_t now);
-/* Give back every block of this instance but the one that starts at `keep_base` (0: none). */
-MUST_USE int idblock_release_all(struct idblock *idblock, uint32_t keep_base, usec_t now);
+/* Blocks, by their first ids. */
+struct idblock_set {
+	uint64_t block[(IDBLOCK_LAST + 64) / 64];
+};
+void idblock_set_add(struct idblock_set *set, uint32_t base); /* what is no block is left out */
+bool idblock_set_has(const struct idblock_set *set, uint32_t base);
+/* Give back every block of this instance but those of `keep`. */
+MUST_USE int idblock_release_all(struct idblock *idblock, const struct idblock_set *keep,
+				 usec_t now);
+/* 1: this instance has the block in use; 0: it has not; -errno. */
+MUST_USE int idblock_holds(struct idblock *idblock, uint32_t base);
 /* True: the block's ids are free to use as far as /etc knows. */
 bool idblock_usable(const struct idblock *idblock, uint32_t index);

@@ -1,6 +1,7 @@
 # The launch engine: everything behind host.h and session.h. It links the reader of the compiled
 # policy and nothing that parses anything else.
 add_library(sandboxd_launch STATIC
+	adopt.c
 	cgroup.c
 	cgroup_find.c
 	dirwalk.c
@@ -11,6 +12,7 @@ add_library(sandboxd_launch STATIC
 	netns.c
 	probe.c
 	prove.c
+	record.c
 	rootfs.c
 	rootfs_mount.c
 	session.c

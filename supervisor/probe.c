@@ -19,15 +19,6 @@
 #define LANDLOCK_VERSION_FLAG 1u
 #define LANDLOCK_ABI_SCOPE    6
 
-/* struct pidfd_info of Linux 6.13, first published size, and its request number. */
-struct probe_pidfd_info {
-	uint64_t mask;
-	uint64_t cgroup_id;
-	uint32_t ids[12];
-};
-_Static_assert(sizeof(struct probe_pidfd_info) == 64, "PIDFD_INFO_SIZE_VER0");
-#define PROBE_PIDFD_GET_INFO _IOWR(0xFF, 11, struct probe_pidfd_info)
-
 /* "6.18.44-anything": the first two numbers. */
 static bool release_at_least(char *release, uint32_t major, uint32_t minor)
 {
@@ -70,12 +61,33 @@ static bool has_memfd_exec(void)
 	return fd >= 0;
 }
 
+/* struct pidfd_info of Linux 6.13 in its first published size. */
+struct pidfd_group_info {
+	uint64_t mask;
+	uint64_t group_id;
+	uint32_t ids[12];
+};
+_Static_assert(sizeof(struct pidfd_group_info) == 64, "PIDFD_INFO_SIZE_VER0");
+#define MASK_GROUP_ID 4u
+
+int probe_pidfd_group(int pid_fd, uint64_t *ret_group_id)
+{
+	struct pidfd_group_info info = {.mask = MASK_GROUP_ID};
+
+	if (ioctl(pid_fd, _IOWR(0xFF, 11, struct pidfd_group_info), &info) < 0)
+		return -errno;
+	if (!(info.mask & MASK_GROUP_ID))
+		return -ENOTSUP;
+	*ret_group_id = info.group_id;
+	return 0;
+}
+
 static bool has_pidfd_info(void)
 {
-	struct probe_pidfd_info info = {.mask = 4 /* PIDFD_INFO_CGROUPID */};
 	AUTO_CLOSE int fd = kernel_pidfd_open(getpid(), 0);
+	uint64_t group_id = 0;
 
-	return fd >= 0 && ioctl(fd, PROBE_PIDFD_GET_INFO, &info) == 0 && (info.mask & 4) != 0;
+	return fd >= 0 && probe_pidfd_group(fd, &group_id) == 0;
 }
 
 static bool has_landlock_scope(void)

@@ -45,12 +45,16 @@ struct serve_client {
 	uint32_t used; /* bit per row of the permit table: requests that come once */
 	bool adopting;
 	uint32_t adopt_serial;
+	size_t adopt_incompatible;     /* of these the next to tell */
 	void (*hello)(void *userdata); /* its first message was right */
 	void (*lost)(void *userdata);  /* the connection has ended; call serve_client_done later */
 	void *userdata;
 };
 
 MUST_USE int serve_new(const struct serve_options *options, struct serve **ret_serve);
+/* Every session that the host found at its start becomes one of ours: counted, whatever the
+ * ceilings say by now. Before the first client. */
+MUST_USE int serve_take_adopted(struct serve *serve);
 struct serve *serve_free(struct serve *serve); /* asserts that no session and no client is left */
 
 /* socket_fd becomes the client's on success. Callbacks and userdata are set before. */

@@ -3,7 +3,8 @@
  *
  * - START is answered from `started`, with a connected socket or with the step that failed.
  * - KILL is answered from `ended`, when nothing of the session is left; several may wait.
- * - ADOPT walks the list of all sessions, one whenever the client's queue is empty.
+ * - ADOPT walks the list of all sessions, one whenever the client's queue is empty. What the host
+ *   had to end at its start, because another release had made it, is told once behind them.
  *
  * A session whose asker died before its START was answered is known to nobody: it is killed, and
  * the next worker, which adopts what lives, never sees it. A session that ends by itself is told to
@@ -18,6 +19,7 @@
 #include "base/launch.h"
 #include "base/log.h"
 
+#include "supervisor/host.h"
 #include "supervisor/serve_state.h"
 #include "supervisor/session.h"
 
@@ -168,6 +170,33 @@ static const struct session_events session_events = {
 	.ended = on_ended,
 };
 
+static void add_entry(struct serve *serve, struct serve_session *entry, const struct plan *plan)
+{
+	entry->serve = serve;
+	entry->plan = *plan;
+	list_append(bucket_of(serve, entry->plan.session), &entry->bucket_link);
+	list_append(&serve->all, &entry->all_link);
+	serve->n_sessions++;
+}
+
+int serve_take_adopted(struct serve *serve)
+{
+	for (;;) {
+		struct serve_session *entry = calloc(1, sizeof(*entry));
+		int r;
+
+		if (!entry)
+			return -ENOMEM;
+		r = host_take_adopted(serve->options.host, &session_events, entry, &entry->session);
+		if (r < 0) {
+			free(entry);
+			return r == -ENOENT ? 0 : r;
+		}
+		add_entry(serve, entry, session_plan(entry->session));
+		ceilings_count(&serve->ceilings, &entry->plan);
+	}
+}
+
 int serve_start(struct serve_client *client, const struct launch_msg *request, int secrets_fd,
 		enum launch_error *ret_error, struct err *err)
 {
@@ -183,13 +212,9 @@ int serve_start(struct serve_client *client, const struct launch_msg *request, i
 		ceilings_give(&serve->ceilings, plan);
 		return err_fail(err, -ENOMEM, "start", "memory");
 	}
-	entry->serve = serve;
-	entry->plan = *plan;
 	entry->asker = client;
 	entry->start_serial = request->serial;
-	list_append(bucket_of(serve, entry->plan.session), &entry->bucket_link);
-	list_append(&serve->all, &entry->all_link);
-	serve->n_sessions++;
+	add_entry(serve, entry, plan);
 	launch = (struct session_launch){.plan = &entry->plan, .secrets_fd = secrets_fd};
 	r = session_start(serve->options.host, &launch, &session_events, entry, &entry->session,
 			  ret_error, err);
@@ -246,6 +271,24 @@ static void adopt_one(struct serve_client *client, struct serve_session *entry)
 	peer_send(&client->peer, &answer, fd);
 }
 
+/* The next session that was ended because another release had made it. False: none is left. */
+static bool adopt_incompatible(struct serve_client *client)
+{
+	const struct serve *serve = client->serve;
+	size_t n = 0;
+	const struct id *ids = host_incompatible(serve->options.host, &n);
+	struct launch_msg answer;
+
+	if (serve->incompatible_told || client->adopt_incompatible >= n)
+		return false;
+	answer = answer_message(LAUNCH_ADOPT, client->adopt_serial,
+				ids[client->adopt_incompatible++].bytes);
+	answer.more = 1;
+	answer.error = LAUNCH_E_INCOMPATIBLE;
+	peer_send(&client->peer, &answer, -1);
+	return true;
+}
+
 /*
  * One session, or the end. Visited entries go to the tail and new ones are appended without the
  * mark, so the first entry without it is the end of the walk.
@@ -271,6 +314,9 @@ static void adopt_next(struct serve_client *client)
 		adopt_one(client, entry);
 		return;
 	}
+	if (adopt_incompatible(client))
+		return;
+	serve->incompatible_told = true;
 	client->adopting = false;
 	end = answer_message(LAUNCH_ADOPT, client->adopt_serial, (const uint8_t[ID_BYTES]){0});
 	peer_send(&client->peer, &end, -1);
@@ -287,6 +333,7 @@ void serve_adopt(struct serve_client *client, uint32_t serial)
 {
 	client->adopting = true;
 	client->adopt_serial = serial;
+	client->adopt_incompatible = 0;
 	LIST_FOR_EACH (link, &client->serve->all)
 		LIST_ENTRY(link, struct serve_session, all_link)->adopt_pending = true;
 	serve_adopt_more(client);

@@ -32,6 +32,7 @@ struct serve {
 	struct serve_client *api; /* after its HELLO */
 	bool stopping;
 	bool emptying;
+	bool incompatible_told; /* to an api worker that heard the end of its ADOPT */
 	uint32_t n_sessions;
 	uint32_t n_clients;
 	struct list all;

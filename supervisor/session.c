@@ -9,6 +9,7 @@
 #include "supervisor/session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 
 #include "sandboxd/kernel.h"
 #include "supervisor/prove.h"
+#include "supervisor/record.h"
 #include "supervisor/session_state.h"
 
 #define RETRY_FIRST_US (2 * USEC_PER_MS)
@@ -149,6 +151,17 @@ static bool reap(struct session *session, int options)
 {
 	siginfo_t info = {0};
 
+	if (session->is_adopted) {
+		struct pollfd ended = {.fd = session->pid_fd, .events = POLLIN};
+
+		if (poll(&ended, 1, 0) <= 0)
+			return false;
+		/* Whoever is its parent now has the status. */
+		session->wait_status = LAUNCH_STATUS_UNKNOWN;
+		session->reaped = true;
+		session->pid_source = loop_remove(session->pid_source);
+		return true;
+	}
 	while (waitid(P_PIDFD, (id_t)session->pid_fd, &info, WEXITED | __WALL | options) < 0) {
 		if (errno != EINTR)
 			break;
@@ -229,6 +242,20 @@ int session_on_pid(void *userdata, uint32_t events)
 	return 0;
 }
 
+/* Before anybody hears of it: from here on a next supervisor takes the session over. */
+static int mark_live(struct session *session)
+{
+	struct record record;
+
+	session_fill_record(session, &record);
+	record.state = RECORD_STATE_LIVE;
+	record.pid = session->pid;
+	record.proof = session->proof;
+	int r = record_rewrite(session->record_fd, &record);
+	session->record_fd = fd_close(session->record_fd);
+	return r;
+}
+
 /* The shim is confined and listens. */
 static void become_live(struct session *session)
 {
@@ -249,6 +276,12 @@ static void become_live(struct session *session)
 			fail_launch(session, LAUNCH_E_PROOF);
 			return;
 		}
+	}
+	int r = mark_live(session);
+	if (r < 0) {
+		(void)err_fail(&session->err, r, "record", "mark the session as live");
+		fail_launch(session, LAUNCH_E_STEP);
+		return;
 	}
 	session->host->clocks_used &=
 		~(session->clock == SESSION_NO_CLOCK ? 0 : 1ull << session->clock);
@@ -305,8 +338,7 @@ int session_on_timer(void *userdata, uint32_t events)
 	return 0;
 }
 
-static struct session *session_new(struct host *host, const struct plan *plan,
-				   const struct session_events *events, void *userdata)
+struct session *session_alloc(struct host *host, const struct plan *plan)
 {
 	struct session *session = calloc(1, sizeof(*session));
 
@@ -316,13 +348,12 @@ static struct session *session_new(struct host *host, const struct plan *plan,
 	session->plan = *plan;
 	memcpy(session->id.bytes, plan->session, ID_BYTES);
 	id_format(&session->id, session->name);
-	session->events = *events;
-	session->userdata = userdata;
 	session->userns = USERNS_NULL;
 	session->clock = SESSION_NO_CLOCK;
 	session->listen_fd = session->group_fd = session->plan_fd = -1;
 	session->child_plan_fd = session->child_ready_fd = -1;
-	session->ready_fd = session->pid_fd = session->events_fd = -1;
+	session->ready_fd = session->pid_fd = session->events_fd = session->record_fd = -1;
+	session->secrets_fd = -1;
 	session->begun_at = clock_boottime();
 	return session;
 }
@@ -345,11 +376,13 @@ int session_start(struct host *host, const struct session_launch *launch,
 		*ret_error = LAUNCH_E_STEP;
 		return r;
 	}
-	struct session *session = session_new(host, plan, events, userdata);
+	struct session *session = session_alloc(host, plan);
 	if (!session) {
 		*ret_error = LAUNCH_E_STEP;
 		return err_fail(err, -ENOMEM, "plan", "memory");
 	}
+	session->events = *events;
+	session->userdata = userdata;
 	session->secrets_fd = launch->secrets_fd;
 	r = steps_parent_run(session, &error, &why);
 	session->secrets_fd = -1;

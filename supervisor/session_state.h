@@ -24,6 +24,10 @@ struct session {
 	int clock;            /* index in host->clocks, SESSION_NO_CLOCK */
 	bool has_group;
 	bool has_socket;
+	bool has_record;
+	bool is_adopted; /* no child of ours: it is watched, not reaped */
+	uint64_t group_id;
+	int record_fd;  /* until it is live */
 	int listen_fd;  /* until the clone */
 	int group_fd;   /* until the clone */
 	int plan_fd;    /* until the clone; both ends of the socket, and the child's of the pipe */
@@ -69,6 +73,12 @@ MUST_USE int steps_parent_undo(struct session *session);
 struct sockaddr_un;
 /* Where the session's shim listens. 0 or -ENAMETOOLONG. */
 MUST_USE int session_socket_address(const struct session *session, struct sockaddr_un *address);
+
+/* Without memory: NULL. STARTING, nothing open, in no list. */
+struct session *session_alloc(struct host *host, const struct plan *plan);
+struct record;
+/* What the session's record says, as it is now. */
+void session_fill_record(const struct session *session, struct record *ret_record);
 
 /* session.c: callbacks that the `watch` step puts into the loop. */
 int session_on_pid(void *userdata, uint32_t events);

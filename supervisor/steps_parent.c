@@ -1,18 +1,19 @@
 /*
  * The supervisor's half of a launch: one table, run in one go, without waiting for the child.
  *
- * The order has reasons. The socket is bound before the clone, so that whoever finds the
- * session's group later also finds its socket. The groups have their limits before anything can
- * be in them. The plan lies in the socket when the child is cloned, so that the child need not
- * sleep for it. The clone goes straight into the v2 group, so that cgroup.kill reaches the child
- * and all it forks from its first instruction on (E3); the v1 groups it joins itself, before it
- * makes anything that they should count.
+ * The order has reasons. The socket is bound and the record is complete before the clone, so that
+ * whoever finds the session's group later also finds both. The groups have their limits before
+ * anything can be in them. The plan lies in the socket when the child is cloned, so that the child
+ * need not sleep for it. The clone goes straight into the v2 group, so that cgroup.kill reaches the
+ * child and all it forks from its first instruction on (E3); the v1 groups it joins itself, before
+ * it makes anything that they should count.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 
 #include "sandboxd/kernel.h"
 #include "supervisor/prove.h"
+#include "supervisor/record.h"
 #include "supervisor/session_state.h"
 #include "supervisor/weaken.h"
 
@@ -61,11 +63,44 @@ static int step_listener(struct session *session, struct err *err)
 
 static int step_group(struct session *session, struct err *err)
 {
+	struct stat st;
 	int r = cgroup_make(&session->host->cgroup, session->name, &session->group_fd);
 
 	if (r < 0)
 		return err_fail(err, r, "group", "make the v2 group");
 	session->has_group = true;
+	if (fstat(session->group_fd, &st) < 0)
+		return err_fail(err, -errno, "group", "stat the v2 group");
+	session->group_id = st.st_ino;
+	return 0;
+}
+
+void session_fill_record(const struct session *session, struct record *ret_record)
+{
+	*ret_record = (struct record){
+		.magic = RECORD_MAGIC,
+		.version = RECORD_VERSION,
+		.size = sizeof(*ret_record),
+		.group_id = session->group_id,
+		.born_at_us = session->begun_at,
+		.id_base = session->userns.base,
+		.state = RECORD_STATE_STARTING,
+		.release = SANDBOXD_VERSION,
+		.plan = session->plan,
+	};
+	_Static_assert(sizeof(SANDBOXD_VERSION) <= RECORD_RELEASE_BYTES, "fits with its NUL");
+	memcpy(ret_record->instance, session->host->idblock.instance, RECORD_INSTANCE_BYTES);
+}
+
+static int step_record(struct session *session, struct err *err)
+{
+	struct record record;
+
+	session_fill_record(session, &record);
+	session->record_fd = record_write(session->host->sockets_fd, session->name, &record);
+	if (session->record_fd < 0)
+		return err_fail(err, session->record_fd, "record", "write");
+	session->has_record = true;
 	return 0;
 }
 
@@ -238,13 +273,14 @@ static const struct step {
 	enum launch_error busy; /* instead of LAUNCH_E_STEP when the step says -EBUSY */
 } steps[] = {
 	{"user-ids",    step_user_ids,    LAUNCH_E_IDS },
-        {"listener",    step_listener,    LAUNCH_E_STEP},
+	{"listener",    step_listener,    LAUNCH_E_STEP},
 	{"group",       step_group,       LAUNCH_E_STEP},
-        {"limits",      step_limits,      LAUNCH_E_STEP},
+	{"limits",      step_limits,      LAUNCH_E_STEP},
+	{"record",      step_record,      LAUNCH_E_STEP},
 	{"send-plan",   step_plan,        LAUNCH_E_STEP},
-        {"clone",       step_clone,       LAUNCH_E_STEP},
+	{"clone",       step_clone,       LAUNCH_E_STEP},
 	{"watch",       step_watch,       LAUNCH_E_STEP},
-        {"prove-early", step_prove_early, LAUNCH_E_STEP},
+	{"prove-early", step_prove_early, LAUNCH_E_STEP},
 };
 
 int steps_parent_run(struct session *session, enum launch_error *ret_error, struct err *err)
@@ -283,6 +319,10 @@ int steps_parent_undo(struct session *session)
 		(void)unlinkat(host->sockets_fd, socket_name, 0);
 		session->has_socket = false;
 	}
+	if (session->has_record)
+		record_remove(host->sockets_fd, session->name);
+	session->has_record = false;
+	session->record_fd = fd_close(session->record_fd);
 	if (session->has_group) {
 		int r = cgroup_remove(&host->cgroup, session->name);
 		if (r < 0)

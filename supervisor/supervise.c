@@ -188,6 +188,20 @@ static int stage_privileges(struct app *app, struct err *err)
 	return privileges_limit(err);
 }
 
+static int stage_files(struct app *app, struct err *err)
+{
+	struct rlimit files;
+
+	(void)app;
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_fail(err, -errno, "files", "read RLIMIT_NOFILE");
+	/* A soft limit below the hard one is a default of shells, not a decision about us. */
+	files.rlim_cur = files.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_fail(err, -errno, "files", "raise RLIMIT_NOFILE to its hard limit");
+	return 0;
+}
+
 static int stage_host(struct app *app, struct err *err)
 {
 	/* One thread and nobody calls setenv. NOLINTNEXTLINE(concurrency-mt-unsafe) */
@@ -204,9 +218,9 @@ static int stage_host(struct app *app, struct err *err)
 	return host_open(app->loop, &options, &app->host, err);
 }
 
-static int stage_leftovers(struct app *app, struct err *err)
+static int stage_adopt(struct app *app, struct err *err)
 {
-	return host_clean_leftovers(app->host, err);
+	return host_adopt(app->host, err);
 }
 
 static int stage_configuration(struct app *app, struct err *err)
@@ -230,10 +244,6 @@ static int stage_ceilings(struct app *app, struct err *err)
 
 	if (sysinfo(&info) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return err_fail(err, -errno, "ceilings", "memory and descriptors of this host");
-	/* A soft limit below the hard one is a default of shells, not a decision about us. */
-	files.rlim_cur = files.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
-		return err_fail(err, -errno, "ceilings", "raise RLIMIT_NOFILE to its hard limit");
 	ceilings_init(&app->ceilings, &app->reload.config.supervisor,
 		      (uint64_t)info.totalram * info.mem_unit, files.rlim_cur);
 	log_line(LOG_LEVEL_INFO, NULL, "ceilings", "sessions=%u by_descriptors=%u memory_mib=%llu",
@@ -278,7 +288,8 @@ static int stage_serve(struct app *app, struct err *err)
 	if (r < 0)
 		return err_fail(err, r, "serve", "memory");
 	app->stop.serve = app->serve;
-	return 0;
+	r = serve_take_adopted(app->serve);
+	return r < 0 ? err_fail(err, r, "serve", "take adopted sessions over") : 0;
 }
 
 static int stage_workers(struct app *app, struct err *err)
@@ -323,8 +334,9 @@ static const struct stage {
 	{"instance",      stage_instance     }, /* host path: state directory */
 	{"config-file",   stage_config_file  }, /* host path: configuration */
 	{"privileges",    stage_privileges   }, /* before the first child */
+	{"files",         stage_files        }, /* before adopted sessions take theirs */
 	{"host",          stage_host         }, /* leaves the host's mount namespace */
-	{"leftovers",     stage_leftovers    }, /* before any id or group is used again */
+	{"adopt",         stage_adopt        }, /* before any id or group is used again */
 	{"configuration", stage_configuration}, /* the one-shot reader */
 	{"ceilings",      stage_ceilings     }, /* of what this host has */
 	{"configure",     stage_configure    }, /* reserve, strict mode, limits of all sessions */
@@ -351,7 +363,7 @@ static void close_app(struct app *app)
 	if (app->serve && serve_session_count(app->serve) == 0) {
 		app->serve = serve_free(app->serve);
 		app->host = host_close(app->host);
-	} else if (!app->serve) {
+	} else if (!app->serve && app->host && !host_has_sessions(app->host)) {
 		app->host = host_close(app->host);
 	}
 	watchdog_done(&app->watchdog);

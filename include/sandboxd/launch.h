@@ -24,8 +24,10 @@ enum launch_type {
 	LAUNCH_FREEZE = 8, /* by session id */
 	LAUNCH_THAW = 10,  /* by session id */
 	LAUNCH_STAT = 12,  /* by session id: struct launch_stat */
-	LAUNCH_ADOPT = 14, /* after HELLO: one answer per live session (connected socket each), then
-			      one with session all zero and more = 0 */
+	LAUNCH_ADOPT = 14, /* after HELLO: one answer per live session (connected socket each), and
+			      one with LAUNCH_E_INCOMPATIBLE per session that another release had
+			      made and that was ended; then one with session all zero and more = 0
+			      */
 	LAUNCH_PROOF = 16, /* by session id: struct launch_proof */
 	LAUNCH_TRACE = 18, /* by session id: struct launch_trace */
 	LAUNCH_LOG_LEVEL = 20, /* struct launch_level: of all our processes, until the next start */
@@ -54,6 +56,7 @@ enum launch_error {
 	LAUNCH_E_STOPPING,    /* the service is going down */
 	LAUNCH_E_PROOF, /* strict mode: what is in force differs from the plan; the session was
 			   destroyed */
+	LAUNCH_E_INCOMPATIBLE, /* ADOPT: of a release that this one does not understand; ended */
 	LAUNCH_E_MAX_,
 };
 
@@ -153,9 +156,11 @@ enum launch_gone_reason {
 	LAUNCH_GONE_OOM,
 	LAUNCH_GONE_KILLED,
 };
+/* The session was launched by a former supervisor: its exit status went to another process. */
+#define LAUNCH_STATUS_UNKNOWN (-1)
 struct launch_gone {
-	uint32_t reason; /* enum launch_gone_reason */
-	int32_t wait_status;
+	uint32_t reason;     /* enum launch_gone_reason */
+	int32_t wait_status; /* as of wait(), or LAUNCH_STATUS_UNKNOWN */
 };
 
 /* The configuration in force, and what became of the last reload. No values of it. */

@@ -250,7 +250,7 @@ static int run(struct probe *probe, const struct host_options *options, uint32_t
 	usec_t begun_at = clock_boottime();
 	r = host_open(probe->loop, options, &probe->host, &err);
 	if (r == 0)
-		r = host_clean_leftovers(probe->host, &err);
+		r = host_adopt(probe->host, &err);
 	if (r == 0)
 		r = host_configure(probe->host, &configuration, &err);
 	if (r < 0) {

@@ -55,6 +55,27 @@ static void test_ceilings_take_up_to_sessions_then_refuses(void **state)
 	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_NONE);
 }
 
+/* The configuration may have become smaller than what lives. */
+static void test_ceilings_count_beyond_the_maxima_takes_nothing_more(void **state)
+{
+	struct ceilings ceilings = good_ceilings();
+	struct plan large = small_plan();
+	struct plan plan = small_plan();
+
+	(void)state;
+	large.memory_bytes = 5 * GIB;
+	large.max_pids = 2000;
+	ceilings_count(&ceilings, &large);
+	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_MEMORY);
+	large.memory_bytes = 0;
+	ceilings_count(&ceilings, &large);
+	ceilings.memory_bytes = 0;
+	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_PIDS);
+	ceilings_give(&ceilings, &large);
+	ceilings.n_pids -= large.max_pids;
+	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_NONE);
+}
+
 static void test_ceilings_take_few_descriptors_is_their_error(void **state)
 {
 	struct supervisor_config config = good_config();
@@ -201,6 +222,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_ceilings_take_memory_sum_is_bounded),
 	cmocka_unit_test(test_ceilings_take_pids_sum_is_bounded),
 	cmocka_unit_test(test_ceilings_take_rate_is_a_burst_of_one_second),
+	cmocka_unit_test(test_ceilings_count_beyond_the_maxima_takes_nothing_more),
 	cmocka_unit_test(test_ceilings_take_refused_takes_nothing),
 	cmocka_unit_test(test_ceilings_take_each_knob_has_a_ceiling),
 	cmocka_unit_test(test_ceilings_init_memory_0_is_four_fifths_of_the_host),

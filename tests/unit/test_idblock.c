@@ -137,6 +137,7 @@ static void test_idblock_release_all_keeps_one_and_others(void **state)
 	struct rig rig;
 	struct idblock a;
 	struct idblock b;
+	struct idblock_set kept = {{0}};
 	uint32_t keep = 0;
 	uint32_t base = 0;
 
@@ -147,7 +148,13 @@ static void test_idblock_release_all_keeps_one_and_others(void **state)
 	assert_int_equal(idblock_take(&a, 0, &keep), 0);
 	assert_int_equal(idblock_take(&a, 0, &base), 0);
 	assert_int_equal(idblock_take(&b, 0, &base), 0);
-	assert_int_equal(idblock_release_all(&a, keep, 0), 0);
+	idblock_set_add(&kept, keep);
+	assert_int_equal(idblock_holds(&a, base), 0);
+	assert_int_equal(idblock_holds(&b, base), 1);
+	assert_int_equal(idblock_release_all(&a, &kept, 0), 0);
+	assert_int_equal(idblock_holds(&a, keep), 1);
+	assert_int_equal(idblock_holds(&a, keep + 1), 0);
+	assert_int_equal(idblock_holds(&a, 0), 0);
 	assert_int_equal(idblock_take(&a, IDBLOCK_QUARANTINE, &base), 0);
 	assert_int_equal(base, BLOCK(9));
 	assert_int_equal(idblock_take(&a, IDBLOCK_QUARANTINE, &base), -EBUSY);

@@ -38,6 +38,8 @@ struct session {
 static struct session sessions[MAX_SESSIONS];
 static struct policy_image_header image;
 static enum launch_error refuse_start;
+static struct id incompatible[2];
+static size_t n_incompatible;
 /* NOLINTEND(*-global-variables) */
 
 const struct policy_image_header *host_policy(const struct host *host)
@@ -56,6 +58,33 @@ uint32_t host_probes(const struct host *host)
 {
 	(void)host;
 	return KERNEL_PROBES;
+}
+
+const struct id *host_incompatible(const struct host *host, size_t *ret_n)
+{
+	(void)host;
+	*ret_n = n_incompatible;
+	return incompatible;
+}
+
+int host_take_adopted(struct host *host, const struct session_events *events, void *userdata,
+		      struct session **ret_session)
+{
+	(void)host;
+	for (size_t i = 0; i < MAX_SESSIONS; i++) {
+		if (!sessions[i].used || sessions[i].events)
+			continue;
+		sessions[i].events = events;
+		sessions[i].userdata = userdata;
+		*ret_session = &sessions[i];
+		return 0;
+	}
+	return -ENOENT;
+}
+
+const struct plan *session_plan(const struct session *session)
+{
+	return &session->plan;
 }
 
 /* NOLINTNEXTLINE(readability-function-size): the interface has seven parameters */
@@ -352,6 +381,7 @@ static int set_up(void **state)
 	fixture = (struct fixture){.worker_fd = -1};
 	memset(sessions, 0, sizeof(sessions));
 	refuse_start = LAUNCH_E_NONE;
+	n_incompatible = 0;
 	image = (struct policy_image_header){.n_profiles = 2};
 	image.profile[0].kind = POLICY_KIND_SESSION;
 	memset(image.profile[0].hash, 7, sizeof(image.profile[0].hash));
@@ -645,6 +675,59 @@ static void test_serve_dead_worker_leaves_sessions_for_the_next(void **state)
 	assert_int_equal(answer.type, LAUNCH_EVENT_GONE);
 }
 
+static void find_on_host(size_t place, uint8_t number, enum session_state state)
+{
+	sessions[place] = (struct session){
+		.used = true,
+		.plan = {.session = {number}, .memory_bytes = 64u << 20, .max_pids = 64},
+		.state = state,
+	};
+}
+
+/* What a former supervisor left is told to the first worker as to any later one, and what it could
+ * not leave is told once. */
+static void test_serve_sessions_of_a_former_supervisor(void **state)
+{
+	struct fixture *fixture = *state;
+	struct launch_msg msg;
+	struct launch_msg answer;
+	bool seen[8] = {false};
+
+	find_on_host(0, 1, SESSION_STATE_LIVE);
+	find_on_host(1, 2, SESSION_STATE_FROZEN);
+	incompatible[0] = (struct id){{6}};
+	incompatible[1] = (struct id){{7}};
+	n_incompatible = 2;
+	assert_int_equal(serve_take_adopted(fixture->serve), 0);
+	assert_int_equal(serve_session_count(fixture->serve), 2);
+	for (int round = 0; round < 2; round++) {
+		greet(fixture);
+		msg = request(fixture, LAUNCH_ADOPT, 0);
+		ask(fixture, &msg);
+		for (int i = 0; i < (round == 0 ? 4 : 2); i++) {
+			bool with_socket = hear(fixture, &answer);
+
+			assert_int_equal(answer.more, 1);
+			assert_int_equal(with_socket, answer.session[0] <= 2);
+			assert_int_equal(answer.error,
+					 with_socket ? LAUNCH_E_NONE : LAUNCH_E_INCOMPATIBLE);
+			seen[answer.session[0]] = true;
+		}
+		assert_false(hear(fixture, &answer));
+		assert_int_equal(answer.more, 0);
+		close_worker(fixture);
+		open_worker(fixture, SERVE_WORKER_API);
+	}
+	assert_true(seen[1] && seen[2] && seen[6] && seen[7]);
+	greet(fixture);
+	msg = start_message(fixture, 1);
+	expect_error(fixture, &msg, LAUNCH_E_EXISTS);
+	msg = request(fixture, LAUNCH_THAW, 2);
+	expect_error(fixture, &msg, LAUNCH_E_NONE);
+	end_session(1);
+	assert_int_equal(serve_session_count(fixture->serve), 1);
+}
+
 /* An egress worker that comes and goes changes nothing for the api worker. */
 static void test_serve_dead_egress_worker_changes_nothing(void **state)
 {
@@ -750,6 +833,7 @@ static const struct CMUnitTest tests[] = {
 	SERVE_TEST(test_serve_own_end_is_told),
 	SERVE_TEST(test_serve_session_requests_need_their_state),
 	SERVE_TEST(test_serve_dead_worker_leaves_sessions_for_the_next),
+	SERVE_TEST(test_serve_sessions_of_a_former_supervisor),
 	SERVE_TEST(test_serve_dead_egress_worker_changes_nothing),
 	SERVE_TEST(test_serve_client_that_cannot_be_watched),
 	SERVE_TEST(test_serve_adopt_comes_once),

@@ -88,6 +88,7 @@ enum quota_reason quota_from_launch(enum launch_error error)
 	case LAUNCH_E_STATE:
 	case LAUNCH_E_STOPPING:
 	case LAUNCH_E_PROOF:
+	case LAUNCH_E_INCOMPATIBLE:
 	case LAUNCH_E_MAX_:
 		break;
 	}
