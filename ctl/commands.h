@@ -47,6 +47,8 @@ int command_rm(struct client *client, const struct options *options);
 int command_janitor(struct client *client, const struct options *options);
 int command_trace(struct client *client, const struct options *options);
 int command_proof(struct client *client, const struct options *options);
+int command_config_check(struct client *client, const struct options *options);
+int command_config_show(struct client *client, const struct options *options);
 int command_doctor(struct client *client, const struct options *options);
 int command_version(struct client *client, const struct options *options);
 /* clang-format on */

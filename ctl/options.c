@@ -42,6 +42,7 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_NAME] = {"name", 'n', KIND_TEXT, AT(name), 0, "NAME", "component name instead of the file's"},
 	[OPTION_STATUS] = {"status", 0, KIND_TEXT, AT(status), 0, "open|running", "only sessions in that state"},
 	[OPTION_DEEP] = {"deep", 0, KIND_FLAG, AT(deep), 0, NULL, "also run into the limits from inside"},
+	[OPTION_CONFIG] = {"config", 0, KIND_TEXT, AT(config), 0, "FILE", "configuration that the service was started with"},
 	[OPTION_FOLLOW] = {"follow", 'f', KIND_FLAG, AT(follow), 0, NULL, "wait for further frames until the task ends"},
 };
 /* clang-format on */

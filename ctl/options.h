@@ -35,6 +35,7 @@ enum option_id {
 	OPTION_STATUS,
 	OPTION_DEEP,
 	OPTION_FOLLOW,
+	OPTION_CONFIG,
 	OPTION_MAX_,
 };
 #define OPTION_BIT(id) (UINT64_C(1) << (id))
@@ -80,6 +81,7 @@ struct options {
 	const char *cwd;
 	const char *name;   /* write: component name instead of the file's */
 	const char *status; /* ls: filter */
+	const char *config; /* config: the service's file; NULL: the default one */
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;
 	const char *env[OPTIONS_MAX_ENV]; /* NAME=VALUE */

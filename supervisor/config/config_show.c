@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 
+#include "sandboxd/config.h"
 #include "supervisor/config/option_table.h"
 
 static bool has_word(const char *words, const char *section, const char *key)
@@ -34,42 +35,99 @@ static const struct config_setting *find_setting(const struct config_settings *s
 	return NULL;
 }
 
-static void show_value(FILE *stream, const struct option_row *row, const char *value)
-{
-	char escaped[512];
+struct shown {
+	char name[128];
+	char value[256]; /* UTF-8 without control characters */
+	char source[CONFIG_FILE_NAME_BYTES + 16];
+	const char *effect;
+	bool is_set;
+	bool waits;
+};
 
-	if (value && row->type == OPTION_TYPE_ENDPOINT) {
-		(void)fputs("<set>", stream);
-		return;
-	}
-	(void)str_escape(escaped, sizeof(escaped), value ? value : "", value ? strlen(value) : 0,
-			 false);
-	(void)fputs(escaped, stream);
-}
-
-static void show(FILE *stream, const struct option_row *row, const char *section,
-		 const struct config_text *texts, const struct config_setting *setting,
-		 const char *waiting)
+static int fill(struct shown *shown, const char *section, const struct option_row *row,
+		const struct config_text *texts, const struct config_setting *setting,
+		const char *waiting)
 {
-	(void)fprintf(stream, "%s\t%s\t", section, row->key);
-	show_value(stream, row, setting ? setting->value : row->by_default);
+	const char *value = setting ? setting->value : row->by_default;
+	int r;
+
+	shown->is_set = value != NULL;
+	if (!value)
+		value = "";
+	else if (row->type == OPTION_TYPE_ENDPOINT)
+		value = "<set>";
+	(void)str_escape(shown->value, sizeof(shown->value), value, strlen(value), false);
+	shown->effect = row->effect == OPTION_RESTART ? "restart" : "reload";
+	shown->waits = has_word(waiting, section, row->key);
+	r = str_format(shown->name, sizeof(shown->name), "%s.%s", section, row->key);
+	if (r < 0)
+		return r;
 	if (!setting)
-		(void)fputs("\tdefault", stream);
-	else
-		(void)fprintf(stream, "\t%s:%u",
-			      texts[setting->file].name ? texts[setting->file].name : "-",
-			      setting->line);
-	(void)fprintf(stream, "\t%s%s\n", row->effect == OPTION_RESTART ? "restart" : "reload",
-		      has_word(waiting, section, row->key) ? "\tneeds-restart" : "");
+		return str_copy(shown->source, sizeof(shown->source), "default");
+	return str_format(shown->source, sizeof(shown->source), "%s:%u",
+			  texts[setting->file].name ? texts[setting->file].name : "-",
+			  setting->line);
 }
 
-void config_show(FILE *stream, const struct config_text *texts,
+static void print_string(FILE *stream, const char *text)
+{
+	(void)fputc('"', stream);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			(void)fputc('\\', stream);
+		(void)fputc(*text, stream);
+	}
+	(void)fputc('"', stream);
+}
+
+static void print_json(FILE *stream, const struct shown *shown, bool is_first)
+{
+	(void)fputs(is_first ? "[\n  {\"name\": " : ",\n  {\"name\": ", stream);
+	print_string(stream, shown->name);
+	(void)fputs(", \"value\": ", stream);
+	if (shown->is_set)
+		print_string(stream, shown->value);
+	else
+		(void)fputs("null", stream);
+	(void)fputs(", \"source\": ", stream);
+	print_string(stream, shown->source);
+	(void)fprintf(stream, ", \"takes\": \"%s\", \"needs_restart\": %s}", shown->effect,
+		      shown->waits ? "true" : "false");
+}
+
+static void print_row(FILE *stream, enum config_form form, const struct shown *shown, bool is_first)
+{
+	switch (form) {
+	case CONFIG_FORM_NAME:
+		(void)fprintf(stream, "%s\n", shown->name);
+		break;
+	case CONFIG_FORM_JSON:
+		print_json(stream, shown, is_first);
+		break;
+	case CONFIG_FORM_TABLE:
+		if (is_first)
+			(void)fprintf(stream, "%-34s %-24s %-28s %s\n", "OPTION", "VALUE", "FROM",
+				      "TAKES");
+		(void)fprintf(stream, "%-34s %-24s %-28s %s%s\n", shown->name,
+			      shown->is_set ? shown->value : "-", shown->source, shown->effect,
+			      shown->waits ? ", needs restart" : "");
+		break;
+	}
+}
+
+void config_show(FILE *stream, enum config_form form, const struct config_text *texts,
 		 const struct config_settings *settings, const char *waiting)
 {
 	size_t n;
 	const struct option_row *rows = option_table_rows(&n);
+	struct shown shown;
 
-	for (size_t i = 0; i < n; i++)
-		show(stream, &rows[i], rows[i].section, texts, find_setting(settings, &rows[i]),
-		     waiting);
+	for (size_t i = 0; i < n; i++) {
+		if (fill(&shown, rows[i].section, &rows[i], texts, find_setting(settings, &rows[i]),
+			 waiting) < 0)
+			continue; /* every name fits */
+		print_row(stream, form, &shown, i == 0);
+	}
+	if (form == CONFIG_FORM_JSON)
+		(void)fputs("\n]\n", stream);
 }

@@ -7,10 +7,16 @@
 
 #include "supervisor/config/config_parse.h"
 
+enum config_form {
+	CONFIG_FORM_TABLE,
+	CONFIG_FORM_JSON,
+	CONFIG_FORM_NAME,
+};
+
 /*
- * One line an option, tab separated: section, key, value, where it comes from (`default` or
- * FILE:LINE), reload or restart, and `needs-restart` where its name ("section.key") is a word of
- * `waiting`. Values that may hold credentials are `<set>`.
+ * Each option with its value, where that comes from (`default` or FILE:LINE), and what a change
+ * takes; one whose name ("section.key") is a word of `waiting` waits for a restart. Values that may
+ * hold credentials are `<set>`.
  */
-void config_show(FILE *stream, const struct config_text *texts,
+void config_show(FILE *stream, enum config_form form, const struct config_text *texts,
 		 const struct config_settings *settings, const char *waiting);

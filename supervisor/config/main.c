@@ -34,7 +34,8 @@ enum mode {
 };
 
 /* Standard input into *ret_answer. Complaints go to standard error. */
-static int read_config(struct config_answer *ret_answer, enum mode mode, const char *waiting)
+static int read_config(struct config_answer *ret_answer, enum mode mode, enum config_form form,
+		       const char *waiting)
 {
 	AUTO_FREE char *data = NULL;
 	struct buf complaints = BUF_NULL(CONFIG_ERROR_MAX_BYTES - 256);
@@ -61,7 +62,7 @@ static int read_config(struct config_answer *ret_answer, enum mode mode, const c
 		r = -EINVAL;
 	buf_done(&complaints);
 	if (r == 0 && mode == MODE_SHOW)
-		config_show(stdout, texts, &settings, waiting);
+		config_show(stdout, form, texts, &settings, waiting);
 	config_settings_done(&settings);
 	return r;
 }
@@ -74,9 +75,16 @@ static enum mode mode_of(int argc, char *argv[])
 		return MODE_TABLE;
 	if (argc == 2 && str_equal(argv[1], "--check"))
 		return MODE_CHECK;
-	if (argc <= 3 && str_equal(argv[1], "--show"))
+	if (argc <= 4 && str_equal(argv[1], "--show"))
 		return MODE_SHOW;
 	return MODE_USAGE;
+}
+
+static enum config_form form_of(const char *text)
+{
+	if (str_equal(text, "json"))
+		return CONFIG_FORM_JSON;
+	return str_equal(text, "name") ? CONFIG_FORM_NAME : CONFIG_FORM_TABLE;
 }
 
 static int usage(void)
@@ -84,7 +92,7 @@ static int usage(void)
 	static const char text[] =
 		"sandboxd-config is started by sandboxd, which gives it the configuration.\n"
 		"To look at one: sandboxctl config check [FILE], sandboxctl config show\n"
-		"usage: sandboxd-config --table | --check < FILE | --show [NAMES] < FILE\n";
+		"usage: sandboxd-config --table | --check < FILE | --show [FORM [NAMES]] < FILE\n";
 
 	IGNORE_RESULT(io_write_all(STDERR_FILENO, text, sizeof(text) - 1));
 	return 2;
@@ -105,7 +113,8 @@ int main(int argc, char *argv[])
 		return usage();
 	if (mode == MODE_ANSWER && confine_fileless_worker(WORKER_FD_POLICY, "worker-config") < 0)
 		return EXIT_FAILURE;
-	if (read_config(&answer, mode, argc > 2 ? argv[2] : "") < 0)
+	if (read_config(&answer, mode, form_of(argc > 2 ? argv[2] : ""), argc > 3 ? argv[3] : "") <
+	    0)
 		return EXIT_FAILURE;
 	if (mode == MODE_ANSWER && io_write_all(STDOUT_FILENO, &answer, sizeof(answer)) < 0)
 		return EXIT_FAILURE;

@@ -1,4 +1,5 @@
 """Configuration: files and drop-ins, reload as a whole or not at all, who says what about it."""
+import json
 import os
 import re
 import signal
@@ -6,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import BIN, RUNTIME, SESSIONS, Daemon, wait_until
+from harness import BIN, ROOT, RUNTIME, SESSIONS, Daemon, wait_until
 
 BASE = "[identity]\ntrusted_peers = 0\n"
 
@@ -141,3 +142,83 @@ def test_config_state_is_for_administrators(own):
     assert own.client("me").get("/v1/config").status == 403
     assert own.client("me", "platform:admin").get("/v1/config").status == 200
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*", state(own)["at"])
+
+
+# --- sandboxctl config
+
+
+def sandboxctl(*words, **more):
+    return subprocess.run([BIN / "sandboxctl", *map(str, words)], capture_output=True, text=True,
+                          check=False, timeout=30, **more)
+
+
+def test_config_check_names_file_line_and_nearest_option(own):
+    drop_in(own, "10-a.conf", "# x\n[limits]\nsessionz = 1\nmemory = lots\n")
+    done = sandboxctl("config", "check", "--config", own.config)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(
+        "conf.d/10-a.conf line 3: [limits] has no option sessionz; did you mean sessions?")
+    assert lines[1].startswith("conf.d/10-a.conf line 4: [limits] memory wants a size such as")
+    assert "lots" not in done.stderr
+    drop_in(own, "10-a.conf", "[limits]\nsessions = 1\n")
+    assert sandboxctl("config", "check", "--config", own.config).returncode == 0
+
+
+def test_config_check_of_one_file(tmp_path):
+    path = tmp_path / "new.conf"
+    path.write_text("[limits]\nsessions = 0\n")
+    done = sandboxctl("config", "check", path)
+    assert (done.returncode, done.stderr) == (1, "line 2: [limits] sessions wants a number from 1 to 20000\n")
+    assert sandboxctl("config", "check", "-", input="[limits]\nsessions = 9\n").returncode == 0
+    assert sandboxctl("config", "check", tmp_path / "none").returncode == 3
+
+
+def test_config_show_says_where_values_come_from_and_hides_some(own):
+    own.config.write_text(BASE + "[endpoints]\nkafka_bootstrap = s3cret:1\n[supervisor]\negress_workers = 2\n")
+    drop_in(own, "10-a.conf", "[limits]\nsessions = 77\n")
+    reload(own, "configuration is reloaded")
+    wait_until(lambda: state(own)["needs_restart"])
+    words = ("--socket", own.operator, "config", "show", "--config", own.config)
+    rows = {row["name"]: row for row in json.loads(sandboxctl(*words, "-o", "json").stdout)}
+    assert (rows["limits.sessions"]["value"], rows["limits.sessions"]["source"]) == ("77", "conf.d/10-a.conf:2")
+    assert rows["identity.trusted_peers"]["source"] == "sandboxd.conf:2"
+    assert rows["limits.session_memory"]["source"] == "default"
+    assert rows["endpoints.kafka_bootstrap"]["value"] == "<set>"
+    assert rows["endpoints.datahub_gms_url"]["value"] is None
+    assert [name for name, row in rows.items() if row["needs_restart"]] == ["supervisor.egress_workers"]
+    table = sandboxctl(*words)
+    assert "s3cret" not in table.stdout + table.stderr
+    assert "needs restart" in table.stdout
+    assert sandboxctl(*words, "-o", "name").stdout.splitlines() == list(rows)
+
+
+def test_config_show_without_the_service_shows_the_files(own):
+    path = own.home / "none.sock"
+    done = sandboxctl("--socket", path, "config", "show", "--config", own.config)
+    assert done.returncode == 0
+    assert "does not answer" in done.stderr
+    assert "sandboxd.conf:2" in done.stdout
+
+
+def test_every_option_is_in_the_manual_as_the_reader_has_it():
+    """Name, default, range, what a change takes and for which sessions."""
+    page = (ROOT / "docs/man/sandboxd.conf.5").read_text(encoding="utf-8")
+    told = {}
+    for name, section in re.findall(r"^\.Ss Section (\S+)\n(.*?)(?=^\.S[sh] )", page, re.S | re.M):
+        for key, text in re.findall(r"^\.It Cm (\S+)\n(.*?)(?=^\.It |^\.El)", section, re.S | re.M):
+            told[name, key] = text
+    table = subprocess.run([BIN / "sandboxd-config", "--table"], capture_output=True, text=True, check=True)
+    rows = [line.split("\t") for line in table.stdout.splitlines()]
+    assert sorted(told) == sorted((row[0], row[1]) for row in rows)
+    unit = {"size": " bytes", "time": " seconds"}
+    for section, key, kind, default, span, takes, sessions, doc in rows:
+        text = told[section, key]
+        lines = text.splitlines()
+        assert lines[0] == doc[0].upper() + doc[1:] + ".", (section, key)
+        assert f"Default: {default or 'none'}." in lines, (section, key)
+        if span:
+            assert f"Range: {span.replace('..', ' to ')}{unit.get(kind, '')}." in lines, (section, key)
+        last = {"restart": "Restart."}.get(
+            takes, "Reload; new sessions." if sessions == "new" else "Reload; running sessions too.")
+        assert lines[-1] == last, (section, key)

@@ -34,7 +34,8 @@ ONLY = {
     "setgroups": {SUPERVISOR, SHIM},
     "setuid": set(), "setgid": set(), "seteuid": set(), "setegid": set(), "setreuid": set(),
     "setfsuid": set(),
-    "execve": {SUPERVISOR, SHIM}, "execveat": {SUPERVISOR, SHIM}, "execv": {SUPERVISOR},
+    # sandboxctl becomes a program of ours (ctl/program.c).
+    "execve": {SUPERVISOR, SHIM, CTL}, "execveat": {SUPERVISOR, SHIM}, "execv": {SUPERVISOR},
     "execvp": set(), "execl": set(), "execlp": set(), "fexecve": {SUPERVISOR},
     "posix_spawn": set(), "ptrace": set(),
 }

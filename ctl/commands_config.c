@@ -1,0 +1,139 @@
+/*
+ * config check and config show: the files are collected as the supervisor collects them, then the
+ * same reader looks at them that reads them for the service.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/config_bundle.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+#include "ctl/commands.h"
+#include "ctl/print.h"
+#include "ctl/program.h"
+
+#define READER         "sandboxd-config"
+#define DEFAULT_CONFIG "/etc/sandboxd/sandboxd.conf"
+
+static int report_error(const struct err *err, int r)
+{
+	(void)fputs("sandboxctl: ", stderr);
+	print_text(stderr, err->text[0] ? err->text : strerrordesc_np(-r));
+	if (err->text[0])
+		(void)fprintf(stderr, ": %s", strerrordesc_np(-r));
+	(void)fputc('\n', stderr);
+	return r == -ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED;
+}
+
+/* The files of the service, as a descriptor for the reader. */
+static int open_bundle(const struct options *options, int *ret_status)
+{
+	AUTO_CLOSE int dir_fd = -1;
+	const char *name = NULL;
+	struct err err = ERR_NULL;
+	bool is_default = !options->config;
+	int fd;
+
+	dir_fd = config_bundle_open_dir(is_default ? DEFAULT_CONFIG : options->config, is_default,
+					&name, &err);
+	if (dir_fd < 0 && !(dir_fd == -ENOENT && is_default)) {
+		*ret_status = report_error(&err, dir_fd);
+		return -1;
+	}
+	fd = config_bundle_make(dir_fd, name, is_default, &err);
+	if (fd < 0)
+		*ret_status = report_error(&err, fd);
+	return fd;
+}
+
+static int open_file(const char *path, int *ret_status)
+{
+	struct err err = ERR_NULL;
+	int fd;
+
+	if (str_equal(path, "-"))
+		return fd_dup(STDIN_FILENO, STDERR_FILENO + 1);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		*ret_status = report_error(&err, -errno);
+	return fd;
+}
+
+int command_config_check(struct client *client, const struct options *options)
+{
+	static char program[] = READER;
+	static char check[] = "--check";
+	char *const argv[] = {program, check, NULL};
+	int status = EXIT_FAILED;
+	AUTO_CLOSE int fd = options->n_args > 0 ? open_file(options->args[0], &status)
+						: open_bundle(options, &status);
+
+	(void)client;
+	return fd < 0 ? status : program_become(READER, fd, argv);
+}
+
+static void append_waiting(struct buf *names, const json_t *state)
+{
+	size_t i;
+	json_t *name;
+
+	json_array_foreach(json_object_get(state, "needs_restart"), i, name)
+	{
+		if (json_is_string(name) && buf_printf(names, "%s ", json_string_value(name)) < 0)
+			return;
+	}
+}
+
+/* What the service says of its last reload. It need not run: then the files are what it would take.
+ */
+static void ask_service(struct client *client, const struct options *options, struct buf *names)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const struct client_request request = {.method = "GET", .path = "/v1/config"};
+	const char *text;
+
+	if (client_perform(client, &request, &reply) < 0) {
+		if (!options->quiet)
+			(void)fputs("sandboxctl: the service does not answer; this is what it "
+				    "would start with\n",
+				    stderr);
+		return;
+	}
+	if (reply.status != 200) {
+		(void)client_result(client, 0, &reply);
+		return;
+	}
+	append_waiting(names, reply.doc);
+	text = json_string_value(json_object_get(reply.doc, "text"));
+	if (json_is_true(json_object_get(reply.doc, "refused"))) {
+		(void)fputs("sandboxctl: the last reload was refused: ", stderr);
+		print_text(stderr, text);
+		(void)fputc('\n', stderr);
+	}
+}
+
+int command_config_show(struct client *client, const struct options *options)
+{
+	static char program[] = READER;
+	static char show[] = "--show";
+	static char forms[][8] = {
+		[OUTPUT_TABLE] = "table", [OUTPUT_JSON] = "json", [OUTPUT_NAME] = "name"};
+	struct buf names = BUF_NULL(4096);
+	char *argv[] = {program, show, forms[options->output], NULL, NULL};
+	int status = EXIT_FAILED;
+	AUTO_CLOSE int fd = -1;
+
+	ask_service(client, options, &names);
+	if (buf_append(&names, "", 1) == 0)
+		argv[3] = (char *)names.data;
+	fd = open_bundle(options, &status);
+	if (fd >= 0)
+		status = program_become(READER, fd, argv);
+	buf_done(&names);
+	return status;
+}
