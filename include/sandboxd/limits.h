@@ -57,6 +57,7 @@
 #define WORKER_ID_API    1
 #define WORKER_ID_EGRESS 2
 #define WORKER_ID_CONFIG 3
+#define WORKER_ID_HELPER 4
 
 #define HTTP_BODY_MAX_BYTES  (2 * 1024 * 1024) /* a 1 MiB component as JSON with escapes */
 #define HTTP_MAX_CONNECTIONS 1024

@@ -36,13 +36,16 @@ LAYERS = [
                             "supervisor/egress/"], ["systemd/"]),
     ("supervisor/config/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
                             "supervisor/config/"], ["ini.h"]),
+    ("supervisor/helper/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
+                            "supervisor/helper/"], ["sodium.h"]),
     ("supervisor/", [*SHARED, "policy/image.h", "supervisor/"], []),
     ("shim/", [*SHARED, "shim/"], []),
     ("jail/loader/", [*SHARED, "jail/loader/"], ["yaml.h"]),
     ("jail/", [*SHARED, "jail/"], []),
     ("ctl/", [*SHARED, "ctl/"], ["curl/", "jansson.h"]),
 ]
-NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/config/")
+NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/config/",
+                       "supervisor/helper/")
 LIBRARIES = ("jansson.h", "sodium.h", "seccomp.h", "sys/capability.h", "microhttpd.h", "systemd/",
              "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis/", "wslay/", "nettle/")
 

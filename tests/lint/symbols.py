@@ -45,7 +45,8 @@ CALL = re.compile(r"\b(?:SYS|__NR)_(\w+)\b|\b(kernel_\w+)\s*\(")
 
 def folder_of(path):
     """The privilege class of a path: workers are no part of the supervisor."""
-    for worker in ("supervisor/api", "supervisor/egress", "supervisor/config"):
+    for worker in ("supervisor/api", "supervisor/egress", "supervisor/config",
+                   "supervisor/helper"):
         if path.startswith(worker + "/"):
             return worker
     return path.split("/", 1)[0]

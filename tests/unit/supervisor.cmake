@@ -3,3 +3,4 @@ foreach(module IN ITEMS ceilings config_check options serve stop trusted_dir log
 endforeach()
 sandboxd_unit_test(test_config_parse LIBS sandboxd_config_domain sandboxd_supervisor)
 sandboxd_unit_test(test_confine_files)
+sandboxd_unit_test(test_secret_store LIBS sandboxd_secret_store)
