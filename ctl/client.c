@@ -1,6 +1,7 @@
 #include "client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -302,6 +303,14 @@ int client_perform(struct client *client, const struct client_request *request,
 		(void)!doc_parse((const char *)reply->text.data, reply->text.size, &reply->doc,
 				 &reason);
 	return r;
+}
+
+void client_wait(struct client *client, int ms)
+{
+	struct pollfd fd = {.fd = client->signal_fd, .events = POLLIN};
+
+	if (poll(&fd, 1, ms) > 0)
+		(void)signal_came(client);
 }
 
 int client_path(char *path, size_t path_bytes, const char *prefix, const char *id,

@@ -36,7 +36,7 @@ void client_reply_done(struct client_reply *reply);
 #define AUTO_REPLY __attribute__((cleanup(client_reply_done)))
 
 /* One line of a streamed answer, without its newline. A negative return ends the transfer and is
- * passed up. */
+ * passed up; -ESHUTDOWN does so without a message. */
 typedef int (*client_line)(void *userdata, const char *line, size_t length);
 
 struct client_request {
@@ -60,6 +60,9 @@ void client_close(struct client *client);
  * (client->signal); -EPIPE: the answer was cut; -ETIMEDOUT: idle_ms passed; -errno. */
 MUST_USE int client_perform(struct client *client, const struct client_request *request,
 			    struct client_reply *reply);
+
+/* Wait that long, or until a signal (client->signal) or a change of the terminal's size. */
+void client_wait(struct client *client, int ms);
 
 /* Path of one object: prefix + "/" + escaped id + suffix. 0 or -ENAMETOOLONG. */
 MUST_USE int client_path(char *path, size_t path_bytes, const char *prefix, const char *id,

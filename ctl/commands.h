@@ -44,6 +44,15 @@ int command_load(struct client *client, const struct options *options);
 int command_execute(struct client *client, const struct options *options);
 int command_logs(struct client *client, const struct options *options);
 int command_rm(struct client *client, const struct options *options);
+int command_tasks(struct client *client, const struct options *options);
+int command_cancel(struct client *client, const struct options *options);
+int command_ttl(struct client *client, const struct options *options);
+int command_watch(struct client *client, const struct options *options);
+int command_top(struct client *client, const struct options *options);
+int command_denials(struct client *client, const struct options *options);
+int command_quota(struct client *client, const struct options *options);
+int command_gc(struct client *client, const struct options *options);
+int command_purge(struct client *client, const struct options *options);
 int command_janitor(struct client *client, const struct options *options);
 int command_trace(struct client *client, const struct options *options);
 int command_proof(struct client *client, const struct options *options);
@@ -61,12 +70,22 @@ const char *session_id(const json_t *summary);
 /* Every session that the caller can see, newest first: a new array, or NULL with the exit status
  * in *ret_status. status: "open", "running" or NULL. */
 json_t *session_list(struct client *client, const char *status, int *ret_status);
+/* The header of a list and its rows, without the quiet options' header. */
+void session_list_print(const json_t *sessions, const struct options *options, size_t max_rows);
+/* The tasks of one session, newest first, as session_list. */
+json_t *task_list(struct client *client, const char *session, int *ret_status);
+/* DELETE under either prefix. Exit status. */
+int session_remove(struct client *client, const char *id, struct client_reply *reply);
+/* The control groups of instances that are gone, a new array of paths; remove: those that could be
+ * removed. */
+json_t *leftovers(bool remove);
 /* Follow a task's frames to the end. */
 int task_follow(struct client *client, const struct options *options, const char *task_id,
 		size_t n_assets);
 /* Run one command in a session: its output goes to the callbacks of `output`. */
 struct command_output {
-	void (*write)(void *userdata, int fd, const char *data, size_t length);
+	/* Negative ends the command. */
+	int (*write)(void *userdata, int fd, const char *data, size_t length);
 	void *userdata;
 };
 int command_in_session(struct client *client, const char *session, json_t *request,

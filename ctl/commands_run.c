@@ -38,8 +38,7 @@ static int take_output(struct run *run, int fd, const json_t *line)
 	r = str_base64_decode(bytes, length + 1, data ? data : "", length, &size);
 	if (r < 0)
 		return -EBADMSG;
-	run->output->write(run->output->userdata, fd, bytes, size);
-	return 0;
+	return run->output->write(run->output->userdata, fd, bytes, size);
 }
 
 static void take_exit(struct run *run, const json_t *line)
@@ -90,13 +89,15 @@ static int on_line(void *userdata, const char *text, size_t length)
 		return 0;
 	if (doc_parse(text, length, &line, &reason) < 0)
 		return -EBADMSG;
-	if (run->json)
+	if (run->json) {
 		print_json_line(line);
+		r = print_flush(stdout);
+	}
 	type = json_string_value(json_object_get(line, "type"));
 	if (!type)
 		type = json_string_value(json_object_get(line, "event"));
-	if (!type)
-		r = 0; /* a heartbeat */
+	if (r < 0 || !type)
+		; /* nobody reads; or a heartbeat */
 	else if (str_equal(type, "stdout") && !run->json)
 		r = take_output(run, STDOUT_FILENO, line);
 	else if (str_equal(type, "stderr") && !run->json)
@@ -123,7 +124,9 @@ static int perform_command(struct client *client, const char *session, json_t *b
 	int r;
 
 	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, session, "/commands");
-	r = r < 0 ? client_result(client, r, &reply) : client_ask(client, &request, &reply);
+	if (r == 0)
+		r = client_perform(client, &request, &reply);
+	r = client_result(client, r, &reply);
 	if (r != EXIT_OK)
 		return r;
 	if (run->exit_status < 0) {
@@ -141,11 +144,11 @@ int command_in_session(struct client *client, const char *session, json_t *reque
 	return perform_command(client, session, request, &run);
 }
 
-static void write_stream(void *userdata, int fd, const char *data, size_t length)
+static int write_stream(void *userdata, int fd, const char *data, size_t length)
 {
 	struct print_stream *streams = userdata;
 
-	print_stream_write(&streams[fd - 1], data, length);
+	return print_stream_write(&streams[fd - 1], data, length);
 }
 
 /* The request of a command line; NULL: no memory, or standard input that is no text. */

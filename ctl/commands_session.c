@@ -123,7 +123,7 @@ int command_create(struct client *client, const struct options *options)
 		return r;
 	id = session_id(reply.doc);
 	if (!print_answer(options, reply.doc))
-		(void)printf("%s\n", id ? id : "-");
+		print_name(id);
 	return id ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -167,12 +167,27 @@ json_t *session_list(struct client *client, const char *status, int *ret_status)
 	return all;
 }
 
-static void print_session_row(const json_t *row)
+void session_list_print(const json_t *sessions, const struct options *options, size_t max_rows)
 {
-	(void)printf("%-36s  %-8s  ", print_member(row, "id"), print_member(row, "status"));
-	(void)printf("%-16s  ", print_member(row, "owner"));
-	(void)printf("%-19.19s  %3zu\n", print_member(row, "expires_at"),
-		     json_array_size(json_object_get(row, "components")));
+	json_t *row;
+	size_t i;
+
+	if (!options->quiet && options->output == OUTPUT_TABLE)
+		(void)printf("%-36s  %-8s  %-16s  %-19s  %s\n", "ID", "STATUS", "OWNER",
+			     "EXPIRES (UTC)", "COMPONENTS");
+	json_array_foreach(sessions, i, row)
+	{
+		if (i == max_rows)
+			return;
+		print_cell(session_id(row), options->output == OUTPUT_NAME ? 0 : 36);
+		if (options->output == OUTPUT_TABLE) {
+			print_cell(print_member(row, "status"), 8);
+			print_cell(print_member(row, "owner"), 16);
+			print_cell(print_member(row, "expires_at"), -19);
+			(void)printf("  %3zu", json_array_size(json_object_get(row, "components")));
+		}
+		(void)putchar('\n');
+	}
 }
 
 static bool safe_status(const char *status)
@@ -183,8 +198,6 @@ static bool safe_status(const char *status)
 int command_ls(struct client *client, const struct options *options)
 {
 	json_t *all;
-	json_t *row;
-	size_t i;
 	int r = EXIT_OK;
 
 	if (!safe_status(options->status)) {
@@ -194,18 +207,8 @@ int command_ls(struct client *client, const struct options *options)
 	all = session_list(client, options->status, &r);
 	if (!all)
 		return r;
-	if (!print_answer(options, all)) {
-		if (!options->quiet && options->output == OUTPUT_TABLE)
-			(void)printf("%-36s  %-8s  %-16s  %-19s  %s\n", "ID", "STATUS", "OWNER",
-				     "EXPIRES (UTC)", "COMPONENTS");
-		json_array_foreach(all, i, row)
-		{
-			if (options->output == OUTPUT_NAME)
-				(void)printf("%s\n", print_member(row, "id"));
-			else
-				print_session_row(row);
-		}
-	}
+	if (!print_answer(options, all))
+		session_list_print(all, options, SIZE_MAX);
 	json_decref(all);
 	return r;
 }
@@ -227,6 +230,11 @@ static int either_prefix(struct client *client, const char *method, const char *
 	*reply = CLIENT_REPLY_NULL;
 	r = client_path(path, sizeof(path), API_PREFIX_RUNTIME, id, "");
 	return r < 0 ? r : client_perform(client, &request, reply);
+}
+
+int session_remove(struct client *client, const char *id, struct client_reply *reply)
+{
+	return client_result(client, either_prefix(client, "DELETE", id, reply), reply);
 }
 
 /* What lies deeper than the lines of `show` go. */
@@ -306,7 +314,7 @@ int command_show(struct client *client, const struct options *options)
 	if (r != EXIT_OK || print_answer(options, reply.doc))
 		return r;
 	if (options->output == OUTPUT_NAME) {
-		(void)printf("%s\n", session_id(reply.doc));
+		print_name(session_id(reply.doc));
 		return r;
 	}
 	json_object_foreach(reply.doc, key, value)
@@ -436,9 +444,8 @@ int command_rm(struct client *client, const struct options *options)
 
 	for (int i = 0; i < options->n_args; i++) {
 		AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
-		int r = either_prefix(client, "DELETE", options->args[i], &reply);
+		int r = session_remove(client, options->args[i], &reply);
 
-		r = client_result(client, r, &reply);
 		if (r != EXIT_OK) {
 			worst = r;
 			(void)fputs("sandboxctl: not removed: ", stderr);
@@ -449,23 +456,4 @@ int command_rm(struct client *client, const struct options *options)
 		}
 	}
 	return worst;
-}
-
-int command_janitor(struct client *client, const struct options *options)
-{
-	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
-	const struct client_request request = {.method = "POST",
-					       .path = API_PREFIX_DAGSTER "/janitor"};
-	size_t i;
-	json_t *id;
-	int r = client_ask(client, &request, &reply);
-
-	if (r != EXIT_OK || print_answer(options, reply.doc))
-		return r;
-	json_array_foreach(json_object_get(reply.doc, "dropped"), i, id)
-	{
-		print_text(stdout, json_string_value(id));
-		(void)putchar('\n');
-	}
-	return EXIT_OK;
 }

@@ -13,12 +13,19 @@
 /* How long `logs` without --follow waits for a frame that the service has already kept. */
 #define KEPT_FRAMES_IDLE_MS 400
 
+/* A stream that was cut is taken up again that often without a new frame. */
+#define RECONNECTS   50
+#define RECONNECT_MS 200
+
+#define BAR_WIDTH 24
+
 /* What one followed task has shown so far. */
 struct follow {
 	const struct options *options;
 	size_t n_assets; /* expected; 0: unknown */
 	size_t n_materialized;
 	size_t n_problems; /* documents, assets or not, with at least one problem */
+	uint64_t last_seq;
 	bool terminal;
 	bool ok;
 	bool progress_shown;
@@ -34,12 +41,19 @@ static void progress_clear(struct follow *follow)
 /* One line at the bottom of a terminal; a file or pipe gets the counts within the frames' lines. */
 static void progress_show(struct follow *follow)
 {
+	size_t done = follow->n_materialized;
+	size_t all = follow->n_assets;
+
 	if (follow->options->quiet || isatty(STDERR_FILENO) != 1 || isatty(STDOUT_FILENO) != 1)
 		return;
-	(void)fprintf(stderr, "materialised %zu", follow->n_materialized);
-	if (follow->n_assets)
-		(void)fprintf(stderr, " of %zu", follow->n_assets);
-	(void)fputs(" ...", stderr);
+	if (all >= done && all > 0) {
+		int filled = (int)(done * BAR_WIDTH / all);
+
+		(void)fprintf(stderr, "[%.*s%*s] %zu of %zu", filled, "########################",
+			      BAR_WIDTH - filled, "", done, all);
+	} else {
+		(void)fprintf(stderr, "materialised %zu ...", done);
+	}
 	(void)fflush(stderr);
 	follow->progress_shown = true;
 }
@@ -66,6 +80,7 @@ static void print_frame(struct follow *follow, const json_t *frame, const char *
 {
 	const json_t *seq = json_object_get(frame, "seq");
 	const json_t *problem = json_object_get(json_object_get(frame, "metadata"), "problem");
+	const char *code = json_string_value(json_object_get(frame, "code"));
 
 	(void)printf("%4lld  %-12s", (long long)json_integer_value(seq), stage);
 	if (str_equal(stage, "materialize")) {
@@ -75,11 +90,15 @@ static void print_frame(struct follow *follow, const json_t *frame, const char *
 		(void)fputs("] ", stdout);
 	}
 	print_text(stdout, print_member(frame, "message"));
+	if (code) {
+		(void)fputs(" (", stdout);
+		print_text(stdout, code);
+		(void)fputc(')', stdout);
+	}
 	/* A log frame's message says it already. */
 	if (problem && !json_is_null(problem) && !str_equal(stage, "log"))
 		print_problem(problem);
 	(void)putchar('\n');
-	(void)fflush(stdout);
 }
 
 static bool is_new_file(const json_t *problems, size_t until)
@@ -131,6 +150,7 @@ static int on_frame_line(void *userdata, const char *line, size_t length)
 	json_t *frame = NULL;
 	const char *reason = NULL;
 	const char *stage;
+	int r = 0;
 
 	if (length == 0)
 		return 0;
@@ -140,22 +160,26 @@ static int on_frame_line(void *userdata, const char *line, size_t length)
 	/* A heartbeat line carries no stage. */
 	if (stage) {
 		progress_clear(follow);
+		follow->last_seq = (uint64_t)json_integer_value(json_object_get(frame, "seq"));
 		take_frame(follow, frame, stage);
 		if (follow->options->output == OUTPUT_JSON)
 			print_json_line(frame);
 		else
 			print_frame(follow, frame, stage);
+		r = print_flush(stdout);
 		if (!follow->terminal)
 			progress_show(follow);
 	}
 	json_decref(frame);
-	return 0;
+	return r;
 }
 
-static int follow_stream(struct client *client, struct follow *follow, const char *task_id,
-			 long idle_ms)
+/* One connection: frames behind the last one that was seen. As client_perform, but a stream that
+ * was silent for idle_ms is at its end. */
+static int read_frames(struct client *client, struct follow *follow, const char *task_id,
+		       long idle_ms, struct client_reply *reply)
 {
-	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	char suffix[48];
 	char path[512];
 	const struct client_request request = {.method = "GET",
 					       .path = path,
@@ -165,13 +189,38 @@ static int follow_stream(struct client *client, struct follow *follow, const cha
 					       .idle_ms = idle_ms};
 	int r;
 
-	r = client_path(path, sizeof(path), API_PREFIX_DAGSTER "/tasks", task_id, "/stream");
+	(void)snprintf(suffix, sizeof(suffix), "/stream?after=%llu",
+		       (unsigned long long)follow->last_seq);
+	r = client_path(path, sizeof(path), API_PREFIX_DAGSTER "/tasks", task_id, suffix);
 	if (r == 0)
-		r = client_perform(client, &request, &reply);
+		r = client_perform(client, &request, reply);
 	progress_clear(follow);
-	if (r == -ETIMEDOUT && idle_ms)
-		return EXIT_OK;
-	return client_result(client, r, &reply);
+	return r == -ETIMEDOUT && idle_ms ? 0 : r;
+}
+
+/* The service was started again, or is just now: frames are kept, so that nothing is missed. */
+static bool is_cut(const struct follow *follow, int r, const struct client_reply *reply)
+{
+	return !follow->terminal && (r == -EPIPE || r == -ECONNREFUSED ||
+				     (r == 0 && (reply->status == 200 || reply->status == 503)));
+}
+
+static int follow_stream(struct client *client, struct follow *follow, const char *task_id,
+			 long idle_ms)
+{
+	for (int tries = 0;; tries++) {
+		AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+		uint64_t before = follow->last_seq;
+		int r = read_frames(client, follow, task_id, idle_ms, &reply);
+
+		if (follow->last_seq > before)
+			tries = 0;
+		if (idle_ms || !is_cut(follow, r, &reply) || tries == RECONNECTS)
+			return client_result(client, r, &reply);
+		client_wait(client, RECONNECT_MS);
+		if (client->signal)
+			return EXIT_SIGNAL_BASE + client->signal;
+	}
 }
 
 static void print_result(const struct follow *follow)
@@ -210,6 +259,15 @@ static size_t count_assets(struct client *client, const char *session)
 	return json_array_size(json_object_get(reply.doc, "asset_keys"));
 }
 
+static void cancel_task(struct client *client, const char *task_id)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const struct client_object task = {API_PREFIX_DAGSTER "/tasks", task_id, NULL};
+
+	if (client_ask_about(client, "DELETE", &task, NULL, &reply) == EXIT_OK)
+		(void)fputs("sandboxctl: the task was cancelled\n", stderr);
+}
+
 int command_execute(struct client *client, const struct options *options)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
@@ -225,9 +283,18 @@ int command_execute(struct client *client, const struct options *options)
 	task_id = json_string_value(json_object_get(reply.doc, "task_id"));
 	if (!task_id)
 		return EXIT_FAILED;
-	if (options->output != OUTPUT_JSON && !options->quiet)
+	if (options->detach) {
+		if (!print_answer(options, reply.doc))
+			print_name(task_id);
+		return EXIT_OK;
+	}
+	if (options->output == OUTPUT_TABLE && !options->quiet)
 		(void)printf("task %s\n", task_id);
-	return task_follow(client, options, task_id, n_assets);
+	r = task_follow(client, options, task_id, n_assets);
+	/* Who interrupts it means the task; `logs -f` only looks. */
+	if (client->signal)
+		cancel_task(client, task_id);
+	return r;
 }
 
 int command_logs(struct client *client, const struct options *options)

@@ -27,7 +27,7 @@ static const struct command *command_find(const char *verb, const char *sub, boo
 	return NULL;
 }
 
-static void print_name(FILE *file, const struct command *command, int width)
+static void print_verb(FILE *file, const struct command *command, int width)
 {
 	char name[48];
 
@@ -44,7 +44,7 @@ static int help(FILE *file)
 	(void)fputs("usage: sandboxctl [OPTION...] COMMAND ...\n\n", file);
 	for (size_t i = 0; i < n; i++) {
 		(void)fputs("  ", file);
-		print_name(file, &table[i], 14);
+		print_verb(file, &table[i], 14);
 		(void)fprintf(file, " %s\n", table[i].text);
 	}
 	if (file != stdout) {
@@ -66,7 +66,7 @@ static int see_help(void)
 static int usage(FILE *file, const struct command *command)
 {
 	(void)fputs("usage: sandboxctl ", file);
-	print_name(file, command, 0);
+	print_verb(file, command, 0);
 	(void)fprintf(file, "%s%s\n", command->arguments[0] ? " " : "", command->arguments);
 	return EXIT_USAGE;
 }

@@ -44,6 +44,11 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_DEEP] = {"deep", 0, KIND_FLAG, AT(deep), 0, NULL, "also run into the limits from inside"},
 	[OPTION_CONFIG] = {"config", 0, KIND_TEXT, AT(config), 0, "FILE", "configuration that the service was started with"},
 	[OPTION_FOLLOW] = {"follow", 'f', KIND_FLAG, AT(follow), 0, NULL, "wait for further frames until the task ends"},
+	[OPTION_DETACH] = {"detach", 'd', KIND_FLAG, AT(detach), 0, NULL, "print the task's id and leave it running"},
+	[OPTION_INTERVAL] = {"interval", 0, KIND_U32, AT(interval_s), 0, "SECONDS", "time between two looks (default 2)"},
+	[OPTION_ONCE] = {"once", '1', KIND_FLAG, AT(once), 0, NULL, "print one table and end"},
+	[OPTION_DRY_RUN] = {"dry-run", 0, KIND_FLAG, AT(dry_run), 0, NULL, "only say what would be removed"},
+	[OPTION_YES] = {"yes", 'y', KIND_FLAG, AT(yes), 0, NULL, "do not ask"},
 };
 /* clang-format on */
 

@@ -36,6 +36,11 @@ enum option_id {
 	OPTION_DEEP,
 	OPTION_FOLLOW,
 	OPTION_CONFIG,
+	OPTION_DETACH,
+	OPTION_INTERVAL,
+	OPTION_ONCE,
+	OPTION_DRY_RUN,
+	OPTION_YES,
 	OPTION_MAX_,
 };
 #define OPTION_BIT(id) (UINT64_C(1) << (id))
@@ -73,6 +78,10 @@ struct options {
 	bool raw;
 	bool help;
 	bool follow;
+	bool detach;  /* execute: print the task and leave it */
+	bool once;    /* top: one table */
+	bool dry_run; /* gc */
+	bool yes;     /* purge: do not ask */
 	bool with_stdin;
 	bool keep; /* run: leave the session */
 	bool quiet;
@@ -84,6 +93,7 @@ struct options {
 	const char *config; /* config: the service's file; NULL: the default one */
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;
+	uint32_t interval_s;              /* watch, top; 0: the default */
 	const char *env[OPTIONS_MAX_ENV]; /* NAME=VALUE */
 	size_t n_env;
 	const char *endpoint[OPTIONS_MAX_ENV]; /* create: NAME=URL, one of the six names */

@@ -1,5 +1,6 @@
 #include "print.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,6 +37,11 @@ static size_t whole_characters(const char *data, size_t length)
 	return length;
 }
 
+int print_flush(FILE *file)
+{
+	return fflush(file) == 0 && !ferror(file) ? 0 : -ESHUTDOWN;
+}
+
 void print_text(FILE *file, const char *text)
 {
 	size_t length = text ? strlen(text) : 0;
@@ -49,17 +55,35 @@ void print_text(FILE *file, const char *text)
 	}
 }
 
+void print_cell(const char *text, int width)
+{
+	char cell[512];
+	size_t length = strlen(text);
+
+	if (width < 0 && length > (size_t)-width)
+		length = (size_t)-width;
+	if (length > sizeof(cell) / 4 - 2)
+		length = sizeof(cell) / 4 - 2;
+	(void)str_escape(cell, sizeof(cell), text, length, false);
+	(void)printf(width > 0 ? "%-*s  " : "%*s", width > 0 ? width : 0, cell);
+}
+
+void print_name(const char *name)
+{
+	print_text(stdout, name ? name : "-");
+	(void)putchar('\n');
+}
+
 void print_stream_init(struct print_stream *stream, FILE *file, bool raw)
 {
 	*stream = (struct print_stream){.file = file, .escape = !raw && isatty(fileno(file)) == 1};
 }
 
-void print_stream_write(struct print_stream *stream, const char *data, size_t length)
+int print_stream_write(struct print_stream *stream, const char *data, size_t length)
 {
 	if (!stream->escape) {
 		(void)fwrite(data, 1, length, stream->file);
-		(void)fflush(stream->file);
-		return;
+		return print_flush(stream->file);
 	}
 	while (length > 0) {
 		char chunk[ESCAPE_CHUNK];
@@ -77,7 +101,7 @@ void print_stream_write(struct print_stream *stream, const char *data, size_t le
 		stream->n_carry = n - whole;
 		memcpy(stream->carry, chunk + whole, stream->n_carry);
 	}
-	(void)fflush(stream->file);
+	return print_flush(stream->file);
 }
 
 void print_stream_end(struct print_stream *stream)
@@ -103,7 +127,6 @@ void print_json_line(const json_t *doc)
 
 	if (text)
 		(void)puts(text);
-	(void)fflush(stdout);
 	free(text);
 }
 

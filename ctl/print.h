@@ -13,6 +13,13 @@
 /* Text of an answer, escaped always; NULL prints nothing. */
 void print_text(FILE *file, const char *text);
 
+/* The text, escaped, then spaces up to `width` and two more. 0: no spaces. A negative width: cut to
+ * that many bytes, and no spaces. */
+void print_cell(const char *text, int width);
+
+/* A name on a line of its own; NULL: "-". */
+void print_name(const char *name);
+
 /* Bytes that a command wrote, to our descriptor 1 or 2. carry keeps an incomplete UTF-8 sequence
  * between calls. */
 struct print_stream {
@@ -22,7 +29,10 @@ struct print_stream {
 	size_t n_carry;
 };
 void print_stream_init(struct print_stream *stream, FILE *file, bool raw);
-void print_stream_write(struct print_stream *stream, const char *data, size_t length);
+/* 0, or -ESHUTDOWN: whoever reads our output is gone. */
+int print_flush(FILE *file);
+/* The same after writing. */
+int print_stream_write(struct print_stream *stream, const char *data, size_t length);
 void print_stream_end(struct print_stream *stream);
 
 /* A JSON document, indented, on standard output. */

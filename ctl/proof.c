@@ -57,13 +57,14 @@ struct collect {
 	struct buf text;
 };
 
-static void collect_output(void *userdata, int fd, const char *data, size_t length)
+static int collect_output(void *userdata, int fd, const char *data, size_t length)
 {
 	struct collect *collect = userdata;
 
 	/* More than the maximum is cut: the parser then misses lines, and says so. */
 	if (fd == STDOUT_FILENO)
 		(void)!buf_append(&collect->text, data, length);
+	return 0;
 }
 
 static int run_inside(struct client *client, const char *session, json_t *body, char **ret_text)

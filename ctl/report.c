@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/str.h"
+
 #include "ctl/client.h"
 #include "ctl/print.h"
 
@@ -52,6 +54,8 @@ static int transfer_failed(const struct client *client, int r)
 	switch (r) {
 	case -EINTR:
 		return EXIT_SIGNAL_BASE + client->signal;
+	case -ESHUTDOWN:
+		return EXIT_SIGNAL_BASE + SIGPIPE;
 	case -ECONNREFUSED:
 	case -EACCES:
 		return unreachable(client, r);
@@ -64,6 +68,15 @@ static int transfer_failed(const struct client *client, int r)
 	}
 }
 
+/* Objects that are not there are named in the text; the path itself is not. */
+static bool is_no_route(const struct client_reply *reply, const json_t *detail)
+{
+	const char *text = json_string_value(detail);
+
+	return reply->status == 405 ||
+	       (reply->status == 404 && text && str_equal(text, "Not Found"));
+}
+
 int client_result(const struct client *client, int r, const struct client_reply *reply)
 {
 	const json_t *detail;
@@ -73,6 +86,12 @@ int client_result(const struct client *client, int r, const struct client_reply 
 	if (reply->status >= 200 && reply->status < 300)
 		return EXIT_OK;
 	detail = json_object_get(reply->doc, "detail");
+	if (is_no_route(reply, detail)) {
+		(void)fputs("sandboxctl: not available: the service has no such route; it is of "
+			    "another version\n",
+			    stderr);
+		return EXIT_FAILED;
+	}
 	if (json_is_array(detail)) {
 		print_items(detail);
 	} else {

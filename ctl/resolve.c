@@ -35,7 +35,8 @@ static int report_ambiguous(const json_t *ids, const char *word)
 }
 
 /* The one of `ids` that begins with word, or NULL with an exit status. */
-static const char *only_match(const json_t *ids, const char *word, int *ret_status)
+static const char *only_match(const json_t *ids, const char *word, const char *what,
+			      int *ret_status)
 {
 	const char *found = NULL;
 	size_t i;
@@ -54,14 +55,28 @@ static const char *only_match(const json_t *ids, const char *word, int *ret_stat
 		found = text;
 	}
 	if (!found) {
-		(void)fprintf(stderr, "sandboxctl: no session whose id begins with %s\n", word);
+		(void)fprintf(stderr, "sandboxctl: no %s whose id begins with %s\n", what, word);
 		*ret_status = EXIT_NOT_FOUND;
 	}
 	return found;
 }
 
-/* The ids of all sessions; NULL and an exit status. */
-static json_t *all_ids(struct client *client, int *ret_status)
+static void add_tasks(struct client *client, const char *session, json_t *ids)
+{
+	int status;
+	json_t *tasks = task_list(client, session, &status);
+	size_t i;
+	json_t *task;
+
+	json_array_foreach(tasks, i, task)
+	{
+		(void)json_array_append(ids, json_object_get(task, "task_id"));
+	}
+	json_decref(tasks);
+}
+
+/* The ids of all sessions, or of all their tasks; NULL and an exit status. */
+static json_t *all_ids(struct client *client, enum word_kind kind, int *ret_status)
 {
 	json_t *sessions = session_list(client, NULL, ret_status);
 	json_t *ids = sessions ? json_array() : NULL;
@@ -72,14 +87,17 @@ static json_t *all_ids(struct client *client, int *ret_status)
 	{
 		const char *id = session_id(session);
 
-		if (id)
+		if (id && kind == WORD_TASK)
+			add_tasks(client, id, ids);
+		else if (id)
 			(void)json_array_append_new(ids, json_string(id));
 	}
 	json_decref(sessions);
 	return ids;
 }
 
-static int resolve_one(struct client *client, char **word, struct resolved *resolved)
+static int resolve_one(struct client *client, enum word_kind kind, char **word,
+		       struct resolved *resolved)
 {
 	json_t *ids;
 	const char *found;
@@ -90,10 +108,10 @@ static int resolve_one(struct client *client, char **word, struct resolved *reso
 			      SHORT_ID_MIN);
 		return EXIT_USAGE;
 	}
-	ids = all_ids(client, &status);
+	ids = all_ids(client, kind, &status);
 	if (!ids)
 		return status;
-	found = only_match(ids, *word, &status);
+	found = only_match(ids, *word, kind == WORD_TASK ? "task" : "session", &status);
 	if (found) {
 		resolved->word[resolved->n] = strdup(found);
 		status = resolved->word[resolved->n] ? EXIT_OK : EXIT_FAILED;
@@ -107,11 +125,12 @@ int resolve_words(struct client *client, const struct command *command, struct o
 		  struct resolved *resolved)
 {
 	for (int i = 0; i < options->n_args; i++) {
+		enum word_kind kind = command->words[i > 0];
 		int r;
 
-		if (command->words[i > 0] != WORD_SESSION || !is_short_id(options->args[i]))
+		if ((kind != WORD_SESSION && kind != WORD_TASK) || !is_short_id(options->args[i]))
 			continue;
-		r = resolve_one(client, &options->args[i], resolved);
+		r = resolve_one(client, kind, &options->args[i], resolved);
 		if (r != EXIT_OK)
 			return r;
 	}

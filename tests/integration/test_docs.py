@@ -2,7 +2,10 @@
 import json
 import pathlib
 import re
+import shlex
 import subprocess
+
+from harness import BIN
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -53,3 +56,37 @@ def test_every_route_is_in_the_api_manual(daemon):
             missing.append(path)
     # Only sandboxctl uses these; sandboxctl(1) describes what it shows of them.
     assert missing == ["/v1/sandboxes/{id}/proof", "/v1/sandboxes/{id}/trace"]
+
+
+def examples_of_sandboxctl():
+    """The lines that sandboxctl(1) shows, in its order."""
+    page = (ROOT / "docs/man/sandboxctl.1").read_text(encoding="utf-8")
+    return [line[4:].replace("\\-", "-") for line in page.splitlines() if line.startswith(".Dl ")]
+
+
+# What these need besides the session of the others.
+NOT_HERE = ("--runtime-dir /run/sandboxd-qs-", "sandboxctl ttl", "sandboxctl cancel")
+
+
+def test_examples_of_sandboxctl_work(daemon, tmp_path):
+    """As one script: each line may use what the lines before it set."""
+    (tmp_path / "demo.yaml").write_text("type: demo.Thing\n")
+    env = {"PATH": f"{BIN}:/usr/bin:/bin", "SANDBOXCTL_RUNTIME_DIR": str(daemon.runtime),
+           "HOME": str(tmp_path)}
+    examples = [line for line in examples_of_sandboxctl() if not any(word in line for word in NOT_HERE)]
+    script = "\n".join(
+        f"{line}\nstatus=$?; [ $status = 0 ] || echo \"$status from: \"{shlex.quote(line)} >>failed"
+        for line in examples)
+    result = subprocess.run(["bash", "-c", script + "\necho all-ran"], env=env, cwd=tmp_path, capture_output=True,
+                            text=True, timeout=120, check=False)
+    failed = tmp_path / "failed"
+    assert not failed.exists(), failed.read_text() + result.stderr
+    assert result.stdout.endswith("all-ran\n"), result.stderr
+
+
+def test_every_verb_of_sandboxctl_is_in_its_page():
+    shown = subprocess.run([str(BIN / "sandboxctl"), "--help"], capture_output=True, text=True, check=True)
+    verbs = re.findall(r"^  ([a-z][a-z -]*?)  +\S", shown.stdout.split("Options of")[0], re.M)
+    page = (ROOT / "docs/man/sandboxctl.1").read_text(encoding="utf-8")
+    assert len(verbs) > 20
+    assert [verb for verb in verbs if f".It Cm {verb}" not in page] == []

@@ -1,0 +1,110 @@
+/*
+ * Control groups `sandboxd-<8 hexadecimal digits>` of instances that are gone. A running instance
+ * has its workers in its groups of the v2 tree, while those of v1 hierarchies are empty without
+ * sessions: so an instance is gone when no hierarchy has a process of it, twice a second apart (a
+ * supervisor that is started again has none for a moment). Only rmdir is used, which refuses a
+ * group that is in use after all.
+ */
+#include <fcntl.h>
+#include <fts.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "base/str.h"
+
+#include "ctl/commands.h"
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+#define MIN_AGE_S   60
+
+static bool is_instance(const char *name)
+{
+	static const char prefix[] = "sandboxd-";
+	const char *id = name + strlen(prefix);
+
+	return str_has_prefix(name, prefix) && strlen(id) == 8 &&
+	       strspn(id, "0123456789abcdef") == 8;
+}
+
+static bool has_process(const char *group)
+{
+	char path[4096];
+	char text[16];
+
+	return str_format(path, sizeof(path), "%s/cgroup.procs", group) < 0 ||
+	       io_read_at(AT_FDCWD, path, text, sizeof(text)) != 0;
+}
+
+/* Every group of the instances, children first; false from `each` ends the walk. */
+static void walk(bool (*each)(void *userdata, const char *instance, const FTSENT *entry),
+		 void *userdata)
+{
+	char root[] = CGROUP_ROOT;
+	char *const roots[] = {root, NULL};
+	FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	char instance[16] = "";
+	int level = 0;
+	FTSENT *entry;
+
+	while (fts && (entry = fts_read(fts))) {
+		if (entry->fts_info == FTS_D && !instance[0] && is_instance(entry->fts_name)) {
+			if (str_copy(instance, sizeof(instance), strchr(entry->fts_name, '-') + 1))
+				break;
+			level = entry->fts_level;
+		}
+		if (entry->fts_info != FTS_DP || !instance[0])
+			continue;
+		if (!each(userdata, instance, entry))
+			break;
+		if (entry->fts_level == level)
+			instance[0] = '\0';
+	}
+	if (fts)
+		(void)fts_close(fts);
+}
+
+static bool note_alive(void *userdata, const char *instance, const FTSENT *entry)
+{
+	json_t *alive = userdata;
+
+	if (time(NULL) - entry->fts_statp->st_ctime < MIN_AGE_S || has_process(entry->fts_path))
+		(void)json_object_set_new(alive, instance, json_true());
+	return true;
+}
+
+struct collect {
+	const json_t *alive;
+	json_t *found;
+	bool remove;
+};
+
+static bool collect_dead(void *userdata, const char *instance, const FTSENT *entry)
+{
+	struct collect *collect = userdata;
+
+	if (!json_object_get(collect->alive, instance) &&
+	    (!collect->remove || rmdir(entry->fts_path) == 0))
+		(void)json_array_append_new(collect->found, json_string(entry->fts_path));
+	return true;
+}
+
+json_t *leftovers(bool remove)
+{
+	json_t *alive = json_object();
+	struct collect collect = {.alive = alive, .found = json_array()};
+
+	walk(note_alive, alive);
+	walk(collect_dead, &collect);
+	if (remove && json_array_size(collect.found) > 0) {
+		(void)json_array_clear(collect.found);
+		(void)sleep(1);
+		walk(note_alive, alive);
+		collect.remove = true;
+		walk(collect_dead, &collect);
+	}
+	json_decref(alive);
+	return collect.found;
+}

@@ -1,0 +1,207 @@
+"""The verbs of sandboxctl for operators: lists, short ids, cleaning up, and what ends them."""
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import BIN, ctl, wait_until
+
+
+def lines(result):
+    assert result.returncode == 0, result
+    return result.stdout.decode().splitlines()
+
+
+def make(daemon):
+    return lines(ctl(daemon, "create"))[0]
+
+
+@pytest.fixture
+def made(daemon):
+    session = make(daemon)
+    yield session
+    ctl(daemon, "rm", session)
+
+
+def start(daemon, *words, **more):
+    return subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator), *words],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def test_short_ids_stand_for_the_one_session(daemon, made):
+    assert json.loads(ctl(daemon, "-o", "json", "show", made[:8]).stdout)["id"] == made
+    assert ctl(daemon, "exec", made[:5], "--", "/bin/true").returncode == 0
+    missing = ctl(daemon, "show", "ffff0000ffff")
+    assert missing.returncode == 3 and b"no session whose id begins with ffff0000ffff" in missing.stderr
+    short = ctl(daemon, "show", made[:3])
+    assert short.returncode == 2 and b"at least 4 characters" in short.stderr
+
+
+def test_tasks_are_listed_and_have_short_ids(daemon, made):
+    assert ctl(daemon, "write", "--name", "a", made, "-", stdin=b"type: a.B\n").returncode == 0
+    detached = lines(ctl(daemon, "execute", "--detach", made))
+    task = detached[0]
+    logs = ctl(daemon, "logs", "-f", task[:8])
+    assert logs.returncode == 0 and b"result: ok, 1 assets" in logs.stdout
+    rows = lines(ctl(daemon, "tasks", made))
+    assert rows[0].split() == ["ID", "STATUS", "CREATED", "(UTC)", "FRAMES"]
+    assert rows[1].split()[:2] == [task, "done"]
+    assert lines(ctl(daemon, "-o", "name", "tasks", made)) == [task]
+    assert json.loads(ctl(daemon, "-o", "json", "tasks", made).stdout)[0]["task_id"] == task
+
+
+def test_names_are_one_a_line(daemon, made):
+    for words in (["ls"], ["show", made], ["top", "--once"]):
+        assert lines(ctl(daemon, "-o", "name", *words)) == [made], words
+    assert lines(ctl(daemon, "-q", "ls"))[0].startswith(made)
+
+
+def test_top_shows_who_works(daemon, made):
+    idle = make(daemon)
+    with start(daemon, "exec", made, "--", "/bin/sh", "-c", "while :; do :; done") as busy:
+        rows = wait_until(lambda: [row for row in json.loads(
+            ctl(daemon, "-o", "json", "top", "--once").stdout) if row["cpu_pct"] and row["cpu_pct"] > 5],
+            20, "the busy one")
+        busy.send_signal(signal.SIGTERM)
+        assert busy.wait(20) == 128 + signal.SIGTERM
+    assert [row["id"] for row in rows] == [made]
+    assert rows[0]["memory_bytes"] > 0 and rows[0]["memory_limit_bytes"] > rows[0]["memory_bytes"]
+    table = lines(ctl(daemon, "top", "--once"))
+    assert table[0].split() == ["ID", "OWNER", "CPU%", "CPU", "(s)", "MEM(MiB)", "MEM%", "PIDS"]
+    assert {row.split()[0] for row in table[1:]} == {made, idle}
+    ctl(daemon, "rm", idle)
+
+
+@pytest.mark.parametrize("verb", ["watch", "top"])
+def test_watching_repeats_until_interrupted(daemon, made, verb):
+    with start(daemon, "-o", "json", verb, "--interval", "1") as process:
+        looks = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    assert all(look[0]["id"] == made for look in looks)
+    with start(daemon, verb, "--interval", "1") as process:
+        assert process.stdout.readline().startswith(b"ID")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 128 + signal.SIGTERM
+
+
+def test_watch_on_a_terminal_redraws_and_takes_its_size(daemon, made):
+    master, slave = pty.openpty()
+    with subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "watch",
+                           "--interval", "600"], stdout=slave, stderr=slave, stdin=slave) as process:
+        os.close(slave)
+        got = b""
+        while made.encode() not in got:
+            got += os.read(master, 65536)
+        assert b"\x1b[H\x1b[2J" in got
+        process.send_signal(signal.SIGWINCH)
+        got = b""
+        while made.encode() not in got:
+            got += os.read(master, 65536)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    os.close(master)
+
+
+def test_a_reader_that_goes_away_ends_the_command_and_its_session(daemon):
+    with start(daemon, "run", "--", "/usr/bin/yes") as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(20) == 128 + signal.SIGPIPE
+        assert process.stderr.read() == b""
+    wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 10, "the session is gone")
+
+
+def test_execute_interrupted_ends_at_once(daemon, made):
+    ctl(daemon, "write", "--name", "a", made, "-", stdin=b"type: a.B\n")
+    shim = daemon.shim_pids()[0]
+    os.kill(shim, signal.SIGSTOP)  # the task cannot end by itself
+    try:
+        with start(daemon, "execute", made) as process:
+            assert process.stdout.readline().startswith(b"task ")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 128 + signal.SIGINT
+    finally:
+        os.kill(shim, signal.SIGCONT)
+
+
+def test_purge_asks_and_removes_all(daemon):
+    sessions = {make(daemon) for _ in range(3)}
+    refused = ctl(daemon, "purge", stdin=b"")
+    assert refused.returncode == 2 and b"wants --yes" in refused.stderr
+    assert set(lines(ctl(daemon, "-o", "name", "ls"))) == sessions
+    assert set(lines(ctl(daemon, "purge", "--yes"))) == sessions
+    assert lines(ctl(daemon, "-q", "ls")) == []
+    assert lines(ctl(daemon, "purge")) == []
+
+
+def test_purge_asks_on_a_terminal(daemon):
+    session = make(daemon)
+    for answer, left in ((b"n\n", [session]), (b"y\n", [])):
+        master, slave = pty.openpty()
+        with subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "purge"],
+                              stdin=slave, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            os.write(master, answer)
+            assert process.wait(20) == (0 if not left else 2)
+            assert b"Tear down 1 sessions? [y/N]" in process.stderr.read()
+        os.close(slave)
+        os.close(master)
+        assert lines(ctl(daemon, "-o", "name", "ls")) == left
+
+
+def test_gc_removes_nothing_of_a_running_instance(daemon, made):
+    plan = json.loads(ctl(daemon, "-o", "json", "gc", "--dry-run").stdout)
+    assert plan["dry_run"] is True and plan["sessions"] == []
+    assert not any(daemon.instance in group for group in plan["groups"])
+    before = daemon.cgroups()
+    assert ctl(daemon, "gc").returncode == 0
+    assert daemon.cgroups() == before
+    assert ctl(daemon, "exec", made, "--", "/bin/true").returncode == 0
+
+
+def test_what_the_service_does_not_have_is_said(daemon, made):
+    result = ctl(daemon, "denials", made)
+    assert result.returncode in (0, 1)
+    if result.returncode:
+        assert b"not available" in result.stderr
+
+
+def test_identity_comes_from_the_environment(daemon):
+    env = {**os.environ, "SANDBOXCTL_USER": "alice", "SANDBOXCTL_SCOPES": "data:read data:write",
+           "SANDBOXCTL_RUNTIME_DIR": str(daemon.runtime)}
+
+    def run(*words):
+        return subprocess.run([str(BIN / "sandboxctl"), *words], env=env, capture_output=True,
+                              timeout=60, check=False)
+
+    session = lines(run("create"))[0]
+    assert json.loads(run("-o", "json", "show", session[:8]).stdout)["owner"] == "alice"
+    assert run("--user", "bob", "show", session).returncode == 3
+    assert run("gc").returncode == 4
+    assert run("exec", session, "--", "/bin/sh", "-c", "exit 7").returncode == 7
+    assert lines(run("-o", "name", "top", "-1")) == [session]
+    assert lines(run("purge", "-y")) == [session]
+
+
+def test_nobody_there_is_5_and_says_how_to_start_it(tmp_path):
+    result = subprocess.run([str(BIN / "sandboxctl"), "--runtime-dir", str(tmp_path), "ls"],
+                            capture_output=True, timeout=60, check=False)
+    assert result.returncode == 5 and re.search(rb"start it (as root )?with: ", result.stderr)
+
+
+def test_a_followed_task_survives_the_worker_of_its_stream(daemon, made):
+    daemon.deaths_expected = True
+    for name in range(40):
+        ctl(daemon, "write", "--name", f"b{name}", made, "-", stdin=b"type: a.B\n")
+    task = lines(ctl(daemon, "execute", "--detach", made))[0]
+    os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)
+    time.sleep(0.05)
+    result = ctl(daemon, "-o", "json", "logs", "-f", task)
+    frames = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [frame["seq"] for frame in frames] == list(range(1, len(frames) + 1)), result.stderr
+    assert frames[-1]["stage"] in ("done", "error")
