@@ -1,18 +1,18 @@
 /*
  * After a start there is no third state: what lives and has an open row is adopted, what lives
- * without one is killed, a row without a live session is closed (`restart`). Only then is a socket
- * served, so that no request sees a half-known registry.
+ * without one is killed, a row without a tree is dormant until its next use, an expired one is
+ * closed. Only then is a socket served, so that no request sees a half-known registry.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "base/launch.h"
 #include "base/log.h"
 #include "base/str.h"
 
 #include "supervisor/api/creation.h"
+#include "supervisor/api/row_session.h"
 
 struct adoptee {
 	struct list link; /* app->adopting */
@@ -23,12 +23,19 @@ struct adoptee {
 
 #define START_MAX_BYTES ((size_t)64 * 1024 * 1024)
 
+/* A row that is closed now. */
+struct row_end {
+	struct id id;
+	enum session_reason reason;
+};
+
 /* What the rows ask for; done after the store was read. */
 struct start_up {
 	struct app *app;
-	struct buf close; /* struct id each: rows without a live session */
+	struct buf ends;  /* struct row_end each */
 	struct buf tasks; /* struct task_copy each */
 	uint32_t n_adopted;
+	uint32_t n_dormant;
 	uint32_t n_killed;
 };
 
@@ -56,155 +63,62 @@ static void adoptee_free(struct adoptee *adoptee)
 	free(adoptee);
 }
 
-/* From the row to the object. */
+/* One row: what becomes of it. */
 
-static char *take_text(const json_t *value)
+static int end_row(struct start_up *start, const struct id *id, enum session_reason reason)
 {
-	return json_is_string(value) ? strndup(json_string_value(value), json_string_length(value))
-				     : NULL;
+	const struct row_end end = {.id = *id, .reason = reason};
+
+	return buf_append(&start->ends, &end, sizeof(end));
 }
 
-static json_t *parse_column(const char *text)
+/* A session in the registry, in CREATING. */
+static int take_row(struct app *app, const struct store_session *row, struct session **ret_session)
 {
-	const char *reason;
-	json_t *doc = NULL;
-
-	if (!text || doc_parse(text, strlen(text), &doc, &reason) < 0)
-		return NULL;
-	return doc;
-}
-
-static void fill_spec(struct spec_create *spec, const struct store_session *row)
-{
-	json_t *overrides = parse_column(row->overrides_json);
-	json_t *envs = parse_column(row->envs_json);
-	size_t n = json_array_size(envs);
-
-	IGNORE_RESULT(str_copy_n(spec->profile, sizeof(spec->profile), row->profile,
-				 strnlen(row->profile, sizeof(spec->profile) - 1)));
-	spec->ttl_minutes = row->ttl_minutes;
-	for (size_t i = 0; i < ENDPOINTS_N; i++)
-		spec->endpoint[i] = take_text(json_object_get(overrides, endpoint_name(i)));
-	if (n > 0)
-		spec->env = calloc(n + 1, sizeof(*spec->env));
-	for (size_t i = 0; spec->env && i < n; i++) {
-		spec->env[spec->n_env] = take_text(json_array_get(envs, i));
-		if (spec->env[spec->n_env])
-			spec->n_env++;
-	}
-	json_decref(overrides);
-	json_decref(envs);
-}
-
-static int fill_components(struct session *session, const struct store_session *row)
-{
-	json_t *components = parse_column(row->components_json);
-	const char *name;
-	json_t *value;
-	int r = 0;
-
-	json_object_foreach(components, name, value)
-	{
-		json_int_t bytes = json_integer_value(value);
-
-		r = session_component_set(session, name, bytes > 0 ? (size_t)bytes : 0);
-		if (r < 0)
-			break;
-	}
-	json_decref(components);
-	return r;
-}
-
-static void fill_log(struct session *session, const struct store_session *row)
-{
-	json_t *log = parse_column(row->log_summary_json);
-	json_t *entry;
-	size_t i;
-
-	json_array_foreach(log, i, entry)
-	{
-		if (session_log_append(session, entry) < 0)
-			break; /* a summary for readers: nothing depends on it */
-	}
-	json_decref(log);
-}
-
-static void fill_names(struct session *session, const struct store_session *row)
-{
-	IGNORE_RESULT(str_copy(session->owner, sizeof(session->owner), row->owner));
-	IGNORE_RESULT(str_copy(session->workspace, sizeof(session->workspace), row->workspace));
-	IGNORE_RESULT(str_copy(session->project, sizeof(session->project), row->project));
-	IGNORE_RESULT(
-		str_copy(session->last_run_id, sizeof(session->last_run_id), row->last_run_id));
-	session->operator_owned = row->operator_owned;
-	session->dagster = row->dagster;
-}
-
-/* The plan as it was launched, if this release's policy still has that profile. */
-static int fill_plan(const struct app *app, struct session *session,
-		     const struct store_session *row)
-{
-	int profile = spec_find_profile(app->policy.header, row->profile);
-
-	if (profile < 0)
-		return -ENOENT;
-	session->plan = row->has_plan ? row->plan
-				      : spec_plan(&row->id, (uint32_t)profile,
-						  image_profile(&app->policy, (uint32_t)profile));
-	session->plan.profile = (uint32_t)profile;
-	return 0;
-}
-
-static int fill_session(const struct app *app, struct session *session,
-			const struct store_session *row)
-{
-	int r;
-
-	session->expires_at = row->expires_at;
-	session->row_exists = true;
-	flow_init(&session->flow, row->acked);
-	fill_names(session, row);
-	fill_log(session, row);
-	r = fill_plan(app, session, row);
-	if (r < 0)
-		return r;
-	return fill_components(session, row);
-}
-
-static int adopt_session(struct app *app, const struct store_session *row, int *fd)
-{
-	struct spec_create spec = SPEC_CREATE_NULL;
-	struct session *session;
-	uint32_t actions;
+	struct session *session = NULL;
 	struct live *live;
 	int r;
 
-	fill_spec(&spec, row);
-	session = session_new(&row->id, &spec, row->created_at);
-	spec_create_done(&spec);
-	if (!session)
-		return -ENOMEM;
-	r = fill_session(app, session, row);
-	if (r >= 0)
-		r = registry_add(&app->registry, session);
-	if (r < 0) {
-		(void)session_free(session);
+	r = row_session(app, row, &session);
+	if (r < 0)
 		return r;
-	}
-	r = live_new(app, session, &live);
+	r = registry_add(&app->registry, session);
 	if (r >= 0) {
-		live->adopted = true;
-		r = live_connect(live, *fd);
+		r = live_new(app, session, &live);
 		if (r < 0)
-			(void)live_free(live);
+			registry_remove(&app->registry, session);
 	}
 	if (r < 0) {
-		registry_remove(&app->registry, session);
 		(void)session_free(session);
 		return r;
 	}
-	(void)TAKE_FD(*fd);
-	return session_apply(session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE, &actions);
+	*ret_session = session;
+	return 0;
+}
+
+/* Its tree lives. usable: and may be the session's. */
+static void take_tree(struct start_up *start, struct session *session, struct adoptee *adoptee,
+		      bool usable)
+{
+	struct log_context context = {.session = &session->id};
+	struct live *live = live_of(session);
+	int r = usable ? 0 : -ESTALE;
+
+	adoptee->taken = true;
+	live->adopted = true;
+	if (r >= 0)
+		r = adoptee->fd < 0 ? -ENOTCONN : live_connect(live, adoptee->fd);
+	sessions_event(start->app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);
+	if (r >= 0) {
+		(void)TAKE_FD(adoptee->fd);
+		start->n_adopted++;
+		start->app->metrics.n_adoptions[METRICS_ADOPTION_ADOPTED]++;
+		return;
+	}
+	/* The row stays, and the next use makes another tree. */
+	log_line(LOG_LEVEL_WARNING, &context, "session cannot be adopted", "errno=%d", -r);
+	start->app->metrics.n_adoptions[METRICS_ADOPTION_FAILED]++;
+	sessions_event(start->app, session, SESSION_EVENT_LOST, SESSION_REASON_RESTART);
 }
 
 /* Reading the store. */
@@ -213,28 +127,26 @@ static int on_row(void *userdata, const struct store_session *row)
 {
 	struct start_up *start = userdata;
 	struct adoptee *adoptee = find_adoptee(start->app, &row->id);
-	struct janitor_row known = {.session = row->id, .expires_at = row->expires_at};
-	struct log_context context = {.session = &row->id};
+	struct janitor_row known = {
+		.session = row->id, .expires_at = row->expires_at, .restoring = row->restoring};
+	enum janitor_start plan = janitor_plan_start(&known, adoptee != NULL, clock_realtime());
+	struct session *session;
 	int r;
 
-	switch (janitor_plan_start(&known, adoptee != NULL, clock_realtime())) {
-	case JANITOR_START_ADOPT:
-		ASSERT(adoptee); /* only what lives is adopted */
-		r = adopt_session(start->app, row, &adoptee->fd);
-		if (r >= 0) {
-			adoptee->taken = true;
-			start->n_adopted++;
-			start->app->metrics.n_adoptions[METRICS_ADOPTION_ADOPTED]++;
-			return 0;
-		}
-		start->app->metrics.n_adoptions[METRICS_ADOPTION_FAILED]++;
-		log_line(LOG_LEVEL_WARNING, &context, "session cannot be adopted", "errno=%d", -r);
-		break;
-	case JANITOR_START_KILL:
-	case JANITOR_START_CLOSE_ROW:
-		break;
+	if (plan == JANITOR_START_KILL || plan == JANITOR_START_CLOSE_ROW)
+		return end_row(start, &row->id, SESSION_REASON_EXPIRED);
+	r = take_row(start->app, row, &session);
+	if (r == -ENOENT)
+		return end_row(start, &row->id, SESSION_REASON_INCOMPATIBLE);
+	if (r < 0)
+		return r;
+	if (adoptee) {
+		take_tree(start, session, adoptee, plan == JANITOR_START_ADOPT);
+		return 0;
 	}
-	return buf_append(&start->close, &row->id, sizeof(row->id));
+	sessions_event(start->app, session, SESSION_EVENT_ADOPT_ROW, SESSION_REASON_NONE);
+	start->n_dormant++;
+	return 0;
 }
 
 static int on_task(void *userdata, const struct store_task *task)
@@ -248,17 +160,30 @@ static int on_task(void *userdata, const struct store_task *task)
 	return buf_append(&start->tasks, &copy, sizeof(copy));
 }
 
-static void close_rows(struct start_up *start)
+static void end_rows(struct start_up *start)
 {
-	for (size_t at = 0; at < start->close.size; at += sizeof(struct id)) {
-		struct id id;
+	for (size_t at = 0; at < start->ends.size; at += sizeof(struct row_end)) {
+		struct row_end end;
 
-		memcpy(&id, start->close.data + at, sizeof(id));
+		memcpy(&end, start->ends.data + at, sizeof(end));
+		IGNORE_RESULT(store_session_close(start->app->store, &end.id,
+						  session_reason_text(end.reason), clock_realtime(),
+						  NULL, NULL));
 		start->app->metrics.n_adoptions[METRICS_ADOPTION_CLOSED]++;
-		IGNORE_RESULT(store_session_close(start->app->store, &id,
-						  session_reason_text(SESSION_REASON_RESTART),
-						  clock_realtime(), NULL, NULL));
 	}
+}
+
+/* Why a task whose session has no tree now cannot go on. */
+static enum session_reason ended_by(const struct start_up *start, const struct id *session)
+{
+	for (size_t at = 0; at < start->ends.size; at += sizeof(struct row_end)) {
+		struct row_end end;
+
+		memcpy(&end, start->ends.data + at, sizeof(end));
+		if (id_equal(&end.id, session))
+			return end.reason;
+	}
+	return SESSION_REASON_RESTART;
 }
 
 static void end_tasks(struct start_up *start)
@@ -269,7 +194,8 @@ static void end_tasks(struct start_up *start)
 		memcpy(&copy, start->tasks.data + at, sizeof(copy));
 		copy.task.owner = copy.owner;
 		copy.task.workspace = copy.workspace;
-		tasks_abandon(start->app, &copy.task);
+		tasks_abandon(start->app, &copy.task,
+			      session_reason_code(ended_by(start, &copy.task.session)));
 	}
 }
 
@@ -277,7 +203,7 @@ static void finish_adoption(struct app *app)
 {
 	struct start_up start = {
 		.app = app,
-		.close = BUF_NULL(START_MAX_BYTES),
+		.ends = BUF_NULL(START_MAX_BYTES),
 		.tasks = BUF_NULL(START_MAX_BYTES),
 	};
 	int r;
@@ -300,11 +226,11 @@ static void finish_adoption(struct app *app)
 		/* The supervisor starts us again, later and later. */
 		log_line(LOG_LEVEL_ERROR, NULL, "the store cannot be read", "errno=%d", -r);
 		(void)sd_event_exit(app->event, EXIT_FAILURE);
-		buf_done(&start.close);
+		buf_done(&start.ends);
 		buf_done(&start.tasks);
 		return;
 	}
-	close_rows(&start);
+	end_rows(&start);
 	end_tasks(&start);
 	LIST_FOR_EACH (entry, &app->lives) {
 		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
@@ -312,9 +238,10 @@ static void finish_adoption(struct app *app)
 		sessions_write_status(app, session); /* no task of it runs any more */
 		session->limits_missing = app->facts.limits_missing;
 	}
-	log_line(LOG_LEVEL_INFO, NULL, "adopted", "sessions=%u killed=%u rows_closed=%zu",
-		 start.n_adopted, start.n_killed, start.close.size / sizeof(struct id));
-	buf_done(&start.close);
+	log_line(LOG_LEVEL_INFO, NULL, "adopted",
+		 "sessions=%u dormant=%u killed=%u rows_closed=%zu", start.n_adopted,
+		 start.n_dormant, start.n_killed, start.ends.size / sizeof(struct row_end));
+	buf_done(&start.ends);
 	buf_done(&start.tasks);
 	app_serve(app);
 }

@@ -37,8 +37,7 @@ static bool is_idle(const struct app *app)
 
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		n += app->server[i] ? http_server_requests(app->server[i]) : 0;
-	return n == 0 && registry_count(&app->registry) == 0 &&
-	       store_stats(app->store).n_waiting == 0;
+	return n == 0 && sessions_with_tree(app) == 0 && store_stats(app->store).n_waiting == 0;
 }
 
 static void begin_stop(struct app *app)
@@ -52,7 +51,7 @@ static void begin_stop(struct app *app)
 		if (app->server[i])
 			http_server_quiesce(app->server[i]);
 	/* Each task gets its error frame, each stream with it its end. */
-	sessions_close_all(app, SESSION_REASON_HOST_STOPPED);
+	sessions_stop_all(app);
 }
 
 static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
@@ -360,17 +359,19 @@ static int start(struct app *app)
 	return r;
 }
 
-/* What still lives is the supervisor's; here only memory and sockets end. */
+/* What still lives is the supervisor's; here only memory and sockets end. Where the service does
+ * not stop, the next worker adopts the sessions and goes on with their jobs. */
 static void drop_sessions(struct app *app)
 {
-	enum session_reason reason = app->phase == APP_PHASE_STOPPING ? SESSION_REASON_HOST_STOPPED
-								      : SESSION_REASON_RESTART;
-
 	while (!list_empty(&app->lives)) {
 		struct live *live = LIST_ENTRY(app->lives.next, struct live, link);
 
-		tasks_fail(app, live->session, session_reason_code(reason), "the service stopped");
+		if (app->phase == APP_PHASE_STOPPING)
+			tasks_fail(app, live->session,
+				   session_reason_code(SESSION_REASON_HOST_STOPPED),
+				   "the service stopped");
 		live_end_all(live);
+		tasks_leave(live->session);
 		sessions_forget(app, live->session);
 	}
 	store_flush(app->store, clock_boottime());

@@ -107,13 +107,18 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 /* After HELLO: asks for what lives, adopts or cleans up, then calls app_serve. */
 MUST_USE int sessions_adopt(struct app *app);
 void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone);
+void sessions_write_log(struct app *app, const struct session *session);
 void sessions_write_status(struct app *app, const struct session *session);
 void sessions_expire(struct app *app); /* and arms the timer for the next one */
 /* Asks again for the end of each session whose end was asked for and did not come. */
 void sessions_end_again(struct app *app);
 /* Out of the registry at once; freed at the end of the turn. */
 void sessions_forget(struct app *app, struct session *session);
-void sessions_close_all(struct app *app, enum session_reason reason);
+/* The service stops: every tree ends, the rows stay open. */
+void sessions_stop_all(struct app *app);
+size_t sessions_with_tree(const struct app *app); /* or with a rest of one */
+/* A line of ours in log_summary, and in its row. */
+void sessions_note(struct app *app, struct session *session, const char *code, const char *message);
 /* Every write about a session goes through one of these: they keep persisted and degraded true. */
 store_done sessions_write_done(void);
 void *sessions_write(struct app *app, const struct id *session);
@@ -126,7 +131,10 @@ void app_serve(struct app *app);
 
 void tasks_next(struct app *app, struct session *session); /* start what may start */
 void tasks_fail(struct app *app, struct session *session, const char *code, const char *message);
-/* A task that an earlier worker left unended. */
-void tasks_abandon(struct app *app, const struct store_task *task);
+/* The worker ends and the next one goes on with them. */
+void tasks_leave(struct session *session);
+/* A task that an earlier worker left unended: it goes on where its session's tree lives, else it
+ * ends with this code. */
+void tasks_abandon(struct app *app, const struct store_task *task, const char *code);
 void tasks_heartbeat(struct app *app, usec_t now);
 void tasks_wake_all(struct app *app);

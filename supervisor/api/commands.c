@@ -87,7 +87,7 @@ static void answer_put(struct component_put *put)
 	put->to = ANSWER_TO_NULL;
 	if (!request)
 		return;
-	if (!session || !session_is_live(session, clock_realtime())) {
+	if (!session || !session_is_visible(session, clock_realtime())) {
 		reply_not_found(request);
 		return;
 	}

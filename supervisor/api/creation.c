@@ -9,13 +9,12 @@
 
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/rebuild.h"
 
 struct creation {
 	struct answer_to to;
 	usec_t began; /* boottime: the request */
-	int status;   /* of a failure; 0: none was named */
-	enum quota_reason quota;
-	char detail[128];
+	struct refusal refusal;
 	bool launched;
 	bool row_done;
 };
@@ -66,6 +65,16 @@ void creation_launched(struct session *session)
 	answer_if_done(session);
 }
 
+void refusal_reply(const struct refusal *refusal, struct request *request)
+{
+	if (refusal->quota != QUOTA_OK)
+		reply_quota(request, refusal->quota);
+	else if (refusal->status > 0)
+		reply_detail(request, refusal->status, refusal->detail);
+	else
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "launch interrupted");
+}
+
 void creation_failed(struct session *session)
 {
 	struct live *live = live_of(session);
@@ -75,12 +84,8 @@ void creation_failed(struct session *session)
 	if (!creation)
 		return;
 	request = answer_get(&creation->to);
-	if (request && creation->quota != QUOTA_OK)
-		reply_quota(request, creation->quota);
-	else if (request && creation->status > 0)
-		reply_detail(request, creation->status, creation->detail);
-	else if (request)
-		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "launch interrupted");
+	if (request)
+		refusal_reply(&creation->refusal, request);
 	creation_end(live);
 }
 
@@ -96,7 +101,7 @@ struct launch_op {
 static void note_refusal(struct live *live, const struct launch_msg *answer)
 {
 	struct log_context context = {.session = &live->session->id};
-	struct creation *creation = live->creation;
+	struct refusal *refusal = live->creation ? &live->creation->refusal : rebuild_refusal(live);
 	struct err err = answer->u.err;
 	const char *name;
 
@@ -106,19 +111,19 @@ static void note_refusal(struct live *live, const struct launch_msg *answer)
 	else
 		log_line(LOG_LEVEL_WARNING, &context, "launch refused", "error=%s",
 			 launch_error_text(answer->error));
-	if (!creation)
+	if (!refusal)
 		return;
-	creation->quota = quota_from_launch((enum launch_error)answer->error);
-	creation->status = answer->error == LAUNCH_E_STEP || answer->error == LAUNCH_E_STOPPING
-				   ? MHD_HTTP_SERVICE_UNAVAILABLE
-				   : MHD_HTTP_INTERNAL_SERVER_ERROR;
+	refusal->quota = quota_from_launch((enum launch_error)answer->error);
+	refusal->status = answer->error == LAUNCH_E_STEP || answer->error == LAUNCH_E_STOPPING
+				  ? MHD_HTTP_SERVICE_UNAVAILABLE
+				  : MHD_HTTP_INTERNAL_SERVER_ERROR;
 	if (answer->error == LAUNCH_E_STEP) {
 		name = strerrorname_np(err.error_number);
-		if (str_format(creation->detail, sizeof(creation->detail),
+		if (str_format(refusal->detail, sizeof(refusal->detail),
 			       "launch failed at step %s: %s", err.step, name ? name : "?") >= 0)
 			return;
 	}
-	IGNORE_RESULT(str_format(creation->detail, sizeof(creation->detail), "launch refused: %s",
+	IGNORE_RESULT(str_format(refusal->detail, sizeof(refusal->detail), "launch refused: %s",
 				 launch_error_text(answer->error)));
 }
 
@@ -140,11 +145,14 @@ static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
 		return;
 	}
-	if (session->state != SESSION_STATE_CREATING)
+	if (session->state != SESSION_STATE_CREATING && session->state != SESSION_STATE_REBUILDING)
 		return; /* it is being ended already; the kill covers it */
 	if (!answer || shim_fd < 0 || live_connect(live, shim_fd) < 0) {
 		app->counters.n_launch_failures++;
-		sessions_event(app, session, SESSION_EVENT_CLOSE, SESSION_REASON_LAUNCH);
+		sessions_event(app, session,
+			       session->state == SESSION_STATE_CREATING ? SESSION_EVENT_CLOSE
+									: SESSION_EVENT_LOST,
+			       SESSION_REASON_LAUNCH);
 		return;
 	}
 	(void)TAKE_FD(shim_fd);
@@ -154,7 +162,7 @@ static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 	sessions_event(app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);
 }
 
-static int ask_launch(struct app *app, const struct session *session)
+int creation_launch(struct app *app, const struct session *session)
 {
 	struct launch_op *op = calloc(1, sizeof(*op));
 	int r;
@@ -254,7 +262,7 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 	live_of(session)->creation->to = answer_to(request);
 	live_of(session)->creation->began = request->began;
 	sessions_insert(app, session);
-	if (ask_launch(app, session) < 0)
+	if (creation_launch(app, session) < 0)
 		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
 	else
 		sessions_expire(app);

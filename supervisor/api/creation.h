@@ -4,6 +4,7 @@
 #pragma once
 
 #include "supervisor/api/live.h"
+#include "supervisor/api/session/quota.h"
 
 enum end_result {
 	END_DONE,     /* nothing is left, and its row says so */
@@ -18,10 +19,21 @@ struct end_waiter {
 	void (*ended)(struct end_waiter *waiter, enum end_result result);
 };
 
+/* Why a launch gave no session: what its request is answered. */
+struct refusal {
+	int status; /* 0: none was named */
+	enum quota_reason quota;
+	char detail[128];
+};
+void refusal_reply(const struct refusal *refusal, struct request *request);
+
 /* From sessions.c, where the state changes. Each accepts a session without a creation. */
 void creation_row_done(struct session *session);
 void creation_launched(struct session *session);
 void creation_failed(struct session *session);
+
+/* The session's plan to the supervisor. What follows is LAUNCHED or another event. 0 or -errno. */
+MUST_USE int creation_launch(struct app *app, const struct session *session);
 
 /* From creation.c and adopt.c. */
 void sessions_insert(struct app *app, struct session *session);

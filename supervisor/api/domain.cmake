@@ -27,6 +27,7 @@ target_link_libraries(sandboxd_api_domain PUBLIC sandboxd_json sandboxd_base)
 set(SANDBOXD_MIGRATIONS
 	0001_sessions.sql
 	0002_components.sql
+	0003_operating.sql
 )
 set(_rows "")
 set(_bodies "")

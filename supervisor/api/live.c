@@ -79,8 +79,11 @@ static void on_lost(void *userdata, int error)
 	/* While it is being ended, the end of its socket is what we asked for. */
 	if (live->session->state == SESSION_STATE_CLOSED)
 		return;
-	if (live->session->state != SESSION_STATE_CLOSING)
+	if (live->session->state < SESSION_STATE_FALLING) {
 		log_line(LOG_LEVEL_WARNING, &context, "session's shim is lost", "errno=%d", -error);
+		/* Where it died the supervisor says so, and why; a kill would hide that. */
+		live->kill_later = error == -EPIPE || error == -ECONNRESET;
+	}
 	sessions_event(live->app, live->session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
 }
 
@@ -104,6 +107,7 @@ int live_new(struct app *app, struct session *session, struct live **ret_live)
 	list_init(&live->activities);
 	list_init(&live->credit);
 	list_init(&live->waiters);
+	list_init(&live->tree_waiters);
 	list_append(&app->lives, &live->link);
 	session->link = live;
 	*ret_live = live;
@@ -116,7 +120,8 @@ struct live *live_free(struct live *live)
 		return NULL;
 	ASSERT(list_empty(&live->activities));
 	ASSERT(list_empty(&live->waiters));
-	ASSERT(!live->creation);
+	ASSERT(list_empty(&live->tree_waiters));
+	ASSERT(!live->creation && !live->rebuild);
 	list_remove(&live->link);
 	list_remove(&live->credit);
 	live->shim = shim_link_free(live->shim);
@@ -179,4 +184,15 @@ void live_end_all(struct live *live)
 		list_remove(&activity->link);
 		activity->ops->ended(activity, &lost);
 	}
+}
+
+void live_drop_tree(struct live *live)
+{
+	ASSERT(list_empty(&live->activities));
+	list_remove(&live->credit);
+	live->shim = shim_link_free(live->shim);
+	live->adopted = false;
+	live->kill_asked = false;
+	live->kill_later = false;
+	live->tree++;
 }

@@ -11,6 +11,8 @@
 
 struct live;
 struct activity;
+struct rebuild;
+struct row_close;
 
 enum activity_end {
 	ACTIVITY_EXITED,   /* exit_info */
@@ -53,7 +55,12 @@ struct live {
 	struct list activities;
 	struct list waiters; /* struct end_waiter: told when nothing of the session is left */
 	struct creation *creation;
-	bool kill_asked; /* and not answered yet */
+	struct row_close *row_close; /* sessions.c */
+	struct list tree_waiters;    /* rebuild.c: requests that need a process tree */
+	struct rebuild *rebuild;     /* under way, or how the last one failed */
+	uint32_t tree;               /* counts the trees of this session in this worker */
+	bool kill_asked;             /* and not answered yet */
+	bool kill_later;             /* the shim ended by itself: only if nobody says so */
 	bool adopted;
 };
 
@@ -72,3 +79,5 @@ void live_add(struct live *live, struct activity *activity, const struct activit
 void live_settle(struct live *live, uint64_t number);
 /* End everything that runs with ACTIVITY_LOST. */
 void live_end_all(struct live *live);
+/* Nothing is left of the tree; nothing may be active. Not from inside a callback of the link. */
+void live_drop_tree(struct live *live);

@@ -16,7 +16,8 @@
 #include "supervisor/api/creation.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
-#include "supervisor/api/live.h"
+#include "supervisor/api/rebuild.h"
+#include "supervisor/api/session/fit.h"
 
 /* Writes. */
 
@@ -80,6 +81,21 @@ void sessions_write_status(struct app *app, const struct session *session)
 		free(op);
 }
 
+void sessions_write_log(struct app *app, const struct session *session)
+{
+	void *op = sessions_write(app, &session->id);
+
+	if (op && store_session_log(app->store, session, clock_realtime(), on_write, op) < 0)
+		free(op);
+}
+
+void sessions_note(struct app *app, struct session *session, const char *code, const char *message)
+{
+	/* A summary for readers: nothing depends on it. */
+	if (session_log_note(session, code, message, clock_realtime()) >= 0)
+		sessions_write_log(app, session);
+}
+
 void sessions_insert(struct app *app, struct session *session)
 {
 	struct write_op *op = sessions_write(app, &session->id);
@@ -94,10 +110,13 @@ void sessions_insert(struct app *app, struct session *session)
 
 /* The end. */
 
+/* The end of a row, on its way: it begins with the close and outlives the session. */
 struct row_close {
-	struct app *app;
-	struct id session;
-	struct list waiters;
+	struct list waiters; /* once nothing is left of the tree */
+	bool is_gone;
+	bool is_answered; /* the store has spoken */
+	bool is_owed;     /* it will speak, or speak again */
+	enum end_result result;
 };
 
 static void tell_waiters(struct list *waiters, enum end_result result)
@@ -113,21 +132,15 @@ static void tell_waiters(struct list *waiters, enum end_result result)
 static void on_row_closed(void *userdata, enum store_result result)
 {
 	struct row_close *close = userdata;
+	bool is_last = result != STORE_DEGRADED;
 
-	tell_waiters(&close->waiters, result == STORE_OK ? END_DONE : END_DEGRADED);
-	if (result != STORE_DEGRADED)
+	close->is_answered = true;
+	close->result = result == STORE_OK ? END_DONE : END_DEGRADED;
+	if (close->is_gone)
+		tell_waiters(&close->waiters, close->result);
+	close->is_owed = !is_last;
+	if (is_last && close->is_gone)
 		free(close);
-}
-
-static void move_waiters(struct list *from, struct list *to)
-{
-	list_init(to);
-	while (!list_empty(from)) {
-		struct list *entry = from->next;
-
-		list_remove(entry);
-		list_append(to, entry);
-	}
 }
 
 static void close_row(struct app *app, struct session *session)
@@ -135,26 +148,54 @@ static void close_row(struct app *app, struct session *session)
 	struct live *live = live_of(session);
 	struct row_close *close = calloc(1, sizeof(*close));
 
-	if (close) {
-		close->app = app;
-		close->session = session->id;
-		move_waiters(&live->waiters, &close->waiters);
-		if (store_session_close(app->store, &session->id,
-					session_reason_text(session->reason), clock_realtime(),
-					on_row_closed, close) >= 0)
-			return;
-		move_waiters(&close->waiters, &live->waiters);
+	ASSERT(!live->row_close);
+	if (!close)
+		return;
+	list_init(&close->waiters);
+	close->is_owed = true;
+	if (store_session_close(app->store, &session->id, session_reason_text(session->reason),
+				clock_realtime(), on_row_closed, close) >= 0)
+		live->row_close = close;
+	else
 		free(close);
+}
+
+/* Nothing is left of the tree: those who wait hear of it when the row says so, too. */
+static void end_row(struct live *live)
+{
+	struct row_close *close = live->row_close;
+
+	live->row_close = NULL;
+	if (!close) {
+		tell_waiters(&live->waiters, END_DEGRADED);
+		return;
 	}
-	tell_waiters(&live->waiters, END_DEGRADED);
+	close->is_gone = true;
+	while (!list_empty(&live->waiters)) {
+		struct list *entry = live->waiters.next;
+
+		list_remove(entry);
+		list_append(&close->waiters, entry);
+	}
+	if (close->is_answered)
+		tell_waiters(&close->waiters, close->result);
+	if (!close->is_owed)
+		free(close);
 }
 
 struct kill_op {
 	struct app *app;
 	struct id session;
+	uint32_t tree;
 };
 
 static bool ask_kill(struct app *app, const struct id *session);
+
+static void fail_jobs(struct app *app, struct session *session)
+{
+	tasks_fail(app, session, session_reason_code(session->reason), "session ended");
+	live_end_all(live_of(session));
+}
 
 /* The supervisor did not end it in time, or cannot be asked. Nobody waits longer for that than one
  * deadline, and nothing is forgotten: the tick asks again. */
@@ -165,6 +206,7 @@ static void kill_failed(struct app *app, struct session *session, const struct i
 		return;
 	}
 	live_of(session)->kill_asked = false;
+	fail_jobs(app, session);
 	tell_waiters(&live_of(session)->waiters, END_UNKNOWN);
 }
 
@@ -175,14 +217,17 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 	struct id id = op->session;
 	struct session *session = registry_find(&app->registry, &id);
 	struct log_context context = {.session = &id};
+	bool is_of_old_tree = session && live_of(session)->tree != op->tree;
 
 	(void)fd_close(fd);
 	free(op);
+	if (is_of_old_tree)
+		return; /* its end was known without the answer */
 	/* Not found and stopping: there is nothing left of it, or there will not be. */
 	if (answer && (answer->error == LAUNCH_E_NONE || answer->error == LAUNCH_E_NOT_FOUND ||
 		       answer->error == LAUNCH_E_STOPPING)) {
 		if (session)
-			sessions_event(app, session, SESSION_EVENT_GONE, SESSION_REASON_DELETED);
+			sessions_event(app, session, SESSION_EVENT_GONE, SESSION_REASON_LOST);
 		return;
 	}
 	log_line(LOG_LEVEL_ERROR, &context, "session did not end", "error=%s",
@@ -193,12 +238,14 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 /* False: it was not asked; the tick does it again. */
 static bool ask_kill(struct app *app, const struct id *session)
 {
+	const struct session *known = registry_find(&app->registry, session);
 	struct kill_op *op = calloc(1, sizeof(*op));
 
 	if (!op)
 		return false;
 	op->app = app;
 	op->session = *session;
+	op->tree = known ? live_of(known)->tree : 0;
 	if (supervisor_client_request(app->supervisor,
 				      &(struct supervisor_request){.type = LAUNCH_KILL,
 								   .session = session,
@@ -211,6 +258,9 @@ static bool ask_kill(struct app *app, const struct id *session)
 
 static void end_session(struct app *app, struct session *session)
 {
+	if (live_of(session)->kill_asked)
+		return;
+	live_of(session)->kill_later = false;
 	live_of(session)->kill_asked = ask_kill(app, &session->id);
 }
 
@@ -219,7 +269,8 @@ void sessions_end_again(struct app *app)
 	LIST_FOR_EACH (entry, &app->lives) {
 		struct live *live = LIST_ENTRY(entry, struct live, link);
 
-		if (live->session->state == SESSION_STATE_CLOSING && !live->kill_asked)
+		if (live->session->state == SESSION_STATE_CLOSING ||
+		    live->session->state == SESSION_STATE_FALLING)
 			end_session(app, live->session);
 	}
 }
@@ -237,11 +288,47 @@ void sessions_forget(struct app *app, struct session *session)
 	struct live *live = live_of(session);
 
 	creation_failed(session);
+	rebuild_drop(live);
 	tell_waiters(&live->waiters, END_UNKNOWN);
+	if (live->row_close)
+		end_row(live);
 	registry_remove(&app->registry, session);
 	list_remove(&live->link);
 	list_append(&app->forgotten, &live->link);
 	app->counters.n_ended++;
+}
+
+/* Nothing is left of the tree; the row stays. */
+static void drop_tree(struct app *app, struct session *session)
+{
+	struct log_context context = {.session = &session->id};
+	char message[96];
+
+	live_drop_tree(live_of(session));
+	rebuild_lost(live_of(session));
+	if (session->reason == SESSION_REASON_LOST || session->reason == SESSION_REASON_MEMORY) {
+		fit_text(message, sizeof(message),
+			 "its processes ended (%s); the next use starts it again",
+			 session_reason_text(session->reason));
+		sessions_note(app, session, session_reason_code(session->reason), message);
+	}
+	log_line(LOG_LEVEL_INFO, &context, "session is dormant", "reason=%s",
+		 session_reason_text(session->reason));
+}
+
+/* What follows for the process tree. Those who wait go on last: they may begin a new one. */
+static void do_tree_actions(struct app *app, struct session *session, uint32_t actions)
+{
+	if (actions & SESSION_ACTION_DROP_TREE)
+		drop_tree(app, session);
+	if (session->state == SESSION_STATE_DORMANT)
+		session->reason = SESSION_REASON_NONE;
+	if (actions & SESSION_ACTION_REBUILD)
+		rebuild_begin(app, session);
+	if (actions & SESSION_ACTION_RESTORE)
+		rebuild_restore(app, session);
+	if (actions & SESSION_ACTION_GO_ON)
+		rebuild_go_on(session);
 }
 
 void sessions_event(struct app *app, struct session *session, enum session_event event,
@@ -258,24 +345,26 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	}
 	if (actions & SESSION_ACTION_STATUS_ROW)
 		sessions_write_status(app, session);
-	if (actions & SESSION_ACTION_FAIL_JOBS) {
-		tasks_fail(app, session, session_reason_code(session->reason), "session ended");
-		live_end_all(live_of(session));
-	}
+	if (actions & SESSION_ACTION_FAIL_JOBS)
+		fail_jobs(app, session);
 	if (actions & SESSION_ACTION_ANSWER)
 		creation_launched(session);
 	/* Also one that was launched in this turn and still waits for its row. */
 	if (actions & SESSION_ACTION_ANSWER_FAILED || session->state >= SESSION_STATE_CLOSING)
 		creation_failed(session);
-	if (actions & SESSION_ACTION_KILL)
-		end_session(app, session);
 	if (actions & SESSION_ACTION_CLOSE_ROW)
 		close_row(app, session);
+	if (actions & SESSION_ACTION_KILL &&
+	    (event != SESSION_EVENT_LOST || !live_of(session)->kill_later))
+		end_session(app, session);
 	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
 		log_line(LOG_LEVEL_INFO, &context, "session ends", "state=%s reason=%s",
 			 session_state_text(session->state), session_reason_text(session->reason));
-	if (actions & SESSION_ACTION_FORGET)
+	do_tree_actions(app, session, actions);
+	if (actions & SESSION_ACTION_FORGET) {
+		end_row(live_of(session));
 		sessions_forget(app, session);
+	}
 }
 
 void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone)
@@ -324,14 +413,24 @@ void sessions_expire(struct app *app)
 					  next == USEC_NEVER ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
-void sessions_close_all(struct app *app, enum session_reason reason)
+void sessions_stop_all(struct app *app)
 {
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
 		struct live *live = LIST_ENTRY(entry, struct live, link);
 
 		if (live->session->state < SESSION_STATE_CLOSING)
-			sessions_event(app, live->session, SESSION_EVENT_CLOSE, reason);
+			sessions_event(app, live->session, SESSION_EVENT_STOP,
+				       SESSION_REASON_HOST_STOPPED);
 	}
+}
+
+size_t sessions_with_tree(const struct app *app)
+{
+	size_t n = 0;
+
+	LIST_FOR_EACH (entry, &app->lives)
+		n += LIST_ENTRY(entry, struct live, link)->session->state != SESSION_STATE_DORMANT;
+	return n;
 }
 
 /* Requests. */
@@ -357,6 +456,19 @@ struct session *action_find(struct request *request, bool all)
 	if (!session)
 		reply_not_found(request);
 	return session;
+}
+
+struct session *action_find_tree(struct request *request)
+{
+	struct session *session = action_find(request, false);
+
+	if (!session || session_has_tree(session))
+		return session;
+	if (request_app(request)->phase == APP_PHASE_STOPPING)
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the service stops");
+	else
+		rebuild_wait(request, session);
+	return NULL;
 }
 
 int action_list(struct request *request, const struct registry_filter *filter, struct session **ret)

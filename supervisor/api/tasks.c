@@ -165,15 +165,6 @@ static void store_state(struct app *app, struct job *job)
 		free(write);
 }
 
-static void store_log(struct app *app, const struct session *session)
-{
-	void *op = sessions_write(app, &session->id);
-
-	if (op &&
-	    store_session_log(app->store, session, clock_realtime(), sessions_write_done(), op) < 0)
-		free(op);
-}
-
 /* After the terminal frame was added. */
 static void end_task(struct app *app, struct job *job, struct session *session,
 		     enum job_state state)
@@ -184,7 +175,7 @@ static void end_task(struct app *app, struct job *job, struct session *session,
 	job_table_note_ended(&app->tasks, job);
 	store_state(app, job);
 	if (session)
-		store_log(app, session);
+		sessions_write_log(app, session);
 	log_line(LOG_LEVEL_INFO, &context, "task ended", "state=%s duration_us=%llu",
 		 job_state_text(state),
 		 (unsigned long long)(job->ended_at -
@@ -211,6 +202,13 @@ void tasks_fail(struct app *app, struct session *session, const char *code, cons
 	LIST_FOR_EACH_SAFE (entry, following, &session->jobs)
 		fail_task(app, LIST_ENTRY(entry, struct job, queue_link), session, code, message,
 			  NULL);
+}
+
+void tasks_leave(struct session *session)
+{
+	while (!list_empty(&session->jobs))
+		list_remove(session->jobs.next);
+	session->n_jobs = 0;
 }
 
 /* Running. */
@@ -268,16 +266,13 @@ static void finish_run(struct task_run *run, struct job *job, const struct activ
 					 frame_step_name(result->failed->step)));
 		break;
 	case ACTIVITY_LOST:
-		IGNORE_RESULT(str_format(message, sizeof(message), "session ended"));
-		break;
+		return; /* who ended the tree has failed its jobs; or this worker leaves them */
 	case ACTIVITY_PUT_DONE:
 	case ACTIVITY_END_MAX_:
 		IGNORE_RESULT(str_format(message, sizeof(message), "unexpected end"));
 		break;
 	}
-	fail_task(live->app, job, live->session,
-		  result->end == ACTIVITY_LOST ? "session_lost" : "loader_failed", message,
-		  &run->numbers);
+	fail_task(live->app, job, live->session, "loader_failed", message, &run->numbers);
 }
 
 static void run_ended(struct activity *activity, const struct activity_result *result)
@@ -356,7 +351,7 @@ void tasks_next(struct app *app, struct session *session)
 	}
 }
 
-void tasks_abandon(struct app *app, const struct store_task *task)
+void tasks_abandon(struct app *app, const struct store_task *task, const char *code)
 {
 	struct job *job;
 
@@ -375,8 +370,7 @@ void tasks_abandon(struct app *app, const struct store_task *task)
 		store_state(app, job);
 		return;
 	}
-	fail_task(app, job, NULL, session_reason_code(SESSION_REASON_RESTART),
-		  "the service was restarted while the task ran", NULL);
+	fail_task(app, job, NULL, code, "the service was restarted while the task ran", NULL);
 }
 
 /* Execute. */

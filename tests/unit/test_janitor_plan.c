@@ -55,11 +55,16 @@ static void test_janitor_plan_expired_earliest_first_and_bounded(void **state)
 static void test_janitor_plan_start_leaves_no_third_state(void **state)
 {
 	const struct janitor_row row = {.expires_at = 100};
+	const struct janitor_row half = {.expires_at = 100, .restoring = true};
 
 	(void)state;
 	assert_int_equal(janitor_plan_start(&row, true, 99), JANITOR_START_ADOPT);
 	assert_int_equal(janitor_plan_start(&row, true, 100), JANITOR_START_KILL);
-	assert_int_equal(janitor_plan_start(&row, false, 99), JANITOR_START_CLOSE_ROW);
+	assert_int_equal(janitor_plan_start(&row, false, 99), JANITOR_START_DORMANT);
+	assert_int_equal(janitor_plan_start(&row, false, 100), JANITOR_START_CLOSE_ROW);
+	assert_int_equal(janitor_plan_start(&half, true, 99), JANITOR_START_DROP_TREE);
+	assert_int_equal(janitor_plan_start(&half, false, 99), JANITOR_START_DORMANT);
+	assert_int_equal(janitor_plan_start(&half, true, 100), JANITOR_START_KILL);
 	assert_int_equal(janitor_plan_start(NULL, true, 99), JANITOR_START_KILL);
 }
 

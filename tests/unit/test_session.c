@@ -23,25 +23,26 @@ static void test_session_apply_life_of_a_session(void **state)
 
 	(void)state;
 	assert_int_equal(session->expires_at, 4600 * USEC_PER_SEC);
-	assert_false(session_is_live(session, 0));
+	assert_false(session_is_visible(session, 0));
 	assert_int_equal(session_apply(session, SESSION_EVENT_LAUNCHED, 0, &actions), 0);
 	assert_int_equal(actions, SESSION_ACTION_ANSWER);
-	assert_true(session_is_live(session, 0));
-	assert_false(session_is_live(session, session->expires_at));
+	assert_true(session_is_visible(session, 0));
+	assert_false(session_is_visible(session, session->expires_at));
 	assert_int_equal(session_apply(session, SESSION_EVENT_JOB_STARTED, 0, &actions), 0);
 	assert_string_equal(session_status_text(session->state), "running");
 	assert_int_equal(session_apply(session, SESSION_EVENT_JOBS_IDLE, 0, &actions), 0);
 	assert_string_equal(session_status_text(session->state), "open");
 	assert_int_equal(
 		session_apply(session, SESSION_EVENT_CLOSE, SESSION_REASON_EXPIRED, &actions), 0);
-	assert_int_equal(actions, SESSION_ACTION_FAIL_JOBS | SESSION_ACTION_KILL);
-	assert_false(session_is_live(session, 0));
+	assert_int_equal(actions,
+			 SESSION_ACTION_FAIL_JOBS | SESSION_ACTION_KILL | SESSION_ACTION_CLOSE_ROW);
+	assert_false(session_is_visible(session, 0));
 	assert_int_equal(
 		session_apply(session, SESSION_EVENT_CLOSE, SESSION_REASON_DELETED, &actions), 0);
 	assert_int_equal(actions, 0);
 	assert_int_equal(session_apply(session, SESSION_EVENT_GONE, SESSION_REASON_LOST, &actions),
 			 0);
-	assert_int_equal(actions, SESSION_ACTION_CLOSE_ROW | SESSION_ACTION_FORGET);
+	assert_int_equal(actions, SESSION_ACTION_FORGET);
 	/* The first reason stays. */
 	assert_string_equal(session_reason_text(session->reason), "expired");
 	assert_string_equal(session_reason_code(session->reason), "session_expired");
@@ -50,9 +51,10 @@ static void test_session_apply_life_of_a_session(void **state)
 }
 
 /*
- * Model: whatever the order of events, a create is answered exactly once, the jobs are failed at
- * most once, the row is closed and the object forgotten exactly once and last, and a session that
- * was live is killed or gone before that.
+ * Model: whatever the order of events, a create is answered exactly once, the row is closed and the
+ * object forgotten exactly once and last. A tree is begun only where there is none, filled once,
+ * and dropped before the next one; jobs of a tree that ended are failed before it is dropped, and
+ * those who wait go on whenever it is decided.
  */
 static void test_session_apply_random_walks_keep_the_promises(void **state)
 {
@@ -61,13 +63,14 @@ static void test_session_apply_random_walks_keep_the_promises(void **state)
 	(void)state;
 	for (int walk = 0; walk < 5000; walk++) {
 		struct session *session = make();
-		uint32_t seen[32] = {0};
+		bool is_row = false; /* it began as a row */
+		bool has_tree = true;
+		bool has_failed = false;
 		int n_answers = 0;
-		int n_fail = 0;
 		int n_row = 0;
 		int n_forget = 0;
 
-		for (int step = 0; step < 24; step++) {
+		for (int step = 0; step < 48; step++) {
 			enum session_state before = session->state;
 			enum session_event event = test_random_below(&random, SESSION_EVENT_MAX_);
 			uint32_t actions = 0;
@@ -77,20 +80,41 @@ static void test_session_apply_random_walks_keep_the_promises(void **state)
 				assert_int_equal(session->state, before);
 				continue;
 			}
-			seen[step] = actions;
 			assert_int_equal(n_forget, 0); /* nothing happens after the end */
+			if (event == SESSION_EVENT_ADOPT_ROW) {
+				is_row = true;
+				has_tree = false;
+			}
+			has_failed |= (actions & SESSION_ACTION_FAIL_JOBS) != 0;
+			if (actions & SESSION_ACTION_DROP_TREE) {
+				assert_true(has_tree);
+				assert_true(has_failed || event == SESSION_EVENT_LAUNCH_FAILED);
+				assert_int_equal(session->state, SESSION_STATE_DORMANT);
+				has_tree = false;
+			}
+			if (actions & SESSION_ACTION_REBUILD) {
+				assert_false(has_tree);
+				has_tree = true;
+				has_failed = false;
+			}
+			if (actions & SESSION_ACTION_RESTORE)
+				assert_int_equal(session->state, SESSION_STATE_REBUILDING);
+			if (session->state == SESSION_STATE_DORMANT)
+				assert_false(has_tree);
+			if (before == SESSION_STATE_REBUILDING && session->state != before &&
+			    session->state != SESSION_STATE_FALLING)
+				assert_true(actions & SESSION_ACTION_GO_ON);
 			n_answers += (actions & SESSION_ACTION_ANSWER) != 0;
 			n_answers += (actions & SESSION_ACTION_ANSWER_FAILED) != 0;
-			n_fail += (actions & SESSION_ACTION_FAIL_JOBS) != 0;
 			n_row += (actions & SESSION_ACTION_CLOSE_ROW) != 0;
 			n_forget += (actions & SESSION_ACTION_FORGET) != 0;
 			if (before != SESSION_STATE_CREATING)
-				assert_int_equal(n_answers, 1);
+				assert_int_equal(n_answers, is_row ? 0 : 1);
 			assert_int_equal(session->state == SESSION_STATE_CLOSED, n_forget == 1);
 		}
-		assert_true(n_answers <= 1 && n_fail <= 1);
-		assert_int_equal(n_row, n_forget);
-		(void)seen;
+		assert_true(n_answers <= 1);
+		assert_true(n_forget <= n_row && n_row <= 1);
+		assert_int_equal(n_row, session->state >= SESSION_STATE_CLOSING);
 		(void)session_free(session);
 	}
 }
@@ -104,10 +128,59 @@ static void test_session_apply_close_while_creating(void **state)
 	assert_int_equal(
 		session_apply(session, SESSION_EVENT_CLOSE, SESSION_REASON_HOST_STOPPED, &actions),
 		0);
-	assert_int_equal(actions, SESSION_ACTION_ANSWER_FAILED | SESSION_ACTION_KILL);
+	assert_int_equal(actions, SESSION_ACTION_ANSWER_FAILED | SESSION_ACTION_KILL |
+					  SESSION_ACTION_CLOSE_ROW);
 	assert_int_equal(session_apply(session, SESSION_EVENT_LAUNCHED, 0, &actions), 0);
 	assert_int_equal(session->state, SESSION_STATE_CLOSING);
 	assert_int_equal(session_apply(session, SESSION_EVENT_GONE, 0, &actions), 0);
+	(void)session_free(session);
+}
+
+static void test_session_apply_tree_ends_by_itself_and_the_row_stays(void **state)
+{
+	struct session *session = make();
+	uint32_t actions;
+
+	(void)state;
+	assert_int_equal(session_apply(session, SESSION_EVENT_LAUNCHED, 0, &actions), 0);
+	assert_int_equal(session_apply(session, SESSION_EVENT_LOST, SESSION_REASON_LOST, &actions),
+			 0);
+	assert_int_equal(actions, SESSION_ACTION_KILL);
+	assert_true(session_is_visible(session, 0));
+	assert_string_equal(session_tree_text(session->state), "dormant");
+	/* The supervisor knows better why. */
+	assert_int_equal(
+		session_apply(session, SESSION_EVENT_GONE, SESSION_REASON_MEMORY, &actions), 0);
+	assert_true(actions & SESSION_ACTION_FAIL_JOBS);
+	assert_string_equal(session_reason_code(session->reason), "memory");
+	assert_int_equal(session->state, SESSION_STATE_DORMANT);
+	session->reason = SESSION_REASON_NONE;
+	assert_int_equal(session_apply(session, SESSION_EVENT_USE, 0, &actions), 0);
+	assert_int_equal(actions, SESSION_ACTION_REBUILD);
+	assert_int_equal(session_apply(session, SESSION_EVENT_USE, 0, &actions), 0);
+	assert_int_equal(actions, 0); /* one tree for all */
+	assert_int_equal(session_apply(session, SESSION_EVENT_LAUNCHED, 0, &actions), 0);
+	assert_int_equal(actions, SESSION_ACTION_RESTORE);
+	assert_string_equal(session_tree_text(session->state), "rebuilding");
+	assert_int_equal(session_apply(session, SESSION_EVENT_RESTORED, 0, &actions), 0);
+	assert_true(session_has_tree(session));
+	(void)session_free(session);
+}
+
+static void test_session_apply_close_of_a_falling_one_names_the_close(void **state)
+{
+	struct session *session = make();
+	uint32_t actions;
+
+	(void)state;
+	assert_int_equal(session_apply(session, SESSION_EVENT_LAUNCHED, 0, &actions), 0);
+	assert_int_equal(session_apply(session, SESSION_EVENT_LOST, SESSION_REASON_LOST, &actions),
+			 0);
+	assert_int_equal(
+		session_apply(session, SESSION_EVENT_CLOSE, SESSION_REASON_DELETED, &actions), 0);
+	assert_int_equal(
+		session_apply(session, SESSION_EVENT_GONE, SESSION_REASON_MEMORY, &actions), 0);
+	assert_string_equal(session_reason_text(session->reason), "deleted");
 	(void)session_free(session);
 }
 
@@ -131,6 +204,13 @@ static void test_session_component_set_sorted_and_counted(void **state)
 	assert_int_equal(session_component_find(session, "c07.yaml")->body_bytes, 3);
 	assert_null(session_component_find(session, "c07.yml"));
 	assert_null(session_component_find(session, "zz"));
+	session_component_remove(session, "zz");
+	session_component_remove(session, "c07.yaml");
+	session_component_remove(session, "c49.yaml");
+	assert_int_equal(session->n_components, 48);
+	assert_int_equal(session->components_bytes, 480);
+	assert_null(session_component_find(session, "c07.yaml"));
+	assert_non_null(session_component_find(session, "c08.yaml"));
 	(void)session_free(session);
 }
 
@@ -182,6 +262,8 @@ int main(void)
 		cmocka_unit_test(test_session_apply_life_of_a_session),
 		cmocka_unit_test(test_session_apply_random_walks_keep_the_promises),
 		cmocka_unit_test(test_session_apply_close_while_creating),
+		cmocka_unit_test(test_session_apply_tree_ends_by_itself_and_the_row_stays),
+		cmocka_unit_test(test_session_apply_close_of_a_falling_one_names_the_close),
 		cmocka_unit_test(test_session_component_set_sorted_and_counted),
 		cmocka_unit_test(test_session_log_append_keeps_the_last_fifty),
 		cmocka_unit_test(test_session_persisted_needs_the_row_and_nothing_owed),

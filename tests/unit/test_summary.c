@@ -29,9 +29,9 @@ static void test_summary_session_fields_in_order_and_no_value(void **state)
 					   "project_id",  "created_at", "expires_at",
 					   "components",  "asset_keys", "last_run_id",
 					   "log_summary", "status",     "sandbox"};
-	static const char *const ours[] = {"persisted",        "degraded", "limits_effective",
-					   "endpoint_sources", "host",     "problems",
-					   "problem_count"};
+	static const char *const ours[] = {"persisted",        "degraded",         "tree",
+					   "limits_effective", "endpoint_sources", "host",
+					   "problems",         "problem_count"};
 	const struct summary_context context = {.host = "h"};
 	struct session *session = make();
 	json_t *doc = summary_session(session, &context);

@@ -17,6 +17,9 @@
 /* The session of the path, if the caller may see it; else it was answered (404) and NULL. all: a
  * caller with platform:admin sees every session on this route. */
 struct session *action_find(struct request *request, bool all);
+/* The same for a route that needs the session's process tree. NULL: answered, or the handler runs
+ * again when there is one; so it asks before it gives anything of the request away. */
+struct session *action_find_tree(struct request *request);
 /* Number of sessions in ret (filter->limit places) or -ENOENT. */
 MUST_USE int action_list(struct request *request, const struct registry_filter *filter,
 			 struct session **ret);

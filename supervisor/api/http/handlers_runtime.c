@@ -50,10 +50,11 @@ void handle_sandbox_command(struct request *request)
 		reply_spec_error(request, r, errors);
 		return;
 	}
-	request_release_body(request); /* a stream may live for hours */
-	session = action_find(request, false);
-	if (session)
+	session = action_find_tree(request);
+	if (session) {
+		request_release_body(request); /* a stream may live for hours */
 		action_command(request, session, &spec);
+	}
 	spec_command_done(&spec);
 }
 

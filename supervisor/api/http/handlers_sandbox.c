@@ -118,16 +118,17 @@ void handle_session_component(struct request *request)
 		reply_spec_error(request, r, errors);
 		return;
 	}
-	buf_done(&request->body);
-	session = action_find(request, false);
-	if (session)
+	session = action_find_tree(request);
+	if (session) {
+		buf_done(&request->body);
 		action_component(request, session, &spec);
+	}
 	spec_component_done(&spec);
 }
 
 void handle_session_load(struct request *request)
 {
-	struct session *session = action_find(request, false);
+	struct session *session = action_find_tree(request);
 
 	if (session)
 		action_load(request, session);
@@ -135,7 +136,7 @@ void handle_session_load(struct request *request)
 
 void handle_session_execute(struct request *request)
 {
-	struct session *session = action_find(request, false);
+	struct session *session = action_find_tree(request);
 
 	if (session)
 		action_execute(request, session);

@@ -42,9 +42,11 @@ enum janitor_start janitor_plan_start(const struct janitor_row *row, bool live, 
 	ASSERT(row || live);
 	if (!row)
 		return JANITOR_START_KILL;
+	if (now >= row->expires_at)
+		return live ? JANITOR_START_KILL : JANITOR_START_CLOSE_ROW;
 	if (!live)
-		return JANITOR_START_CLOSE_ROW;
-	return now < row->expires_at ? JANITOR_START_ADOPT : JANITOR_START_KILL;
+		return JANITOR_START_DORMANT;
+	return row->restoring ? JANITOR_START_DROP_TREE : JANITOR_START_ADOPT;
 }
 
 static usec_t before(usec_t now, uint64_t keep_s)

@@ -24,17 +24,21 @@ size_t janitor_plan_expired(const struct registry *registry, usec_t now,
 usec_t janitor_plan_next(const struct registry *registry);
 
 /*
- * At start: a live session of the supervisor without a row is killed; a row that says open or
- * running without a live session is closed (`restart`); an expired one is both.
+ * At start: a live session of the supervisor without a row is killed, as is one whose folder was
+ * not complete; a row that says open or running without a live session is dormant until its next
+ * use; an expired one is killed and closed.
  */
 struct janitor_row {
 	struct id session;
 	usec_t expires_at;
+	bool restoring;
 };
 enum janitor_start {
 	JANITOR_START_ADOPT,     /* live, row open: connect */
-	JANITOR_START_KILL,      /* live, no row, or expired: kill */
-	JANITOR_START_CLOSE_ROW, /* row, not live: closed, reason restart */
+	JANITOR_START_KILL,      /* live, no row, or expired: kill, and close the row */
+	JANITOR_START_CLOSE_ROW, /* row, not live, expired */
+	JANITOR_START_DROP_TREE, /* live, row open, folder incomplete: kill; then dormant */
+	JANITOR_START_DORMANT,   /* row open, not live */
 };
 /* row or live may be absent, not both. */
 enum janitor_start janitor_plan_start(const struct janitor_row *row, bool live, usec_t now);

@@ -143,7 +143,7 @@ bool registry_may_see(const char *owner, const char *workspace, const struct vie
 
 static bool visible(const struct session *session, const struct viewer *viewer, usec_t now)
 {
-	return session_is_live(session, now) &&
+	return session_is_visible(session, now) &&
 	       registry_may_see(registry_owner(session), session->workspace, viewer);
 }
 
@@ -192,7 +192,7 @@ static bool matches(const struct session *session, enum registry_status status)
 	case REGISTRY_STATUS_MAX_:
 		break;
 	case REGISTRY_STATUS_OPEN:
-		return session->state == SESSION_STATE_OPEN;
+		return session->state != SESSION_STATE_RUNNING;
 	case REGISTRY_STATUS_RUNNING:
 		return session->state == SESSION_STATE_RUNNING;
 	}

@@ -9,9 +9,10 @@
 #include "supervisor/api/session/transitions.h"
 
 static const char *const state_text[] = {
-	[SESSION_STATE_CREATING] = "creating", [SESSION_STATE_OPEN] = "open",
-	[SESSION_STATE_RUNNING] = "running",   [SESSION_STATE_CLOSING] = "closing",
-	[SESSION_STATE_CLOSED] = "closed",
+	[SESSION_STATE_CREATING] = "creating",     [SESSION_STATE_DORMANT] = "dormant",
+	[SESSION_STATE_REBUILDING] = "rebuilding", [SESSION_STATE_OPEN] = "open",
+	[SESSION_STATE_RUNNING] = "running",       [SESSION_STATE_FALLING] = "falling",
+	[SESSION_STATE_CLOSING] = "closing",       [SESSION_STATE_CLOSED] = "closed",
 };
 _Static_assert(ARRAY_SIZE(state_text) == SESSION_STATE_MAX_, "one text per state");
 
@@ -20,14 +21,15 @@ static const struct {
 	const char *reason;
 	const char *code;
 } reasons[] = {
-	[SESSION_REASON_NONE] = {"",             "session_closed" },
-	[SESSION_REASON_DELETED] = {"deleted",      "session_closed" },
-	[SESSION_REASON_EXPIRED] = {"expired",      "session_expired"},
-	[SESSION_REASON_LOST] = {"lost",         "session_lost"   },
-	[SESSION_REASON_MEMORY] = {"memory",       "memory"         },
-	[SESSION_REASON_RESTART] = {"restart",      "host_restarted" },
-	[SESSION_REASON_HOST_STOPPED] = {"host_stopped", "host_stopped"   },
-	[SESSION_REASON_LAUNCH] = {"launch",       "launch_failed"  },
+	[SESSION_REASON_NONE] = {"",                     "session_closed"      },
+	[SESSION_REASON_DELETED] = {"deleted",              "session_closed"      },
+	[SESSION_REASON_EXPIRED] = {"expired",              "session_expired"     },
+	[SESSION_REASON_LOST] = {"lost",                 "session_lost"        },
+	[SESSION_REASON_MEMORY] = {"memory",               "memory"              },
+	[SESSION_REASON_RESTART] = {"restart",              "host_restarted"      },
+	[SESSION_REASON_HOST_STOPPED] = {"host_stopped",         "host_stopped"        },
+	[SESSION_REASON_LAUNCH] = {"launch",               "launch_failed"       },
+	[SESSION_REASON_INCOMPATIBLE] = {"incompatible_upgrade", "incompatible_upgrade"},
 };
 _Static_assert(ARRAY_SIZE(reasons) == SESSION_REASON_MAX_, "one row per reason");
 
@@ -71,6 +73,44 @@ struct session *session_free(struct session *session)
 	return NULL;
 }
 
+/* The first word counts, with two exceptions: a close of a session whose tree was already ending
+ * says why the row is closed, and the supervisor knows better than the socket why a tree ended. */
+static void note_reason(struct session *session, enum session_event event,
+			enum session_reason reason)
+{
+	bool is_falling = session->state == SESSION_STATE_FALLING;
+
+	switch (event) {
+	case SESSION_EVENT_CLOSE:
+		if (session->reason == SESSION_REASON_NONE || is_falling)
+			session->reason = reason;
+		break;
+	case SESSION_EVENT_GONE:
+		if (session->reason == SESSION_REASON_NONE ||
+		    (is_falling && reason == SESSION_REASON_MEMORY &&
+		     session->reason == SESSION_REASON_LOST))
+			session->reason = reason;
+		break;
+	case SESSION_EVENT_STOP:
+	case SESSION_EVENT_LOST:
+		if (session->reason == SESSION_REASON_NONE)
+			session->reason = reason;
+		break;
+	case SESSION_EVENT_LAUNCH_FAILED:
+		if (session->reason == SESSION_REASON_NONE)
+			session->reason = SESSION_REASON_LAUNCH;
+		break;
+	case SESSION_EVENT_LAUNCHED:
+	case SESSION_EVENT_JOB_STARTED:
+	case SESSION_EVENT_JOBS_IDLE:
+	case SESSION_EVENT_ADOPT_ROW:
+	case SESSION_EVENT_USE:
+	case SESSION_EVENT_RESTORED:
+	case SESSION_EVENT_MAX_:
+		break;
+	}
+}
+
 int session_apply(struct session *session, enum session_event event, enum session_reason reason,
 		  uint32_t *ret_actions)
 {
@@ -78,13 +118,7 @@ int session_apply(struct session *session, enum session_event event, enum sessio
 
 	if (!transition->possible)
 		return -EPROTO;
-	if (session->reason == SESSION_REASON_NONE) {
-		if (event == SESSION_EVENT_CLOSE || event == SESSION_EVENT_LOST ||
-		    event == SESSION_EVENT_GONE)
-			session->reason = reason;
-		else if (event == SESSION_EVENT_LAUNCH_FAILED)
-			session->reason = SESSION_REASON_LAUNCH;
-	}
+	note_reason(session, event, reason);
 	session->state = transition->next;
 	*ret_actions = transition->actions;
 	return 0;
@@ -94,7 +128,10 @@ const char *session_status_text(enum session_state state)
 {
 	switch (state) {
 	case SESSION_STATE_CREATING:
+	case SESSION_STATE_DORMANT:
+	case SESSION_STATE_REBUILDING:
 	case SESSION_STATE_OPEN:
+	case SESSION_STATE_FALLING:
 		return "open";
 	case SESSION_STATE_RUNNING:
 		return "running";
@@ -124,9 +161,28 @@ const char *session_reason_code(enum session_reason reason)
 	return reasons[reason].code;
 }
 
-bool session_is_live(const struct session *session, usec_t now)
+const char *session_tree_text(enum session_state state)
 {
-	return (session->state == SESSION_STATE_OPEN || session->state == SESSION_STATE_RUNNING) &&
+	switch (state) {
+	case SESSION_STATE_DORMANT:
+	case SESSION_STATE_FALLING:
+		return "dormant";
+	case SESSION_STATE_CREATING:
+	case SESSION_STATE_REBUILDING:
+		return "rebuilding";
+	case SESSION_STATE_OPEN:
+	case SESSION_STATE_RUNNING:
+	case SESSION_STATE_CLOSING:
+	case SESSION_STATE_CLOSED:
+	case SESSION_STATE_MAX_:
+		break;
+	}
+	return "live";
+}
+
+bool session_is_visible(const struct session *session, usec_t now)
+{
+	return session->state > SESSION_STATE_CREATING && session->state < SESSION_STATE_CLOSING &&
 	       now < session->expires_at;
 }
 
@@ -188,6 +244,34 @@ int session_component_set(struct session *session, const char *file, size_t body
 	session->n_components++;
 	session->components_bytes += body_bytes;
 	return 0;
+}
+
+void session_component_remove(struct session *session, const char *file)
+{
+	size_t at = component_place(session, file);
+
+	if (at == session->n_components || !str_equal(session->component[at].name, file))
+		return;
+	session->components_bytes -= session->component[at].body_bytes;
+	free(session->component[at].name);
+	session->n_components--;
+	memmove(session->component + at, session->component + at + 1,
+		(session->n_components - at) * sizeof(*session->component));
+}
+
+int session_log_note(struct session *session, const char *code, const char *message, usec_t now)
+{
+	char id[ID_TEXT_BYTES];
+	json_t *entry;
+	int r;
+
+	id_format(&session->id, id);
+	entry = json_pack("{s:s, s:s, s:f, s:[], s:{s:s}, s:n, s:s}", "stage", "log", "message",
+			  message, "timestamp", (double)now / (double)USEC_PER_SEC, "asset_key",
+			  "metadata", "code", code, "run_id", "session_id", id);
+	r = session_log_append(session, entry);
+	json_decref(entry);
+	return r;
 }
 
 int session_log_append(struct session *session, json_t *entry)

@@ -1,11 +1,18 @@
 /*
  * One session as the api worker sees it.
  *
- *   CREATING  the launch was asked for. Allowed: close. Not visible to anybody yet.
- *   OPEN      lives, no task runs. Allowed: everything.
- *   RUNNING   lives, one task runs (more may wait). Allowed: everything; a load answers 409.
- *   CLOSING   kill was asked for; no longer visible. Allowed: nothing.
- *   CLOSED    nothing of it is left; the object is forgotten at the end of the turn.
+ *   CREATING    the launch was asked for. Allowed: close. Not visible to anybody yet.
+ *   DORMANT     the row is open, there is no process tree. Allowed: everything; what needs a tree
+ *               waits for a new one. No job is in the queue.
+ *   REBUILDING  a new tree is launched and its folder filled. Allowed: as DORMANT.
+ *   OPEN        lives, no task runs. Allowed: everything.
+ *   RUNNING     lives, one task runs (more may wait). Allowed: everything; a load answers 409.
+ *   FALLING     the tree ended by itself, or with the service; its rest is being removed, the row
+ *               stays open. Allowed: as DORMANT.
+ *   CLOSING     kill was asked for; no longer visible. Allowed: nothing.
+ *   CLOSED      nothing of it is left; the object is forgotten at the end of the turn.
+ *
+ * The row is the promise, trees come and go (docs/ARCHITECTURE.md): only CLOSING and CLOSED end it.
  *
  * session_apply is the only writer of `state`. It returns what is to be done as a set of actions;
  * it does nothing itself.
@@ -30,8 +37,11 @@
 
 enum session_state {
 	SESSION_STATE_CREATING,
+	SESSION_STATE_DORMANT,
+	SESSION_STATE_REBUILDING,
 	SESSION_STATE_OPEN,
 	SESSION_STATE_RUNNING,
+	SESSION_STATE_FALLING,
 	SESSION_STATE_CLOSING,
 	SESSION_STATE_CLOSED,
 	SESSION_STATE_MAX_,
@@ -42,7 +52,11 @@ enum session_event {
 	SESSION_EVENT_LAUNCH_FAILED, /* nothing is left of it */
 	SESSION_EVENT_JOB_STARTED,   /* a task (execute) begins */
 	SESSION_EVENT_JOBS_IDLE,     /* the last running task ended and none waits */
-	SESSION_EVENT_CLOSE,         /* asked for: delete, expiry, janitor, stop of the service */
+	SESSION_EVENT_CLOSE,         /* asked for: delete, expiry, janitor */
+	SESSION_EVENT_STOP,          /* the service stops: the tree ends, the row stays open */
+	SESSION_EVENT_ADOPT_ROW,     /* at start: its row is open and there is no tree */
+	SESSION_EVENT_USE,           /* something needs a tree */
+	SESSION_EVENT_RESTORED,      /* the folder of a new tree is as the row says */
 	SESSION_EVENT_LOST,          /* its shim's socket ended or broke the protocol */
 	SESSION_EVENT_GONE,          /* the supervisor says that nothing of it is left */
 	SESSION_EVENT_MAX_,
@@ -57,6 +71,10 @@ enum session_action {
 	SESSION_ACTION_KILL = 1u << 4,          /* ask the supervisor for LAUNCH_KILL */
 	SESSION_ACTION_CLOSE_ROW = 1u << 5,     /* the row says closed, with closed_reason */
 	SESSION_ACTION_FORGET = 1u << 6,        /* answer who waits for the end, then free it */
+	SESSION_ACTION_REBUILD = 1u << 7,       /* begin a new tree */
+	SESSION_ACTION_RESTORE = 1u << 8,       /* fill its folder from the row */
+	SESSION_ACTION_GO_ON = 1u << 9,         /* those who wait for a tree go on */
+	SESSION_ACTION_DROP_TREE = 1u << 10,    /* nothing is left of the tree: forget its link */
 };
 
 /* Why it ended; session_reason_text gives the row's closed_reason. */
@@ -69,6 +87,7 @@ enum session_reason {
 	SESSION_REASON_RESTART, /* a restart found no live shim */
 	SESSION_REASON_HOST_STOPPED,
 	SESSION_REASON_LAUNCH,
+	SESSION_REASON_INCOMPATIBLE, /* this release cannot serve it */
 	SESSION_REASON_MAX_,
 };
 
@@ -80,9 +99,11 @@ struct session_component {
 struct session {
 	struct id id;
 	enum session_state state;
-	enum session_reason reason; /* set by the first CLOSE, LOST or GONE */
-	bool dagster;               /* made by API_PREFIX_DAGSTER: environment and 404 text */
-	bool operator_owned;        /* owner column NULL; owner_text keeps the name */
+	/* Set by the first CLOSE, STOP, LOST or GONE; NONE again once it is DORMANT. A CLOSE
+	 * wins over what ended only the tree. */
+	enum session_reason reason;
+	bool dagster;        /* made by API_PREFIX_DAGSTER: environment and 404 text */
+	bool operator_owned; /* owner column NULL; owner_text keeps the name */
 	char owner[IDENTITY_MAX + 1];
 	char workspace[IDENTITY_MAX + 1]; /* "": none */
 	char project[IDENTITY_MAX + 1];
@@ -123,7 +144,7 @@ struct session *session_free(struct session *session);
 
 /*
  * 0 and the actions to take; -EPROTO: the event is not possible in this state, which is a bug of
- * the caller or a lie of a peer: log it. `reason` counts for CLOSE, LOST and GONE only.
+ * the caller or a lie of a peer: log it. `reason` counts for CLOSE, STOP, LOST and GONE only.
  */
 MUST_USE int session_apply(struct session *session, enum session_event event,
 			   enum session_reason reason, uint32_t *ret_actions);
@@ -134,14 +155,24 @@ const char *session_state_text(enum session_state state);
 const char *session_reason_text(enum session_reason reason);
 /* `code` of the error frame that a job of a session gets that ended so. */
 const char *session_reason_code(enum session_reason reason);
-/* Visible to a reader at all: OPEN or RUNNING and not past its expiry. */
-bool session_is_live(const struct session *session, usec_t now);
+/* Visible to a reader at all: it was created, is not being closed, and not past its expiry. */
+bool session_is_visible(const struct session *session, usec_t now);
+static inline bool session_has_tree(const struct session *session)
+{
+	return session->state == SESSION_STATE_OPEN || session->state == SESSION_STATE_RUNNING;
+}
+/* "live", "dormant" or "rebuilding": of the summary. */
+const char *session_tree_text(enum session_state state);
 bool session_persisted(const struct session *session);
 
 /* Note a stored component. replaced bytes are given back. 0 or -ENOMEM. */
 MUST_USE int session_component_set(struct session *session, const char *file, size_t body_bytes);
 const struct session_component *session_component_find(const struct session *session,
 						       const char *file);
+void session_component_remove(struct session *session, const char *file);
 
+/* A line of ours in log_summary. code: what happened, for programs. 0 or -ENOMEM. */
+MUST_USE int session_log_note(struct session *session, const char *code, const char *message,
+			      usec_t now);
 /* Append to log_summary, cut to the last SESSION_LOG_SUMMARY. Takes no reference. 0 or -ENOMEM. */
 MUST_USE int session_log_append(struct session *session, json_t *entry);

@@ -87,9 +87,10 @@ json_t *summary_limits(const struct session *session)
 
 static json_t *extension(const struct session *session, const struct summary_context *context)
 {
-	return json_pack("{s:b, s:b, s:o, s:o, s:s, s:o, s:I}", "persisted",
-			 session_persisted(session), "degraded", session->n_degraded > 0,
-			 "limits_effective", summary_limits(session), "endpoint_sources",
+	return json_pack("{s:b, s:b, s:s, s:o, s:o, s:s, s:o, s:I}", "persisted",
+			 session_persisted(session), "degraded", session->n_degraded > 0, "tree",
+			 session_tree_text(session->state), "limits_effective",
+			 summary_limits(session), "endpoint_sources",
 			 summary_endpoint_sources(session, context), "host", context->host,
 			 "problems", progress_problems(&session->load, SUMMARY_MAX_PROBLEMS),
 			 "problem_count", (json_int_t)session->load.n_problems);

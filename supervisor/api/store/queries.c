@@ -28,6 +28,13 @@
 	"(SELECT id FROM dagster_sandbox_sessions WHERE status = 'closed' AND closed_at < ?1"      \
 	" ORDER BY closed_at, id" ROWS_A_STEP ")"
 
+/* Component bodies that another program put into the row of session s, by its convention. */
+#define FOREIGN_COMPONENTS                                                                         \
+	"json_each(CASE WHEN json_valid(s.components_json) AND"                                    \
+	" json_type(s.components_json) = 'object' THEN s.components_json ELSE '{}' END) j"         \
+	" WHERE j.type = 'text' AND j.key <> '' AND NOT EXISTS (SELECT 1 FROM sandbox_components"  \
+	" c WHERE c.session_id = s.id AND c.file = j.key)"
+
 static const char *const sql[] = {
 	[QUERY_SESSION_INSERT] =
 		"INSERT INTO dagster_sandbox_sessions (id, status, log_summary_json, expires_at,"
@@ -45,6 +52,8 @@ static const char *const sql[] = {
 		" ON CONFLICT (session_id, file) DO UPDATE SET body = excluded.body,"
 		" bytes = excluded.bytes",
 	[QUERY_SESSION_TOUCH] = "UPDATE dagster_sandbox_sessions SET updated_at = ?2 WHERE id = ?1",
+	[QUERY_SESSION_TREE] = "UPDATE dagster_sandbox_sessions SET restoring = ?2,"
+			       " acked = CASE ?2 WHEN 0 THEN acked ELSE 0 END WHERE id = ?1",
 	[QUERY_SESSION_LOG] = "UPDATE dagster_sandbox_sessions SET log_summary_json = ?2,"
 			      " updated_at = ?3 WHERE id = ?1",
 	/* The values of a session that is gone are of no use to anybody honest. */
@@ -59,10 +68,11 @@ static const char *const sql[] = {
 		" coalesce(workspace_id, ''), coalesce(project_id, ''), coalesce(profile, ''),"
 		" coalesce(last_run_id, ''), coalesce(kind, 'dagster') = 'dagster', created_at,"
 		" expires_at, coalesce(ttl_minutes, 60), acked, env_overrides_json, envs_json,"
-		" (SELECT json_group_object(file, bytes) FROM sandbox_components"
-		"  WHERE session_id = dagster_sandbox_sessions.id),"
-		" log_summary_json, limits_json"
-		" FROM dagster_sandbox_sessions WHERE status IN ('open', 'running')"
+		" (SELECT json_group_object(file, bytes) FROM (SELECT file, bytes"
+		"  FROM sandbox_components WHERE session_id = s.id UNION ALL"
+		"  SELECT j.key, length(CAST(j.value AS BLOB)) FROM " FOREIGN_COMPONENTS ")),"
+		" log_summary_json, limits_json, restoring"
+		" FROM dagster_sandbox_sessions s WHERE status IN ('open', 'running')"
 		" ORDER BY created_at, id",
 	[QUERY_TASK_INSERT] =
 		"INSERT INTO sandbox_tasks (id, session_id, owner_text, workspace_text, status,"
@@ -78,6 +88,11 @@ static const char *const sql[] = {
 			       " VALUES (?1, ?2, ?3, ?4, ?5)",
 	[QUERY_FRAMES_GET] = "SELECT seq, stage, body FROM sandbox_frames"
 			     " WHERE task_id = ?1 AND seq > ?2 ORDER BY seq",
+	[QUERY_COMPONENT_GET] =
+		"SELECT file, body FROM (SELECT file, body FROM sandbox_components"
+		" WHERE session_id = ?1 AND file > ?2 UNION ALL SELECT j.key, j.value"
+		" FROM (SELECT id, components_json FROM dagster_sandbox_sessions WHERE id = ?1) s,"
+		" " FOREIGN_COMPONENTS " AND j.key > ?2) ORDER BY file LIMIT 1",
 	[QUERY_RETAIN_BODIES] =
 		"DELETE FROM sandbox_components WHERE session_id IN"
 		" (SELECT s.id FROM dagster_sandbox_sessions s WHERE s.status = 'closed'"

@@ -312,6 +312,12 @@ int rows_read_session(sqlite3_stmt *statement, struct store_session *ret_row)
 
 	if (id_parse(column_or_empty(statement, 0), &row.id) < 0)
 		return -EINVAL;
+	/* Columns of ours that another program left empty. */
+	if (row.profile[0] == '\0')
+		row.profile = "component";
+	if (row.expires_at == 0)
+		row.expires_at = clock_add(row.created_at, row.ttl_minutes * USEC_PER_MINUTE);
+	row.restoring = sqlite3_column_int(statement, 17) != 0;
 	row.has_plan = read_limits(column(statement, 16), &row.plan);
 	*ret_row = row;
 	return 0;

@@ -256,6 +256,7 @@ static void sqlite_forget(struct store *store, const void *userdata)
 		if (read->userdata == userdata) {
 			read->task_read = NULL;
 			read->frames_read = NULL;
+			read->component_read = NULL;
 		}
 	}
 }
@@ -308,6 +309,17 @@ static int sqlite_session_component(struct store *store, const struct id *sessio
 	struct write *write = write_new(done, userdata);
 
 	rows_session_component(write, session, component, now);
+	return queue(sqlite_store_of(store), write);
+}
+
+static int sqlite_session_tree(struct store *store, const struct id *session, enum store_tree tree,
+			       store_done done, void *userdata)
+{
+	struct write *write = write_new(done, userdata);
+	char id[ID_TEXT_BYTES];
+	const struct value values[] = {value_id(session, id), value_integer(tree)};
+
+	write_add(write, QUERY_SESSION_TREE, values, ARRAY_SIZE(values));
 	return queue(sqlite_store_of(store), write);
 }
 
@@ -381,6 +393,7 @@ const struct store_ops sqlite_ops = {
 	.session_insert = sqlite_session_insert,
 	.session_status = sqlite_session_status,
 	.session_component = sqlite_session_component,
+	.session_tree = sqlite_session_tree,
 	.session_log = sqlite_session_log,
 	.session_close = sqlite_session_close,
 	.task_insert = sqlite_task_insert,
@@ -389,6 +402,7 @@ const struct store_ops sqlite_ops = {
 	.task_get = sqlite_task_get,
 	.tasks_of_session = sqlite_tasks_of_session,
 	.frames_get = sqlite_frames_get,
+	.component_get = sqlite_component_get,
 	.retain = sqlite_retain,
 	.forget = sqlite_forget,
 	.flush = sqlite_flush,

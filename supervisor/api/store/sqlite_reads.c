@@ -16,7 +16,7 @@ static void read_task(struct sqlite_store *s, struct read *read)
 	char id[ID_TEXT_BYTES];
 	int r;
 
-	id_format(&read->task, id);
+	id_format(&read->id, id);
 	r = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
 	if (r == SQLITE_OK)
 		r = sqlite3_step(statement);
@@ -36,7 +36,7 @@ static void read_tasks(struct sqlite_store *s, struct read *read)
 	char id[ID_TEXT_BYTES];
 	int r;
 
-	id_format(&read->task, id);
+	id_format(&read->id, id);
 	r = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
 	while (r == SQLITE_OK || r == SQLITE_ROW) {
 		r = sqlite3_step(statement);
@@ -99,7 +99,7 @@ static void read_frames(struct sqlite_store *s, struct read *read)
 	bool more = false;
 	int r;
 
-	id_format(&read->task, id);
+	id_format(&read->id, id);
 	r = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
 	if (r == SQLITE_OK)
 		r = sqlite3_bind_int64(statement, 2, read->after);
@@ -111,6 +111,39 @@ static void read_frames(struct sqlite_store *s, struct read *read)
 				  frames, r == SQLITE_OK ? n : 0, r == SQLITE_OK && more);
 	for (size_t i = 0; i < n; i++)
 		free(texts[i]);
+}
+
+static void read_component(struct sqlite_store *s, struct read *read)
+{
+	sqlite3_stmt *statement = s->statement[QUERY_COMPONENT_GET];
+	enum store_result result = STORE_DEGRADED;
+	struct store_component component = {0};
+	char id[ID_TEXT_BYTES];
+	int r;
+
+	id_format(&read->id, id);
+	r = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+	if (r == SQLITE_OK)
+		r = sqlite3_bind_text(statement, 2, read->after_file, -1, SQLITE_STATIC);
+	if (r == SQLITE_OK)
+		r = sqlite3_step(statement);
+	if (r == SQLITE_ROW) {
+		component.file = (const char *)sqlite3_column_text(statement, 0);
+		component.body = (const char *)sqlite3_column_text(statement, 1);
+		component.body_length = (size_t)sqlite3_column_bytes(statement, 1);
+		result = component.file && component.body ? STORE_OK : STORE_DEGRADED;
+	} else if (r == SQLITE_DONE) {
+		result = STORE_NOT_FOUND;
+	}
+	read->component_read(read->userdata, result, result == STORE_OK ? &component : NULL);
+	(void)sqlite3_reset(statement);
+	(void)sqlite3_clear_bindings(statement);
+}
+
+static void read_free(struct read *read)
+{
+	free(read->after_file);
+	free(read);
 }
 
 void sqlite_do_reads(struct sqlite_store *s)
@@ -130,7 +163,9 @@ void sqlite_do_reads(struct sqlite_store *s)
 			read_task(s, read);
 		else if (read->frames_read)
 			read_frames(s, read);
-		free(read);
+		else if (read->component_read)
+			read_component(s, read);
+		read_free(read);
 	}
 }
 
@@ -138,7 +173,7 @@ void sqlite_drop_reads(struct sqlite_store *s)
 {
 	LIST_FOR_EACH_SAFE (link, following, &s->reads) {
 		list_remove(link);
-		free(LIST_ENTRY(link, struct read, link));
+		read_free(LIST_ENTRY(link, struct read, link));
 	}
 }
 
@@ -149,7 +184,7 @@ int sqlite_task_get(struct store *store, const struct id *task, store_task_read 
 
 	if (!read)
 		return -ENOMEM;
-	read->task = *task;
+	read->id = *task;
 	read->task_read = task_read;
 	read->userdata = userdata;
 	list_append(&sqlite_store_of(store)->reads, &read->link);
@@ -163,7 +198,7 @@ int sqlite_tasks_of_session(struct store *store, const struct id *session,
 
 	if (!read)
 		return -ENOMEM;
-	read->task = *session;
+	read->id = *session;
 	read->of_session = true;
 	read->task_read = task_read;
 	read->userdata = userdata;
@@ -178,10 +213,29 @@ int sqlite_frames_get(struct store *store, const struct id *task, uint32_t after
 
 	if (!read)
 		return -ENOMEM;
-	read->task = *task;
+	read->id = *task;
 	read->after = after;
 	read->max_bytes = max_bytes;
 	read->frames_read = frames_read;
+	read->userdata = userdata;
+	list_append(&sqlite_store_of(store)->reads, &read->link);
+	return 0;
+}
+
+int sqlite_component_get(struct store *store, const struct id *session, const char *after,
+			 store_component_read component_read, void *userdata)
+{
+	struct read *read = calloc(1, sizeof(*read));
+
+	if (!read)
+		return -ENOMEM;
+	read->after_file = strdup(after ? after : "");
+	if (!read->after_file) {
+		free(read);
+		return -ENOMEM;
+	}
+	read->id = *session;
+	read->component_read = component_read;
 	read->userdata = userdata;
 	list_append(&sqlite_store_of(store)->reads, &read->link);
 	return 0;

@@ -17,12 +17,14 @@
 
 struct read {
 	struct list link;
-	struct id task; /* or a session, whose tasks are read */
-	bool of_session;
+	struct id id;     /* of the task, or of the session */
+	bool of_session;  /* tasks of a session are read */
+	char *after_file; /* owned; of a component */
 	uint32_t after;
 	size_t max_bytes;
-	store_task_read task_read; /* one of the two, or neither after store_forget */
+	store_task_read task_read; /* one of the three, or none after store_forget */
 	store_frames_read frames_read;
+	store_component_read component_read;
 	void *userdata;
 };
 
@@ -65,6 +67,8 @@ int sqlite_tasks_of_session(struct store *store, const struct id *session,
 			    store_task_read task_read, void *userdata);
 int sqlite_frames_get(struct store *store, const struct id *task, uint32_t after, size_t max_bytes,
 		      store_frames_read frames_read, void *userdata);
+int sqlite_component_get(struct store *store, const struct id *session, const char *after,
+			 store_component_read component_read, void *userdata);
 int sqlite_each_open_session(struct store *store, store_session_seen seen, void *userdata);
 int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userdata);
 

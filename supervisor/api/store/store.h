@@ -62,6 +62,7 @@ struct store_session {
 	usec_t created_at;
 	usec_t expires_at;
 	uint32_t ttl_minutes;
+	bool restoring;               /* its tree, if it has one, is incomplete */
 	uint64_t acked;               /* highest wire number that is durable */
 	const char *overrides_json;   /* object name -> value, or NULL; secret-like */
 	const char *envs_json;        /* array of NAME=VALUE, or NULL */
@@ -101,11 +102,19 @@ struct store_frame {
 typedef void (*store_frames_read)(void *userdata, enum store_result result,
 				  const struct store_frame *frames, size_t n, bool more);
 
-/* A component as it is written. */
+/* A component as it is written, and as it is read back: then file may be any name. */
 struct store_component {
 	const char *file;
 	const char *body;
 	size_t body_length;
+};
+/* component is NULL unless STORE_OK. */
+typedef void (*store_component_read)(void *userdata, enum store_result result,
+				     const struct store_component *component);
+
+enum store_tree {
+	STORE_TREE_COMPLETE,
+	STORE_TREE_RESTORING, /* a new tree: its shim's numbers begin again */
 };
 
 struct store_stats {
@@ -127,6 +136,8 @@ struct store_ops {
 	int (*session_component)(struct store *store, const struct id *session,
 				 const struct store_component *component, usec_t now,
 				 store_done done, void *userdata);
+	int (*session_tree)(struct store *store, const struct id *session, enum store_tree tree,
+			    store_done done, void *userdata);
 	int (*session_log)(struct store *store, const struct session *session, usec_t now,
 			   store_done done, void *userdata);
 	int (*session_close)(struct store *store, const struct id *session, const char *reason,
@@ -143,6 +154,8 @@ struct store_ops {
 				void *userdata);
 	int (*frames_get)(struct store *store, const struct id *task, uint32_t after,
 			  size_t max_bytes, store_frames_read read, void *userdata);
+	int (*component_get)(struct store *store, const struct id *session, const char *after,
+			     store_component_read read, void *userdata);
 	int (*retain)(struct store *store, const struct janitor_retention *retention,
 		      store_done done, void *userdata);
 	void (*forget)(struct store *store, const void *userdata);
@@ -199,6 +212,13 @@ MUST_USE static inline int store_session_component(struct store *store, const st
 						   usec_t now, store_done done, void *userdata)
 {
 	return store->ops->session_component(store, session, component, now, done, userdata);
+}
+
+/* What a later start needs to know of the session's process tree. */
+MUST_USE static inline int store_session_tree(struct store *store, const struct id *session,
+					      enum store_tree tree, store_done done, void *userdata)
+{
+	return store->ops->session_tree(store, session, tree, done, userdata);
 }
 
 /* log_summary_json as it is in the session now. */
@@ -260,6 +280,15 @@ MUST_USE static inline int store_frames_get(struct store *store, const struct id
 					    store_frames_read read, void *userdata)
 {
 	return store->ops->frames_get(store, task, after, max_bytes, read, userdata);
+}
+
+/* The component of the session that follows the name `after` (NULL: the first), also of rows that
+ * another program wrote. STORE_NOT_FOUND: there is none. */
+MUST_USE static inline int store_component_get(struct store *store, const struct id *session,
+					       const char *after, store_component_read read,
+					       void *userdata)
+{
+	return store->ops->component_get(store, session, after, read, userdata);
 }
 
 /* One bounded step of retention deletes. STORE_OK: there may be more, call it again soon, else what

@@ -1,0 +1,16 @@
+-- 0003: sessions whose process tree is made again from the row.
+-- restoring: a tree was asked for and its folder is not complete yet. A worker that starts and finds
+-- such a tree ends it.
+ALTER TABLE dagster_sandbox_sessions ADD COLUMN restoring integer NOT NULL DEFAULT 0;
+
+-- What a task that goes on under another worker has shown already, and the acknowledged output of
+-- its loader, which the session no longer keeps. The output is deleted when the task ends.
+ALTER TABLE sandbox_tasks ADD COLUMN assets_shown integer NOT NULL DEFAULT 0;
+ALTER TABLE sandbox_tasks ADD COLUMN problems_shown integer NOT NULL DEFAULT 0;
+ALTER TABLE sandbox_tasks ADD COLUMN frames_dropped integer NOT NULL DEFAULT 0;
+CREATE TABLE sandbox_task_output (
+	task_id varchar(36) NOT NULL,
+	wire_number bigint NOT NULL,
+	body blob NOT NULL,
+	PRIMARY KEY (task_id, wire_number)
+);

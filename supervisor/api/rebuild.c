@@ -1,0 +1,382 @@
+#include "supervisor/api/rebuild.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/frame.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include "supervisor/api/http/reply.h"
+#include "supervisor/api/session/component_name.h"
+#include "supervisor/api/session/fit.h"
+
+#define COMPONENT_MODE 0644u
+
+struct rebuild {
+	struct activity activity; /* the component that is being written */
+	struct refusal refusal;
+	char *last;                      /* owned: name in the row of the last component read */
+	char file[COMPONENT_FILE_BYTES]; /* name in the folder of the one being written */
+	size_t body_bytes;
+	size_t n_written;
+	size_t n_bytes;
+	size_t n_left_out;
+	bool failed;
+};
+
+/* Something asked of the store; the session may be another one's, or on another tree, when the
+ * answer comes. */
+struct rebuild_op {
+	struct app *app;
+	struct id session;
+	uint32_t tree;
+	bool is_degraded;
+};
+
+/* Those who wait. */
+
+struct tree_waiter {
+	struct list link; /* live->tree_waiters */
+	struct answer_to to;
+};
+
+void rebuild_wait(struct request *request, struct session *session)
+{
+	struct tree_waiter *waiter = calloc(1, sizeof(*waiter));
+
+	if (!waiter) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return;
+	}
+	waiter->to = answer_to(request);
+	list_append(&live_of(session)->tree_waiters, &waiter->link);
+	sessions_event(request_app(request), session, SESSION_EVENT_USE, SESSION_REASON_NONE);
+}
+
+struct refusal *rebuild_refusal(struct live *live)
+{
+	return live->rebuild ? &live->rebuild->refusal : NULL;
+}
+
+static void rebuild_free(struct live *live)
+{
+	if (!live->rebuild)
+		return;
+	free(live->rebuild->last);
+	free(live->rebuild);
+	live->rebuild = NULL;
+}
+
+void rebuild_go_on(struct session *session)
+{
+	struct live *live = live_of(session);
+	struct refusal refusal = {0};
+	struct list waiters;
+	bool failed = live->rebuild && live->rebuild->failed;
+
+	if (failed)
+		refusal = live->rebuild->refusal;
+	rebuild_free(live);
+	/* What one of them starts may let others wait again. */
+	list_init(&waiters);
+	while (!list_empty(&live->tree_waiters)) {
+		struct list *entry = live->tree_waiters.next;
+
+		list_remove(entry);
+		list_append(&waiters, entry);
+	}
+	while (!list_empty(&waiters)) {
+		struct tree_waiter *waiter = LIST_ENTRY(waiters.next, struct tree_waiter, link);
+		struct request *request = answer_get(&waiter->to);
+
+		list_remove(&waiter->link);
+		free(waiter);
+		if (request && failed && session->state == SESSION_STATE_DORMANT)
+			refusal_reply(&refusal, request);
+		else if (request)
+			request->route->handler(request);
+	}
+}
+
+void rebuild_drop(struct live *live)
+{
+	rebuild_free(live);
+	while (!list_empty(&live->tree_waiters)) {
+		struct tree_waiter *waiter =
+			LIST_ENTRY(live->tree_waiters.next, struct tree_waiter, link);
+
+		list_remove(&waiter->link);
+		free(waiter);
+	}
+}
+
+/* How it fails. */
+
+static void refuse(struct live *live, const char *detail)
+{
+	struct refusal *refusal = &live->rebuild->refusal;
+
+	live->rebuild->failed = true;
+	if (refusal->status > 0 || refusal->quota != QUOTA_OK)
+		return;
+	refusal->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	fit_text(refusal->detail, sizeof(refusal->detail), "%s", detail);
+}
+
+void rebuild_lost(struct live *live)
+{
+	if (live->rebuild)
+		refuse(live, "launch interrupted");
+}
+
+/* Before the supervisor was asked. */
+static void fail_early(struct app *app, struct session *session, const char *detail)
+{
+	if (live_of(session)->rebuild)
+		refuse(live_of(session), detail);
+	sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
+}
+
+/* There is a tree, and it cannot be made what the row says. */
+static void fail_late(struct app *app, struct session *session, const char *detail)
+{
+	struct log_context context = {.session = &session->id};
+
+	log_line(LOG_LEVEL_WARNING, &context, "session cannot be rebuilt", "reason=\"%s\"", detail);
+	refuse(live_of(session), detail);
+	sessions_event(app, session, SESSION_EVENT_LOST, SESSION_REASON_LAUNCH);
+}
+
+/* Asking the store. */
+
+static struct rebuild_op *op_new(struct app *app, const struct session *session)
+{
+	struct rebuild_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return NULL;
+	op->app = app;
+	op->session = session->id;
+	op->tree = live_of(session)->tree;
+	return op;
+}
+
+/* The session of an answer, if it still waits for it. */
+static struct session *op_session(const struct rebuild_op *op)
+{
+	struct session *session = registry_find(&op->app->registry, &op->session);
+
+	if (!session || session->state != SESSION_STATE_REBUILDING ||
+	    live_of(session)->tree != op->tree)
+		return NULL;
+	return session;
+}
+
+/* Marking the row, then the launch. */
+
+static void on_marked(void *userdata, enum store_result result)
+{
+	struct rebuild_op *op = userdata;
+	struct session *session = op_session(op);
+	struct app *app = op->app;
+	bool is_first = !op->is_degraded;
+
+	sessions_note_write(registry_find(&app->registry, &op->session), result, &op->is_degraded);
+	if (!op->is_degraded)
+		free(op);
+	if (!session || !is_first)
+		return;
+	/* The components could not be read either. */
+	if (result != STORE_OK)
+		fail_early(app, session, "the session cannot be rebuilt now: store unavailable");
+	else if (creation_launch(app, session) < 0)
+		fail_early(app, session, "the supervisor cannot be asked");
+}
+
+void rebuild_begin(struct app *app, struct session *session)
+{
+	struct live *live = live_of(session);
+	struct rebuild_op *op = op_new(app, session);
+	struct log_context context = {.session = &session->id};
+
+	/* The new shim numbers from one again. */
+	flow_done(&session->flow);
+	flow_init(&session->flow, 0);
+	rebuild_free(live);
+	live->rebuild = calloc(1, sizeof(*live->rebuild));
+	if (live->rebuild && op &&
+	    store_session_tree(app->store, &session->id, STORE_TREE_RESTORING, on_marked, op) >=
+		    0) {
+		log_line(LOG_LEVEL_INFO, &context, "session is rebuilt", "components=%zu",
+			 session->n_components);
+		return;
+	}
+	free(op);
+	fail_early(app, session, "out of memory");
+}
+
+/* The folder. */
+
+static void read_next(struct app *app, struct session *session);
+
+static void put_output(struct activity *activity, uint64_t number, bool is_stderr,
+		       const uint8_t *data, size_t size)
+{
+	(void)is_stderr;
+	(void)data;
+	(void)size;
+	live_settle(activity->live, number);
+}
+
+static void put_ended(struct activity *activity, const struct activity_result *result)
+{
+	struct live *live = activity->live;
+	struct session *session = live->session;
+	struct rebuild *rebuild = live->rebuild;
+	const char *name;
+	char detail[128];
+
+	live_settle(live, result->number);
+	/* Otherwise the tree has ended first, and whoever ended it tells those who wait. */
+	if (session->state != SESSION_STATE_REBUILDING)
+		return;
+	if (result->end == ACTIVITY_PUT_DONE) {
+		rebuild->n_written++;
+		rebuild->n_bytes += rebuild->body_bytes;
+		if (session_component_set(session, rebuild->file, rebuild->body_bytes) < 0)
+			fail_late(live->app, session, "out of memory");
+		else
+			read_next(live->app, session);
+	} else if (result->end == ACTIVITY_FAILED) {
+		name = strerrorname_np(result->failed->error_number);
+		fit_text(detail, sizeof(detail), "component was not written at step %s: %s",
+			 frame_step_name(result->failed->step), name ? name : "?");
+		fail_late(live->app, session, detail);
+	}
+}
+
+static const struct activity_ops put_ops = {
+	.output = put_output,
+	.ended = put_ended,
+};
+
+/* The rules in force for a write, for what an older or another program put into the row. */
+static bool is_allowed(const struct app *app, const struct rebuild *rebuild,
+		       const struct store_component *component, char file[COMPONENT_FILE_BYTES])
+{
+	enum component_name_mode mode = app->config->component_names_compatible
+						? COMPONENT_NAME_COMPATIBLE
+						: COMPONENT_NAME_STRICT;
+
+	return component->body_length <= (size_t)COMPONENT_BODY_MAX_BYTES &&
+	       rebuild->n_written < COMPONENTS_MAX &&
+	       rebuild->n_bytes + component->body_length <= (size_t)COMPONENTS_MAX_BYTES &&
+	       !memchr(component->body, '\0', component->body_length) &&
+	       component_name_check(component->file, strlen(component->file), mode, file, NULL) ==
+		       0;
+}
+
+/* 1: it is being written; 0: it is left out; or -errno. */
+static int write_one(struct app *app, struct session *session,
+		     const struct store_component *component)
+{
+	struct live *live = live_of(session);
+	struct rebuild *rebuild = live->rebuild;
+	uint32_t wire_job;
+	int r;
+
+	free(rebuild->last);
+	rebuild->last = strdup(component->file);
+	if (!rebuild->last)
+		return -ENOMEM;
+	if (!is_allowed(app, rebuild, component, rebuild->file)) {
+		session_component_remove(session, component->file);
+		rebuild->n_left_out++;
+		return 0;
+	}
+	if (!str_equal(component->file, rebuild->file))
+		session_component_remove(session, component->file);
+	rebuild->body_bytes = component->body_length;
+	r = shim_link_put(live->shim, rebuild->file, COMPONENT_MODE, component->body,
+			  component->body_length, &wire_job);
+	if (r < 0)
+		return r;
+	live_add(live, &rebuild->activity, &put_ops, wire_job);
+	return 1;
+}
+
+static void on_restored(void *userdata, enum store_result result)
+{
+	struct rebuild_op *op = userdata;
+	struct session *session = op_session(op);
+	struct app *app = op->app;
+
+	sessions_note_write(registry_find(&app->registry, &op->session), result, &op->is_degraded);
+	if (!op->is_degraded)
+		free(op);
+	/* Not durable: the worst is that the next worker fills another folder. */
+	if (session)
+		sessions_event(app, session, SESSION_EVENT_RESTORED, SESSION_REASON_NONE);
+}
+
+static void finish(struct app *app, struct session *session)
+{
+	struct rebuild *rebuild = live_of(session)->rebuild;
+	struct rebuild_op *op = op_new(app, session);
+	char message[96];
+
+	if (rebuild->n_left_out > 0) {
+		fit_text(message, sizeof(message),
+			 "%zu components were left out: their names or sizes are not allowed",
+			 rebuild->n_left_out);
+		sessions_note(app, session, "components_left_out", message);
+	}
+	if (op &&
+	    store_session_tree(app->store, &session->id, STORE_TREE_COMPLETE, on_restored, op) >= 0)
+		return;
+	free(op);
+	fail_late(app, session, "out of memory");
+}
+
+static void on_component(void *userdata, enum store_result result,
+			 const struct store_component *component)
+{
+	struct rebuild_op *op = userdata;
+	struct session *session = op_session(op);
+	struct app *app = op->app;
+	int r;
+
+	free(op);
+	if (!session)
+		return;
+	if (result == STORE_NOT_FOUND) {
+		finish(app, session);
+		return;
+	}
+	if (result != STORE_OK) {
+		fail_late(app, session, "the session cannot be rebuilt now: store unavailable");
+		return;
+	}
+	r = write_one(app, session, component);
+	if (r == 0)
+		read_next(app, session);
+	else if (r < 0)
+		fail_late(app, session, r == -ENOMEM ? "out of memory" : "launch interrupted");
+}
+
+static void read_next(struct app *app, struct session *session)
+{
+	struct rebuild_op *op = op_new(app, session);
+
+	if (op && store_component_get(app->store, &session->id, live_of(session)->rebuild->last,
+				      on_component, op) >= 0)
+		return;
+	free(op);
+	fail_late(app, session, "out of memory");
+}
+
+void rebuild_restore(struct app *app, struct session *session)
+{
+	read_next(app, session);
+}

@@ -1,0 +1,264 @@
+"""The row is the promise: a session whose process tree is gone gets a new one at its next use."""
+import os
+import signal
+import sqlite3
+import threading
+import time
+import uuid
+from datetime import datetime, timedelta
+
+import pytest
+
+from harness import NOT_FOUND, RUNTIME, SESSIONS, Daemon, wait_until
+
+BODY = "type: a.B\n"
+
+
+@pytest.fixture
+def private():
+    started = Daemon()
+    yield started
+    started.done()
+
+
+def tree_of(caller, session):
+    return caller.get(f"{SESSIONS}/{session}").json["sandbox"]["tree"]
+
+
+def restart(daemon):
+    assert daemon.stop() == 0
+    daemon.start()
+
+
+def rows(daemon, sql, *values):
+    """One statement on the state file; the service is stopped or only reads are done."""
+    with sqlite3.connect(daemon.state / "api" / "api.db", timeout=10) as db:
+        return db.execute(sql, values).fetchall()
+
+
+def test_stop_and_start_keep_the_promise(private):
+    caller = private.client("alice", workspace="blue", project="p1")
+    session = caller.post(SESSIONS, {"ttl_minutes": 33,
+                                     "env_overrides": {"kafka_bootstrap": "kafka.example:9092"}}
+                          ).json["id"]
+    caller.write(session, "one", BODY)
+    caller.write(session, "two", BODY)
+    caller.shell(session, "echo left > /session/stray; echo $PPID")
+    task = caller.execute(session)
+    frames = caller.frames(task)
+    before = caller.get(f"{SESSIONS}/{session}").json
+    restart(private)
+
+    after = caller.get(f"{SESSIONS}/{session}").json
+    assert after["sandbox"].pop("tree") == "dormant" and before["sandbox"].pop("tree") == "live"
+    for name in ("id", "owner", "workspace_id", "project_id", "created_at", "expires_at",
+                 "components", "last_run_id", "log_summary", "status"):
+        assert after[name] == before[name], name
+    assert [s["id"] for s in caller.get(SESSIONS).json] == [session]
+    assert private.client("bob").get(f"{SESSIONS}/{session}").body == NOT_FOUND
+    assert not private.shim_pids()
+
+    assert caller.shell(session, "cd /session && ls *.yaml").text.split() == ["one.yaml", "two.yaml"]
+    assert tree_of(caller, session) == "live"
+    assert caller.shell(session, "echo $ALPHASWARM_KAFKA_BOOTSTRAP").text == "kafka.example:9092\n"
+    assert caller.frames(task) == frames
+    again = caller.frames(caller.execute(session))
+    assert [f["stage"] for f in again] == ["start", "materialize", "materialize", "done"]
+    assert caller.get(f"{SESSIONS}/{session}").json["expires_at"] == before["expires_at"]
+
+
+@pytest.mark.parametrize("use", ["execute", "load", "write", "command"])
+def test_each_use_makes_a_new_tree(private, use):
+    caller = private.client("alice")
+    session = caller.create()
+    caller.write(session, "one", BODY)
+    restart(private)
+    if use == "execute":
+        assert caller.frames(caller.execute(session))[-1]["result"]["asset_count"] == 1
+    elif use == "load":
+        answer = caller.post(f"{SESSIONS}/{session}/load")
+        assert answer.json["asset_keys"] == [["sandbox", "one"]]
+    elif use == "write":
+        assert caller.write(session, "two", BODY).json["components"] == ["one.yaml", "two.yaml"]
+        assert caller.shell(session, "cat /session/*").text == 2 * BODY
+    else:
+        assert caller.run(session, "/bin/cat", "/session/one.yaml").text == BODY
+    # Output is numbered from one again, and none of it is taken for a repetition.
+    assert caller.frames(caller.execute(session))[-1]["stage"] == "done"
+
+
+def test_sandbox_with_environment_and_limits_comes_back(private):
+    caller = private.client("alice", scopes="data:read data:write sandbox:read sandbox:write")
+    sandbox = caller.create_runtime(profile="agent", envs={"COLOUR": "teal"}, ttl=7200)
+    before = caller.get(f"{RUNTIME}/{sandbox}").json
+    restart(private)
+    after = caller.get(f"{RUNTIME}/{sandbox}").json
+    assert after["expires_at"] == before["expires_at"] and after["profile"] == "agent"
+    assert caller.shell(sandbox, "echo $COLOUR").text == "teal\n"
+    assert caller.get(f"{RUNTIME}/{sandbox}").json["limits_effective"] == before["limits_effective"]
+
+
+def test_many_first_uses_share_one_tree(private):
+    caller = private.client("alice")
+    session = caller.create()
+    for i in range(20):
+        caller.write(session, f"c{i:02}", BODY)
+    restart(private)
+    results = []
+
+    def use():
+        results.append(caller.shell(session, "readlink /proc/self/ns/pid; ls /session/*.yaml | wc -l").text)
+
+    threads = [threading.Thread(target=use) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 12 and len(set(results)) == 1, results
+    assert results[0].split()[1] == "20"
+    assert len(private.shim_pids()) == 1
+
+
+def test_closed_and_expired_rows_stay_closed(private):
+    caller = private.client("alice")
+    closed, expired, kept = caller.create(), caller.create(), caller.create()
+    caller.remove(closed)
+    private.stop()
+    past = (datetime.utcnow() - timedelta(minutes=1)).isoformat(timespec="microseconds")
+    rows(private, "UPDATE dagster_sandbox_sessions SET expires_at = ? WHERE id = ?", past, expired)
+    private.start()
+    for session in (closed, expired):
+        assert caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND
+        assert caller.post(f"{SESSIONS}/{session}/execute").body == NOT_FOUND
+    assert [s["id"] for s in caller.get(SESSIONS).json] == [kept]
+    reason = "SELECT closed_reason FROM dagster_sandbox_sessions WHERE id = ?"
+    wait_until(lambda: rows(private, reason, expired) == [("expired",)], 5, "closed")
+
+
+def test_dormant_session_is_deleted_without_a_tree(private):
+    caller = private.client("alice")
+    session = caller.create()
+    restart(private)
+    assert caller.remove(session).status == 200
+    assert caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND
+    restart(private)
+    assert caller.get(SESSIONS).json == []
+
+
+def test_row_of_the_platform_is_rebuilt(private):
+    """Written by the ORM of the platform: our columns are empty, times have a space."""
+    caller = private.client("alice", workspace="blue")
+    caller.create()
+    private.stop()
+    session = str(uuid.uuid4())
+    now = datetime.utcnow()
+    rows(private,
+         "INSERT INTO dagster_sandbox_sessions (id, status, components_json, log_summary_json,"
+         " expires_at, created_at, updated_at, owner_user_id, workspace_id)"
+         " VALUES (?, 'running', ?, NULL, ?, ?, ?, 'alice', 'blue')",
+         session, '{"demo.yaml": "type: a.B\\n", "../evil.yaml": "x", "con.yaml": "y", "n": 7,'
+         ' "plain": "type: c.D\\n"}',
+         str(now + timedelta(minutes=30)), str(now), str(now))
+    broken = str(uuid.uuid4())
+    rows(private,
+         "INSERT INTO dagster_sandbox_sessions (id, status, components_json, expires_at,"
+         " created_at, updated_at, owner_user_id) VALUES (?, 'open', '{not json', ?, ?, ?, 'alice')",
+         broken, str(now + timedelta(minutes=30)), str(now), str(now))
+    private.start()
+    assert caller.get(f"{SESSIONS}/{session}").json["status"] == "open"
+    assert sorted(caller.shell(session, "cd /session && ls -A --ignore=home --ignore=tmp").text.split()) == ["demo.yaml", "plain.yaml"]
+    summary = caller.get(f"{SESSIONS}/{session}").json
+    assert summary["components"] == ["demo.yaml", "plain.yaml"]
+    assert "2 components were left out" in summary["log_summary"][-1]["message"]
+    assert "evil" not in str(summary["log_summary"])
+    assert caller.frames(caller.execute(session))[-1]["result"]["asset_count"] == 2
+    assert caller.shell(broken, "ls -A /session --ignore=home --ignore=tmp").text == ""
+    # And once more: what was left out stays out, nothing is lost.
+    restart(private)
+    assert sorted(caller.shell(session, "cd /session && ls -A --ignore=home --ignore=tmp").text.split()) == ["demo.yaml", "plain.yaml"]
+
+
+def test_launch_that_fails_leaves_the_row_open(private):
+    caller = private.client("alice")
+    session = caller.create()
+    private.stop()
+    limits = "UPDATE dagster_sandbox_sessions SET limits_json = json_set(limits_json, '$.pids', ?)"
+    rows(private, limits, 10**8)
+    private.start()
+    answer = caller.post(f"{SESSIONS}/{session}/execute")
+    assert answer.status in (429, 500, 503), answer
+    assert caller.get(f"{SESSIONS}/{session}").json["sandbox"]["tree"] == "dormant"
+    private.stop()
+    rows(private, limits, 64)
+    private.start()
+    assert caller.frames(caller.execute(session))[-1]["stage"] == "done"
+
+
+def test_tree_that_ends_by_itself_comes_back(private):
+    """pid 1 of a session dies: its task and its command hear it, the row stays open."""
+    caller = private.client("alice")
+    session = caller.create()
+    caller.write(session, "slow", "type: a.B\nattributes: [" + "1, " * 300000 + "1]\n")
+    events = []
+    runner = threading.Thread(
+        target=lambda: events.extend(caller.run(session, "/bin/sleep", "60").events))
+    runner.start()
+    wait_until(lambda: caller.shell(session, "pgrep sleep").code == 0, 5, "it runs")
+    task = caller.execute(session)
+    waiting = caller.execute(session)
+    os.kill(private.shim_pids()[0], signal.SIGKILL)
+    for each in (task, waiting):
+        stages = [f["stage"] for f in caller.frames(each)]
+        assert sum(s in ("done", "error") for s in stages) == 1, stages
+    assert caller.frames(waiting)[-1]["code"] == "session_lost"
+    runner.join(10)
+    assert events[-1]["code"] == "session_lost"
+    wait_until(lambda: tree_of(caller, session) == "dormant", 5, "dormant")
+    summary = caller.get(f"{SESSIONS}/{session}").json
+    assert summary["status"] == "open"
+    assert summary["log_summary"][-1]["metadata"] == {"code": "session_lost"}
+    assert caller.shell(session, "cd /session && ls *.yaml").text == "slow.yaml\n"
+
+
+def test_half_filled_folder_is_never_adopted(private):
+    """A worker that died while it filled a new folder leaves a tree that its successor ends."""
+    caller = private.client("alice")
+    session = caller.create()
+    caller.write(session, "one", BODY)
+    mark = "UPDATE dagster_sandbox_sessions SET restoring = 1 WHERE id = ?"
+    caller.shell(session, "rm /session/one.yaml")
+    rows(private, mark, session)
+    private.deaths_expected = True
+    worker, shim = private.worker_pid("sandboxd-api"), private.shim_pids()
+    os.kill(worker, signal.SIGKILL)
+    wait_until(private.ready, 15, "answers")
+    assert caller.run(session, "/bin/cat", "/session/one.yaml").text == BODY
+    assert private.shim_pids() != shim and len(private.shim_pids()) == 1
+
+
+def test_worker_killed_at_any_moment_of_a_rebuild(private):
+    caller = private.client("alice")
+    session = caller.create()
+    names = [f"c{i:03}" for i in range(60)]
+    for name in names:
+        caller.write(session, name, BODY)
+    private.deaths_expected = True
+    for attempt in range(6):
+        os.kill(private.shim_pids()[0], signal.SIGKILL)
+        wait_until(lambda: tree_of(caller, session) == "dormant", 10, "dormant")
+
+        def use():
+            try:
+                caller.run(session, "/bin/true", timeout=5)
+            except (OSError, AssertionError, Exception):  # the worker dies under it
+                pass
+
+        user = threading.Thread(target=use)
+        user.start()
+        time.sleep(0.004 * attempt)
+        os.kill(private.worker_pid("sandboxd-api"), signal.SIGKILL)
+        user.join()
+        wait_until(private.ready, 15, "answers")
+        listed = wait_until(lambda: caller.shell(session, "cd /session && ls *.yaml"), 5, "listed")
+        assert listed.text.split() == [f"{name}.yaml" for name in names], (attempt, listed)
+        assert len(private.shim_pids()) == 1
