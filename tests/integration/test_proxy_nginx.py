@@ -1,0 +1,67 @@
+"""nginx in front, with the configuration of docs/proxy."""
+import os
+
+import pytest
+
+pytest.importorskip("websockets", reason="python3-websockets is not installed")
+if not os.path.exists("/usr/sbin/nginx"):
+    pytest.skip("nginx is not installed", allow_module_level=True)
+
+from harness import SESSIONS  # noqa: E402
+from proxy_cases import *  # noqa: E402,F401,F403
+from proxy_cases import ALICE, owners  # noqa: E402
+from proxy_rig import Nginx, proxied_daemon, token  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    started = proxied_daemon()
+    yield started
+    started.done()
+
+
+@pytest.fixture(scope="module")
+def proxy(daemon):
+    started = Nginx(daemon)
+    yield started
+    started.done()
+
+
+def test_each_request_is_judged(proxy):
+    before = len(proxy.auth.asked)
+    for user in ("alice", "bob", "alice"):
+        assert proxy.request("GET", SESSIONS, bearer=token(user))[0] == 200
+    assert proxy.auth.asked[before:] == [(SESSIONS, user) for user in ("alice", "bob", "alice")]
+
+
+def test_control_without_the_lines_that_drop_them_headers_are_obeyed(daemon):
+    """What test_forged_identity_is_dropped relies on: these lines of the configuration."""
+    open_door = Nginx(daemon, leave_out=["proxy_set_header X-Sandbox-Workspace"])
+    try:
+        forged = "x-sandbox-workspace: red\r\n"
+        assert owners(open_door, token("dora"), forged) == ("dora", "red")
+    finally:
+        open_door.done()
+
+
+def test_what_is_not_ours_is_not_passed_on(proxy):
+    for path in ("/metrics", "/readyz", "/sandboxd-auth", "/openapi.json"):
+        connection = proxy.connection()
+        connection.request("GET", path, headers={"Authorization": f"Bearer {ALICE}"})
+        assert connection.getresponse().status == 404, path
+        connection.close()
+
+
+def test_service_that_is_down_is_503(daemon):
+    aside = daemon.control.with_name("aside")
+    daemon.control.rename(aside)
+    before_it = Nginx(daemon)
+    try:
+        assert before_it.request("GET", SESSIONS, bearer=ALICE) == (
+            503, {"detail": "service unavailable"})
+        before_it.auth.server_close()
+        before_it.auth.shutdown()
+        assert before_it.request("GET", SESSIONS, bearer=ALICE)[0] == 503
+    finally:
+        before_it.done()
+        aside.rename(daemon.control)
