@@ -59,6 +59,7 @@ int command_proof(struct client *client, const struct options *options);
 int command_config_check(struct client *client, const struct options *options);
 int command_config_show(struct client *client, const struct options *options);
 int command_doctor(struct client *client, const struct options *options);
+int command_completion(struct client *client, const struct options *options);
 int command_version(struct client *client, const struct options *options);
 /* clang-format on */
 

@@ -9,6 +9,7 @@
 #include "base/str.h"
 
 #include "ctl/commands.h"
+#include "ctl/complete.h"
 #include "ctl/resolve.h"
 
 static const struct command *command_find(const char *verb, const char *sub, bool *ret_known)
@@ -181,6 +182,8 @@ int main(int argc, char **argv)
 		(void)printf("sandboxctl %s\n", SANDBOXD_VERSION);
 		return EXIT_OK;
 	}
+	if (argc > 1 && str_equal(argv[1], "__complete"))
+		return complete_words(argc - 2, argv + 2);
 	if (options_parse(&options, OPTIONS_COMMON, argc - 1, argv + 1, &at) < 0)
 		return see_help();
 	at++;

@@ -61,7 +61,7 @@ def test_every_route_is_in_the_api_manual(daemon):
 def examples_of_sandboxctl():
     """The lines that sandboxctl(1) shows, in its order."""
     page = (ROOT / "docs/man/sandboxctl.1").read_text(encoding="utf-8")
-    return [line[4:].replace("\\-", "-") for line in page.splitlines() if line.startswith(".Dl ")]
+    return [line[4:].replace("\\-", "-").replace("\\(dq", '"') for line in page.splitlines() if line.startswith(".Dl ")]
 
 
 # What these need besides the session of the others.
