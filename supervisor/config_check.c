@@ -69,12 +69,13 @@ static const struct text_rule {
 	size_t offset;
 	size_t size;
 } texts[] = {
-	{"identity.header_user",      NUMBER(api.header_user)     },
-	{"identity.header_workspace", NUMBER(api.header_workspace)},
-	{"identity.header_project",   NUMBER(api.header_project)  },
-	{"identity.header_scopes",    NUMBER(api.header_scopes)   },
-	{"api.env_prefix",            NUMBER(api.env_prefix)      },
-	{"api.stream_url",            NUMBER(api.stream_url)      },
+	{"identity.header_user",      NUMBER(api.header_user)      },
+	{"identity.header_workspace", NUMBER(api.header_workspace) },
+	{"identity.header_project",   NUMBER(api.header_project)   },
+	{"identity.header_scopes",    NUMBER(api.header_scopes)    },
+	{"api.env_prefix",            NUMBER(api.env_prefix)       },
+	{"api.stream_url",            NUMBER(api.stream_url)       },
+	{"api.websocket_origins",     NUMBER(api.websocket_origins)},
 };
 
 static const struct frame_rule {

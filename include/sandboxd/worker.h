@@ -18,12 +18,13 @@ enum worker_fd {
 	WORKER_FD_NEXT_ = 9,
 };
 
-#define CONFIG_MAGIC       0x43464731u
-#define CONFIG_VERSION     1
-#define CONFIG_MAX_PEERS   16
-#define CONFIG_TEXT_BYTES  64
-#define CONFIG_VALUE_BYTES 2048
-#define CONFIG_MAX_NS      4
+#define CONFIG_MAGIC         0x43464731u
+#define CONFIG_VERSION       1
+#define CONFIG_MAX_PEERS     16
+#define CONFIG_TEXT_BYTES    64
+#define CONFIG_VALUE_BYTES   2048
+#define CONFIG_ORIGINS_BYTES 256
+#define CONFIG_MAX_NS        4
 
 /* Every number is checked against its range by sandboxd-config and again by the supervisor. */
 struct api_config {
@@ -41,11 +42,11 @@ struct api_config {
 	char stream_url[CONFIG_TEXT_BYTES];                     /* "/chat/stream/" */
 	char endpoint_default[ENDPOINTS_N][CONFIG_VALUE_BYTES]; /* operator's defaults; valid where
 								   the bit is set */
-	char websocket_origins[CONFIG_VALUE_BYTES]; /* between spaces, `*`: any; "": none but the
+	char websocket_origins[CONFIG_ORIGINS_BYTES]; /* between spaces, `*`: any; "": none but the
 						       host's own */
-	uint32_t endpoint_default_set;              /* bit per endpoint */
-	uint32_t unknown_fields_ignore;             /* 0 refuse, 1 ignore */
-	uint32_t component_names_compatible;        /* 0 strict, 1 compatible */
+	uint32_t endpoint_default_set;                /* bit per endpoint */
+	uint32_t unknown_fields_ignore;               /* 0 refuse, 1 ignore */
+	uint32_t component_names_compatible;          /* 0 strict, 1 compatible */
 	uint32_t max_sessions;
 	uint32_t queue_max_jobs; /* waiting jobs of one session */
 	uint32_t frames_keep_s;

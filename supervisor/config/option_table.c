@@ -34,6 +34,8 @@ static const struct option_row rows[] = {
 
 	{API, "stream_url", OPTION_TYPE_URL_PREFIX, 0, 0, "/chat/stream/",
 	 AT(api.stream_url), OPTION_RELOAD, "prefix of a task's stream_url"},
+	{API, "websocket_origins", OPTION_TYPE_ORIGINS, 0, 0, NULL,
+	 AT(api.websocket_origins), OPTION_RELOAD, "further origins that may open a WebSocket; *: any"},
 	{API, "env_prefix", OPTION_TYPE_PREFIX, 0, 0, "ALPHASWARM_",
 	 AT(api.env_prefix), OPTION_RELOAD, "prefix of the endpoint variables in a session"},
 	{API, "unknown_fields", OPTION_TYPE_FIELDS, 0, 1, "refuse",
@@ -113,6 +115,7 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_HEADER] = "header",
 	[OPTION_TYPE_PREFIX] = "prefix",
 	[OPTION_TYPE_URL_PREFIX] = "path",
+	[OPTION_TYPE_ORIGINS] = "origins",
 	[OPTION_TYPE_ENDPOINT] = "text",
 };
 

@@ -25,6 +25,7 @@ enum option_type {
 	OPTION_TYPE_HEADER,     /* name of an HTTP header */
 	OPTION_TYPE_PREFIX,     /* of environment variables */
 	OPTION_TYPE_URL_PREFIX, /* absolute path that ends in a slash */
+	OPTION_TYPE_ORIGINS,    /* scheme://host[:port] between spaces, or `*` */
 	OPTION_TYPE_ENDPOINT,   /* printable, without spaces; row.min is the index */
 	OPTION_TYPE_MAX_,
 };

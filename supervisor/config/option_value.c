@@ -183,6 +183,34 @@ static int set_endpoint(const struct option_row *row, const char *value,
 	return 0;
 }
 
+static bool is_origin(const char *word, size_t length)
+{
+	const char *authority = memmem(word, length, "://", 3);
+	size_t scheme = authority ? (size_t)(authority - word) : 0;
+
+	if (length == 1 && word[0] == '*')
+		return true;
+	return scheme > 0 && scheme + 3 < length && str_only(word, scheme, "+-.") &&
+	       str_only(word + scheme + 3, length - scheme - 3, "-.:[]");
+}
+
+static int set_origins(const struct option_row *row, const char *value,
+		       struct config_answer *answer)
+{
+	size_t length;
+
+	if (strlen(value) >= CONFIG_ORIGINS_BYTES)
+		return -EINVAL;
+	for (const char *at = value; *at; at += length + strspn(at + length, " ")) {
+		length = strcspn(at, " ");
+		if (!is_origin(at, length))
+			return -EINVAL;
+	}
+	memset(field_of(row, answer), 0, CONFIG_ORIGINS_BYTES);
+	memcpy(field_of(row, answer), value, strlen(value));
+	return 0;
+}
+
 static const struct value_kind {
 	int (*set)(const struct option_row *row, const char *value, struct config_answer *answer);
 	const char *wanted;
@@ -201,6 +229,8 @@ static const struct value_kind {
 	[OPTION_TYPE_HEADER] = {set_header,     "letters, digits and -, at most 63",            NULL      },
 	[OPTION_TYPE_PREFIX] = {set_prefix,     "upper-case letters, digits and _, at most 63", NULL      },
 	[OPTION_TYPE_URL_PREFIX] = {set_url_prefix, "a path from / to /, at most 63",               NULL      },
+	[OPTION_TYPE_ORIGINS] = {set_origins,
+                             "origins such as https://data.example between spaces, or *",    NULL      },
 	[OPTION_TYPE_ENDPOINT] = {set_endpoint,   "printable text without spaces",                NULL      },
 };
 

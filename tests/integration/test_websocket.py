@@ -3,13 +3,14 @@ import asyncio
 import base64
 import hashlib
 import json
+import signal
 import socket
 import struct
 import time
 
 import pytest
 
-from harness import ABSENT_ID, SESSIONS, stopped_shim
+from harness import ABSENT_ID, CONFIG, SESSIONS, Daemon, stopped_shim, wait_until
 
 websockets = pytest.importorskip("websockets", reason="python3-websockets is not installed")
 
@@ -241,6 +242,23 @@ def test_http_1_0_is_an_ordinary_request(alice, finished):
     request = handshake(alice, stream_url(finished[0])).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
     answer = alice.raw(request, timeout=2)
     assert b" 200 " in answer.split(b"\r\n")[0] and b"text/event-stream" in answer
+
+
+def test_configured_origins_and_their_reload():
+    origin = {"Origin": "https://app.example"}
+    own = Daemon(CONFIG + "\n[api]\nwebsocket_origins = https://other.example https://app.example\n")
+    try:
+        caller = own.client("alice")
+        made = caller.create()
+        url = stream_url(caller.execute(made))
+        assert caller.raw(handshake(caller, url, **origin), timeout=0.5).startswith(
+            b"HTTP/1.1 101 ")
+        own.config.write_text(CONFIG)
+        own.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: caller.raw(handshake(caller, url, **origin), timeout=0.2).startswith(
+            b"HTTP/1.1 403 "), 10, "the origin is refused")
+    finally:
+        own.done()
 
 
 # --- clients that say too much -------------------------------------------------------------------

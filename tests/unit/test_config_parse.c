@@ -88,6 +88,7 @@ static void test_config_parse_values_land_in_their_fields(void **state)
 					"sessions = 7\n"
 					"[api]\n"
 					"rows_keep = 1d\n"
+					"websocket_origins = https://a.example:8443  http://b\n"
 					"unknown_fields = ignore"),
 			 0);
 	assert_int_equal(answer->supervisor.strict, 1);
@@ -101,6 +102,7 @@ static void test_config_parse_values_land_in_their_fields(void **state)
 	assert_int_equal(answer->supervisor.max_memory_bytes, 64ull << 30);
 	assert_int_equal(answer->api.max_sessions, 7);
 	assert_int_equal(answer->api.rows_keep_s, 86400);
+	assert_string_equal(answer->api.websocket_origins, "https://a.example:8443  http://b");
 	assert_int_equal(answer->api.unknown_fields_ignore, 1);
 	assert_int_equal(config_check(answer, sizeof(*answer), NULL), 0);
 }
@@ -132,6 +134,11 @@ static void test_config_parse_wrong_values_are_never_echoed(void **state)
 		"[limits]\nsession_memory = 1KiB\n",
 		"[api]\nrows_keep = 1s\n",
 		"[api]\nstream_url = s3cret\n",
+		"[api]\nwebsocket_origins = s3cret\n",
+		"[api]\nwebsocket_origins = https://\n",
+		"[api]\nwebsocket_origins = ://s3cret\n",
+		"[api]\nwebsocket_origins = https://s3cret/path\n",
+		"[api]\nwebsocket_origins = * **\n",
 		"[api]\nenv_prefix = s3cret\n",
 		"[identity]\nheader_user = s3cret_x\n",
 		"[identity]\ntrusted_peers = 1 s3cret\n",
