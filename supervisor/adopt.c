@@ -48,6 +48,7 @@ struct found {
 	char name[NAME_BYTES];
 	uint32_t kinds;
 	uint32_t id_base; /* as its record says; 0: unknown */
+	bool is_session; /* by its name; else the workers', or nobody's */
 	bool adopted;
 	bool gone;
 	bool old; /* of a release that we do not understand */
@@ -304,8 +305,9 @@ static int examine(struct host *host, struct found *found)
 	int r = 0;
 	size_t i = 0;
 
-	if (id_parse(found->name, &id) < 0)
-		return 0; /* of the workers, or nobody's */
+	found->is_session = id_parse(found->name, &id) == 0;
+	if (!found->is_session)
+		return 0;
 	while (r == 0 && i < ARRAY_SIZE(checks))
 		r = checks[i++].run(&candidate);
 	if (r == 0)
@@ -405,11 +407,11 @@ int host_adopt(struct host *host, struct err *err)
 		if (r < 0)
 			(void)err_fail(err, r, "adopt", "examine a session");
 		n_adopted += scan.found[i].adopted;
-		n_ended += !scan.found[i].adopted;
+		n_ended += scan.found[i].is_session && !scan.found[i].adopted;
 	}
 	if (r == 0)
 		r = settle_others(host, &scan, err);
-	if (r == 0 && scan.n > 0)
+	if (r == 0 && n_adopted + n_ended > 0)
 		log_line(LOG_LEVEL_INFO, NULL, "former run", "adopted=%zu ended=%zu", n_adopted,
 			 n_ended);
 	free(scan.found);

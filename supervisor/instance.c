@@ -5,12 +5,17 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/io.h"
 #include "base/str.h"
 
 #include "supervisor/trusted_dir.h"
+
+#define RUNTIME_LOCK  "supervisor.lock"
+#define LOCK_TRIES    150u
+#define LOCK_PAUSE_NS 20000000 /* three seconds in all */
 
 static int make_id(int id_fd, char id[INSTANCE_ID_BYTES])
 {
@@ -48,11 +53,56 @@ static int read_id(int id_fd, char id[INSTANCE_ID_BYTES], struct err *err)
 	return 0;
 }
 
-int instance_open(struct instance *instance, const char *state_dir, struct err *err)
+/* The one before us may be on its last way out: its keeper died a moment ago, say. */
+static int take_lock(int fd)
 {
 	/* A process lock, not an flock: children that are still on their way to exec, and helpers
 	 * that outlive a killed supervisor by a moment, must not hold it. */
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+
+	for (unsigned int i = 0; i < LOCK_TRIES; i++) {
+		if (fcntl(fd, F_SETLK, &lock) == 0)
+			return 0;
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			return -errno;
+		(void)nanosleep(&pause, NULL);
+	}
+	return -EAGAIN;
+}
+
+int instance_lock_runtime(struct instance *instance, int runtime_fd, struct err *err)
+{
+	struct stat st = {0};
+
+	/* Whoever ends removes the file; what was opened before that locks nothing any more. */
+	while (st.st_nlink == 0) {
+		instance->lock_fd = fd_close(instance->lock_fd);
+		instance->lock_fd =
+			openat(runtime_fd, RUNTIME_LOCK,
+			       O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+		if (instance->lock_fd < 0)
+			return err_fail(err, -errno, "instance", "open %s", RUNTIME_LOCK);
+		if (take_lock(instance->lock_fd) < 0) {
+			instance->lock_fd = fd_close(instance->lock_fd);
+			return err_fail(err, -EAGAIN, "instance",
+					"another supervisor runs on this runtime directory");
+		}
+		if (fstat(instance->lock_fd, &st) < 0)
+			return err_fail(err, -errno, "instance", "stat %s", RUNTIME_LOCK);
+	}
+	return 0;
+}
+
+void instance_unlock_runtime(struct instance *instance, int runtime_fd)
+{
+	if (instance->lock_fd >= 0)
+		(void)unlinkat(runtime_fd, RUNTIME_LOCK, 0);
+	instance->lock_fd = fd_close(instance->lock_fd);
+}
+
+int instance_open(struct instance *instance, const char *state_dir, struct err *err)
+{
 	struct stat st;
 
 	instance->state_fd = trusted_dir_open(state_dir, 0700, "state-dir", err);
@@ -66,7 +116,7 @@ int instance_open(struct instance *instance, const char *state_dir, struct err *
 		return err_fail(err, -errno, "instance", "stat");
 	if (!S_ISREG(st.st_mode) || st.st_uid != 0)
 		return err_fail(err, -EPERM, "instance", "`instance` is no regular file of root");
-	if (fcntl(instance->id_fd, F_SETLK, &lock) < 0)
+	if (take_lock(instance->id_fd) < 0)
 		return err_fail(err, -EAGAIN, "instance",
 				"another supervisor runs on this state directory");
 	return read_id(instance->id_fd, instance->id, err);
@@ -123,6 +173,7 @@ int instance_open_api_dir(const struct instance *instance, uint32_t worker_id, s
 
 void instance_done(struct instance *instance)
 {
+	instance->lock_fd = fd_close(instance->lock_fd);
 	instance->id_fd = fd_close(instance->id_fd);
 	instance->state_fd = fd_close(instance->state_fd);
 }

@@ -4,14 +4,14 @@
  * it (child subreaper). It gives up its own capabilities; as root it can still exec a supervisor
  * that has them.
  *
- * - The supervisor dies: workers end with it (PDEATHSIG); sessions lose their parent and live on
- *   until the next supervisor, started with a growing pause, clears them away. So the keeper never
- *   gives up trying, not even for want of memory.
- * - The keeper dies: the supervisor reads end-of-file from the keeper's socket and stops cleanly,
- *   every session ends. Nobody would restart it, so "running without a keeper" is no state of the
- *   service.
+ * - The supervisor dies: workers end with it (PDEATHSIG); sessions lose their parent and live on.
+ *   The next supervisor, started with a growing pause, adopts them; that it is not their parent is
+ *   why the keeper reaps. The keeper never gives up trying, not even for want of memory.
+ * - The keeper dies: the supervisor reads end-of-file from the keeper's socket and ends, sessions
+ *   live on. "Running without a keeper" is no state of the service; the next one adopts them.
  * - TERM or INT: passed on; the supervisor ends sessions and workers and exits 0. One that does not
  *   in STOP_TIMEOUT is killed, and the exit status says so.
+ * - USR2: passed on; the supervisor and the workers end, sessions live on for the next start.
  * - A supervisor that was never ready is not started again: its configuration or its host is wrong,
  *   and the status goes to whoever started us.
  */
@@ -58,6 +58,8 @@ struct keeper {
 	pid_t pid;         /* 0: not running */
 	bool ready;        /* this supervisor, or one before it, was */
 	bool stopping;
+	bool leaving;  /* as stopping, and sessions live on */
+	bool last_try; /* the supervisor that is to end what another left when it stopped */
 	usec_t started_at;
 	usec_t backoff;
 	struct loop_source *signal_source;
@@ -191,11 +193,29 @@ static void start_later(struct keeper *keeper)
 		keeper->backoff = BACKOFF_MAX;
 }
 
+/* One more life, which ends what the former left, then stops. */
+static int start_to_stop(struct keeper *keeper)
+{
+	int r = start_supervisor(keeper);
+
+	if (r < 0)
+		return r;
+	(void)kill(keeper->pid, SIGTERM);
+	loop_timer_set(keeper->timer, clock_add(clock_boottime(), STOP_TIMEOUT));
+	return 0;
+}
+
 static void supervisor_ended(struct keeper *keeper, int status)
 {
 	bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
 	forget_supervisor(keeper);
+	/* Killed in, or just before, its stop. */
+	if (keeper->stopping && !keeper->leaving && WIFSIGNALED(status) && !keeper->last_try) {
+		keeper->last_try = true;
+		if (start_to_stop(keeper) == 0)
+			return;
+	}
 	if (keeper->stopping || clean || !keeper->ready) {
 		loop_quit(keeper->loop, WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE);
 		return;
@@ -220,15 +240,33 @@ static void reap(struct keeper *keeper)
 
 static void stop(struct keeper *keeper)
 {
-	if (keeper->stopping)
+	keeper->leaving = false; /* a stop is the stronger word */
+	if (keeper->stopping) {
+		if (keeper->pid > 0)
+			(void)kill(keeper->pid, SIGTERM);
 		return;
+	}
 	keeper->stopping = true;
-	/* Between two lives: one more, which clears away what the former left, then stops. */
-	if (keeper->pid == 0 && start_supervisor(keeper) < 0) {
-		loop_quit(keeper->loop, EXIT_FAILURE);
+	if (keeper->pid == 0) { /* between two lives */
+		keeper->last_try = true;
+		if (start_to_stop(keeper) < 0)
+			loop_quit(keeper->loop, EXIT_FAILURE);
 		return;
 	}
 	(void)kill(keeper->pid, SIGTERM);
+	loop_timer_set(keeper->timer, clock_add(clock_boottime(), STOP_TIMEOUT));
+}
+
+static void leave(struct keeper *keeper)
+{
+	if (keeper->stopping)
+		return;
+	keeper->stopping = keeper->leaving = true;
+	if (keeper->pid == 0) { /* between two lives: there is nothing to end */
+		loop_quit(keeper->loop, EXIT_SUCCESS);
+		return;
+	}
+	(void)kill(keeper->pid, SIGUSR2);
 	loop_timer_set(keeper->timer, clock_add(clock_boottime(), STOP_TIMEOUT));
 }
 
@@ -243,6 +281,8 @@ static int on_signal(void *userdata, uint32_t events)
 			reap(keeper);
 		else if (number == SIGTERM || number == SIGINT)
 			stop(keeper);
+		else if (number == SIGUSR2)
+			leave(keeper);
 		else if (keeper->pid > 0)
 			(void)kill(keeper->pid, number); /* HUP */
 	}
@@ -291,7 +331,7 @@ static int lock_runtime_dir(struct keeper *keeper, struct err *err)
 
 static int open_keeper(struct keeper *keeper, const struct options *options, struct err *err)
 {
-	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, 0};
+	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD, 0};
 	int r;
 
 	keeper->signal_fd = signals_open(signals, err);

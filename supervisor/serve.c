@@ -404,6 +404,17 @@ void serve_tell_config(struct serve *serve, const struct launch_config *state, i
 	peer_send(&serve->api->peer, &event, fd);
 }
 
+void serve_kill_starting(struct serve *serve)
+{
+	serve->stopping = true;
+	LIST_FOR_EACH_SAFE (link, following, &serve->all) {
+		struct session *session = LIST_ENTRY(link, struct serve_session, all_link)->session;
+
+		if (session_state(session) == SESSION_STATE_STARTING)
+			session_kill(session);
+	}
+}
+
 uint32_t serve_session_count(const struct serve *serve)
 {
 	return serve->n_sessions;

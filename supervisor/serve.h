@@ -72,4 +72,6 @@ struct ceilings serve_ceilings(const struct serve *serve, const struct superviso
 void serve_configure(struct serve *serve, const struct supervisor_config *config);
 /* To the api worker, if it has said HELLO. fd (or -1) becomes ours. */
 void serve_tell_config(struct serve *serve, const struct launch_config *state, int fd);
+/* Kill those whose launch is under way: nobody would hear of them. `emptied` does not follow. */
+void serve_kill_starting(struct serve *serve);
 uint32_t serve_session_count(const struct serve *serve);

@@ -27,7 +27,9 @@
 #include "supervisor/session_state.h"
 #include "supervisor/weaken.h"
 
-#define LISTEN_BACKLOG   4
+/* The shim takes one connection at a time; while it is frozen it takes none, and each api worker
+ * that dies meanwhile leaves a dead one here. */
+#define LISTEN_BACKLOG   1024
 #define START_TIMEOUT_US (10 * USEC_PER_SEC)
 
 static int step_user_ids(struct session *session, struct err *err)

@@ -4,10 +4,14 @@
  * workers, which nobody needs any more. Each wait is bounded, also for what was killed: a process
  * that is stuck in the kernel does not keep the others. It is logged and left to the next start,
  * which finds its group by the instance's id.
+ *
+ * When the service is only started again the sessions stay, and the api worker is told so by
+ * another signal: it says nothing of their end. What is still being launched is killed.
  */
 #include "supervisor/stop.h"
 
 #include <errno.h>
+#include <signal.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,24 +32,29 @@ static void finish(struct stop *stop)
 }
 
 static void stop_workers(struct stop *stop, enum stop_state state, enum serve_worker kind,
-			 usec_t grace)
+			 int signal_number, usec_t grace)
 {
 	stop->state = state;
 	loop_timer_set(stop->timer, clock_add(clock_boottime(), clock_add(grace, KILLED_TIMEOUT)));
 	/* A stop before there were any. */
 	if (stop->workers)
-		workers_stop(stop->workers, kind, grace);
+		workers_stop(stop->workers, kind, signal_number, grace);
 	else
 		stop_workers_gone(stop, kind);
 }
 
 static void stop_egress(struct stop *stop)
 {
-	stop_workers(stop, STOP_STATE_EGRESS, SERVE_WORKER_EGRESS, EGRESS_GRACE);
+	stop_workers(stop, STOP_STATE_EGRESS, SERVE_WORKER_EGRESS, SIGTERM, EGRESS_GRACE);
 }
 
 static void stop_sessions(struct stop *stop)
 {
+	if (stop->leaving) {
+		serve_kill_starting(stop->serve);
+		stop_egress(stop);
+		return;
+	}
 	stop->state = STOP_STATE_SESSIONS;
 	loop_timer_set(stop->timer, clock_add(clock_boottime(), SESSIONS_TIMEOUT));
 	serve_kill_all(stop->serve);
@@ -99,16 +108,30 @@ void stop_done(struct stop *stop)
 	stop->timer = loop_remove(stop->timer);
 }
 
-void stop_begin(struct stop *stop, int result)
+static void begin(struct stop *stop, int result, int signal_number)
 {
-	if (stop->state != STOP_STATE_RUNNING)
-		return;
-	log_line(LOG_LEVEL_INFO, NULL, "service stops", "sessions=%u",
-		 serve_session_count(stop->serve));
+	log_line(LOG_LEVEL_INFO, NULL, stop->leaving ? "service leaves" : "service stops",
+		 "sessions=%u", serve_session_count(stop->serve));
 	(void)notify_send(stop->notify, "STOPPING=1");
 	stop->result = result;
 	serve_refuse_launches(stop->serve);
-	stop_workers(stop, STOP_STATE_API, SERVE_WORKER_API, API_GRACE);
+	stop_workers(stop, STOP_STATE_API, SERVE_WORKER_API, signal_number, API_GRACE);
+}
+
+void stop_begin(struct stop *stop, int result)
+{
+	if (stop->state == STOP_STATE_API)
+		stop->leaving = false;
+	if (stop->state == STOP_STATE_RUNNING)
+		begin(stop, result, SIGTERM);
+}
+
+void stop_leave(struct stop *stop, int result, bool at_once)
+{
+	if (stop->state != STOP_STATE_RUNNING)
+		return;
+	stop->leaving = true;
+	begin(stop, result, at_once ? SIGKILL : SIGUSR2);
 }
 
 void stop_workers_gone(struct stop *stop, enum serve_worker kind)

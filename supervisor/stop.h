@@ -23,6 +23,7 @@ enum stop_state {
 
 struct stop {
 	enum stop_state state;
+	bool leaving; /* sessions are not touched */
 	struct loop *loop;
 	const struct notify *notify;
 	struct serve *serve;
@@ -33,8 +34,12 @@ struct stop {
 
 MUST_USE int stop_init(struct stop *stop, struct loop *loop, const struct notify *notify);
 void stop_done(struct stop *stop);
-/* Idempotent. result: what loop_run returns at the end. */
+/* Idempotent. result: what loop_run returns at the end. Stronger than stop_leave, as long as that
+ * waits for the api worker. */
 void stop_begin(struct stop *stop, int result);
+/* End all but the sessions, which the next supervisor adopts. at_once: workers have no time for
+ * anything; all that they promised is written down. */
+void stop_leave(struct stop *stop, int result, bool at_once);
 /* The two things it waits for. */
 void stop_workers_gone(struct stop *stop, enum serve_worker kind);
 void stop_sessions_gone(struct stop *stop);

@@ -66,13 +66,16 @@ static int on_signal(void *userdata, uint32_t events)
 	while ((number = signals_read(app->signal_fd)) > 0) {
 		if (number == SIGHUP)
 			reload_again(&app->reload, app->host, app->serve, app->workers);
+		else if (number == SIGUSR2)
+			stop_leave(&app->stop, 0, false);
 		else
 			stop_begin(&app->stop, 0);
 	}
 	return number;
 }
 
-/* The keeper never writes: this is its end. Nobody would start us again, so the service ends. */
+/* The keeper never writes: this is its end. Nobody would start us again, so the service ends, and
+ * at once: the next keeper's supervisor may be waiting already. */
 static int on_keeper(void *userdata, uint32_t events)
 {
 	struct app *app = userdata;
@@ -80,7 +83,7 @@ static int on_keeper(void *userdata, uint32_t events)
 	(void)events;
 	app->keeper_source = loop_remove(app->keeper_source);
 	log_line(LOG_LEVEL_ERROR, NULL, "keeper is gone", "");
-	stop_begin(&app->stop, 0);
+	stop_leave(&app->stop, 0, true);
 	return 0;
 }
 
@@ -97,7 +100,8 @@ static void on_failed(void *userdata)
 {
 	struct app *app = userdata;
 
-	stop_begin(&app->stop, -EPROTO);
+	/* Whatever is wrong with this start: not the fault of what was adopted. */
+	stop_leave(&app->stop, -EPROTO, true);
 }
 
 static void on_stopped(void *userdata, enum serve_worker kind)
@@ -127,7 +131,7 @@ static void on_emptied(void *userdata)
 
 static int stage_signals(struct app *app, struct err *err)
 {
-	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, 0};
+	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, 0};
 	int r;
 
 	app->signal_fd = signals_open(signals, err);
@@ -152,6 +156,10 @@ static int stage_listeners(struct app *app, struct err *err)
 		trusted_dir_open(app->options->runtime_dir, 0755, "runtime-dir", err);
 	if (app->listeners.runtime_fd < 0)
 		return app->listeners.runtime_fd;
+	/* Before anything in it is touched: it may be another supervisor's. */
+	r = instance_lock_runtime(&app->instance, app->listeners.runtime_fd, err);
+	if (r < 0)
+		return r;
 	r = listeners_make(&app->listeners, err);
 	if (r < 0 || app->listeners.keeper_fd < 0)
 		return r;
@@ -346,20 +354,23 @@ static const struct stage {
 	{"settle",        stage_settle       }, /* the cover of /usr, begun with `host` */
 };
 
-/* The shims' sockets lay there; a session that did not end keeps its own, and the directories. */
-static void remove_private_dirs(const struct app *app)
+/* The shims' sockets lay there; a session that did not end or was left keeps its own, and the
+ * directories. */
+static void remove_private_dirs(struct app *app)
 {
-	if (app->listeners.runtime_fd < 0)
-		return;
+	if (app->instance.lock_fd < 0)
+		return; /* another supervisor's */
 	(void)unlinkat(app->listeners.runtime_fd, "private/sessions", AT_REMOVEDIR);
 	(void)unlinkat(app->listeners.runtime_fd, "private", AT_REMOVEDIR);
+	instance_unlock_runtime(&app->instance, app->listeners.runtime_fd);
 }
 
 static void close_app(struct app *app)
 {
 	app->workers = workers_free(app->workers);
 	app->stop.workers = NULL;
-	/* Sessions that did not end in time are the next start's; their objects end with us. */
+	/* Sessions that did not end in time, or were left, are the next start's; their objects end
+	 * with us. */
 	if (app->serve && serve_session_count(app->serve) == 0) {
 		app->serve = serve_free(app->serve);
 		app->host = host_close(app->host);

@@ -4,9 +4,8 @@
  *   IDLE      nothing; the timer, if set, starts it
  *   GREETING  process, socket, log pipe; the timer is the deadline for its HELLO
  *   RUNNING   as GREETING; no timer
- *   STOPPING  was told TERM (or, before its HELLO, KILL); the timer is the moment of KILL; leads to
- *             STOPPED
- *   STOPPED   nothing, for good
+ *   STOPPING  was told to end (or, before its HELLO, killed); the timer is the moment of KILL;
+ * leads to STOPPED STOPPED   nothing, for good
  *
  * A worker is judged by its process alone: a broken connection, a missed deadline or a wrong
  * message kills the process, and only its end (pidfd) leads back to IDLE. Sessions never depend on
@@ -429,7 +428,7 @@ int workers_start(const struct workers_options *options, struct workers **ret_wo
 	return 0;
 }
 
-static void stop_worker(struct worker *worker, usec_t grace)
+static void stop_worker(struct worker *worker, int signal_number, usec_t grace)
 {
 	switch (worker->state) {
 	case WORKER_STATE_IDLE:
@@ -443,7 +442,7 @@ static void stop_worker(struct worker *worker, usec_t grace)
 		break;
 	case WORKER_STATE_RUNNING:
 		worker->state = WORKER_STATE_STOPPING;
-		(void)kernel_pidfd_send_signal(worker->pid_fd, SIGTERM);
+		(void)kernel_pidfd_send_signal(worker->pid_fd, signal_number);
 		loop_timer_set(worker->timer, clock_add(clock_boottime(), grace));
 		break;
 	case WORKER_STATE_STOPPING:
@@ -453,11 +452,11 @@ static void stop_worker(struct worker *worker, usec_t grace)
 	}
 }
 
-void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace)
+void workers_stop(struct workers *workers, enum serve_worker kind, int signal_number, usec_t grace)
 {
 	for (uint32_t i = 0; i < workers->n_workers; i++) {
 		if (workers->worker[i].kind == kind)
-			stop_worker(&workers->worker[i], grace);
+			stop_worker(&workers->worker[i], signal_number, grace);
 	}
 }
 

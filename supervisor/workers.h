@@ -41,8 +41,8 @@ MUST_USE int workers_start(const struct workers_options *options, struct workers
 			   struct err *err);
 /* The api worker gets its part of the configuration again; also after each of its HELLOs. */
 void workers_tell_config(const struct workers *workers);
-/* TERM, after the grace KILL, no restart; `stopped` follows, at once where none runs. */
-void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace);
+/* The signal, after the grace KILL, no restart; `stopped` follows, at once where none runs. */
+void workers_stop(struct workers *workers, enum serve_worker kind, int signal_number, usec_t grace);
 /* Of every worker, those that start later included. Accepts NULL. */
 void workers_set_log_level(struct workers *workers, enum log_level level);
 /* Kills what is left and waits a moment for its end. Returns NULL. */

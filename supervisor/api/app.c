@@ -15,6 +15,7 @@
 
 #define STORE_PATH      "/state/api.db"
 #define STOP_TIMEOUT    (4 * USEC_PER_SEC) /* below the supervisor's patience with us */
+#define LEAVE_TIMEOUT   (1 * USEC_PER_SEC)
 #define RETENTION_AGAIN (20 * USEC_PER_MS) /* while there is something to delete */
 #define EVENTS_A_TURN   128
 #define TURN_TIME       (2 * USEC_PER_MS)
@@ -31,13 +32,26 @@ struct request *answer_get(const struct answer_to *to)
 
 /* The end. */
 
+static bool is_ending(const struct app *app)
+{
+	return app->phase == APP_PHASE_STOPPING || app->phase == APP_PHASE_LEAVING;
+}
+
 static bool is_idle(const struct app *app)
 {
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		n += app->server[i] ? http_server_requests(app->server[i]) : 0;
-	return n == 0 && sessions_with_tree(app) == 0 && store_stats(app->store).n_waiting == 0;
+	return n == 0 && store_stats(app->store).n_waiting == 0 &&
+	       (app->phase == APP_PHASE_LEAVING || sessions_with_tree(app) == 0);
+}
+
+static void quiesce(struct app *app)
+{
+	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
+		if (app->server[i])
+			http_server_quiesce(app->server[i]);
 }
 
 static void begin_stop(struct app *app)
@@ -47,18 +61,30 @@ static void begin_stop(struct app *app)
 	log_line(LOG_LEVEL_INFO, NULL, "stopping", "sessions=%zu", registry_count(&app->registry));
 	app->phase = APP_PHASE_STOPPING;
 	app->stop_at = clock_add(clock_boottime(), STOP_TIMEOUT);
-	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
-		if (app->server[i])
-			http_server_quiesce(app->server[i]);
+	quiesce(app);
 	/* Each task gets its error frame, each stream with it its end. */
 	sessions_stop_all(app);
+}
+
+/* The service is started again: whoever waits for an answer has it within a moment, streams are cut
+ * and can be resumed, and of tasks nothing is said. */
+static void begin_leave(struct app *app)
+{
+	if (is_ending(app))
+		return;
+	log_line(LOG_LEVEL_INFO, NULL, "leaving", "sessions=%zu", registry_count(&app->registry));
+	app->phase = APP_PHASE_LEAVING;
+	app->stop_at = clock_add(clock_boottime(), LEAVE_TIMEOUT);
+	quiesce(app);
 }
 
 static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
 	(void)source;
-	(void)info;
-	begin_stop(userdata);
+	if (info->ssi_signo == SIGUSR2)
+		begin_leave(userdata);
+	else
+		begin_stop(userdata);
 	return 0;
 }
 
@@ -71,10 +97,9 @@ static void on_supervisor_closed(void *userdata, int error)
 {
 	struct app *app = userdata;
 
-	log_line(app->phase == APP_PHASE_STOPPING ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR, NULL,
-		 "the supervisor left", "errno=%d", -error);
-	(void)sd_event_exit(app->event,
-			    app->phase == APP_PHASE_STOPPING ? EXIT_SUCCESS : EXIT_FAILURE);
+	log_line(is_ending(app) ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR, NULL, "the supervisor left",
+		 "errno=%d", -error);
+	(void)sd_event_exit(app->event, is_ending(app) ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
 static void on_facts(void *userdata, const struct launch_facts *facts)
@@ -202,7 +227,7 @@ static void end_turn(struct app *app)
 
 static bool must_exit(struct app *app)
 {
-	if (app->phase != APP_PHASE_STOPPING)
+	if (!is_ending(app))
 		return false;
 	return is_idle(app) || clock_boottime() >= app->stop_at;
 }
@@ -211,7 +236,7 @@ static bool must_exit(struct app *app)
  * a turn without an end, and nothing is committed or acknowledged before that. */
 static int run_turn(struct app *app)
 {
-	uint64_t wait = app->phase == APP_PHASE_STOPPING ? 100 * USEC_PER_MS : UINT64_MAX;
+	uint64_t wait = is_ending(app) ? 100 * USEC_PER_MS : UINT64_MAX;
 	int r = sd_event_run(app->event, wait);
 	usec_t end = clock_add(clock_boottime(), TURN_TIME);
 
@@ -295,6 +320,7 @@ static int add_sources(struct app *app)
 	(void)sigemptyset(&mask);
 	(void)sigaddset(&mask, SIGTERM);
 	(void)sigaddset(&mask, SIGINT);
+	(void)sigaddset(&mask, SIGUSR2);
 	/* NOLINTNEXTLINE(concurrency-mt-unsafe): this process has one thread */
 	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0 ||
 	    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL) < 0)
@@ -302,6 +328,8 @@ static int add_sources(struct app *app)
 	r = sd_event_add_signal(app->event, NULL, SIGTERM, on_signal, app);
 	if (r >= 0)
 		r = sd_event_add_signal(app->event, NULL, SIGINT, on_signal, app);
+	if (r >= 0)
+		r = sd_event_add_signal(app->event, NULL, SIGUSR2, on_signal, app);
 	if (r >= 0)
 		r = sd_event_add_time(app->event, &app->tick_timer, CLOCK_BOOTTIME,
 				      clock_add(clock_boottime(), APP_TICK), USEC_PER_SEC, on_tick,

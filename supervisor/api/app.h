@@ -41,6 +41,7 @@ enum app_phase {
 	APP_PHASE_GREETING, /* HELLO and ADOPT are under way; no socket is served */
 	APP_PHASE_SERVING,
 	APP_PHASE_STOPPING, /* nothing new is accepted; streams get their ends */
+	APP_PHASE_LEAVING,  /* nothing new is accepted; sessions and tasks are the next worker's */
 	APP_PHASE_MAX_,
 };
 

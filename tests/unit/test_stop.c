@@ -3,6 +3,7 @@
  * and the sessions are of paper, and time passes when a test says so.
  */
 #include <errno.h>
+#include <signal.h>
 
 #include "base/log.h"
 
@@ -24,7 +25,9 @@ struct paper {
 	bool quit;
 	int quit_value;
 	unsigned int n_stopped[SERVE_WORKER_MAX_];
+	int signal_number[SERVE_WORKER_MAX_];
 	unsigned int n_killed_all;
+	unsigned int n_killed_starting;
 	bool workers_end;
 	bool sessions_end;
 };
@@ -62,10 +65,11 @@ void loop_quit(struct loop *loop, int value)
 	paper.quit_value = value;
 }
 
-void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace)
+void workers_stop(struct workers *workers, enum serve_worker kind, int signal_number, usec_t grace)
 {
 	(void)workers;
 	(void)grace;
+	paper.signal_number[kind] = signal_number;
 	paper.n_stopped[kind]++;
 	if (paper.workers_end)
 		stop_workers_gone(&paper.stop, kind);
@@ -74,6 +78,12 @@ void workers_stop(struct workers *workers, enum serve_worker kind, usec_t grace)
 void serve_refuse_launches(struct serve *serve)
 {
 	(void)serve;
+}
+
+void serve_kill_starting(struct serve *serve)
+{
+	(void)serve;
+	paper.n_killed_starting++;
 }
 
 void serve_kill_all(struct serve *serve)
@@ -176,6 +186,40 @@ static void test_stop_ignores_what_comes_late(void **state)
 	assert_int_equal(paper.quit_value, 0);
 }
 
+static void test_stop_leave_touches_no_session(void **state)
+{
+	(void)state;
+	stop_leave(&paper.stop, 0, false);
+	run_to_the_end();
+	assert_int_equal(paper.quit_value, 0);
+	assert_int_equal(paper.signal_number[SERVE_WORKER_API], SIGUSR2);
+	assert_int_equal(paper.signal_number[SERVE_WORKER_EGRESS], SIGTERM);
+	assert_int_equal(paper.n_killed_all, 0);
+	assert_int_equal(paper.n_killed_starting, 1);
+	stop_begin(&paper.stop, 7); /* too late */
+	assert_int_equal(paper.n_killed_all, 0);
+}
+
+static void test_stop_leave_at_once(void **state)
+{
+	(void)state;
+	stop_leave(&paper.stop, -EPROTO, true);
+	run_to_the_end();
+	assert_int_equal(paper.quit_value, -EPROTO);
+	assert_int_equal(paper.signal_number[SERVE_WORKER_API], SIGKILL);
+	assert_int_equal(paper.n_killed_all, 0);
+}
+
+static void test_stop_is_stronger_than_leave(void **state)
+{
+	(void)state;
+	paper.workers_end = false;
+	stop_leave(&paper.stop, 0, false);
+	stop_begin(&paper.stop, 0);
+	stop_workers_gone(&paper.stop, SERVE_WORKER_API);
+	assert_int_equal(paper.n_killed_all, 1);
+}
+
 #define STOP_TEST(function) cmocka_unit_test_setup(function, set_up)
 
 static const struct CMUnitTest tests[] = {
@@ -183,6 +227,9 @@ static const struct CMUnitTest tests[] = {
 	STOP_TEST(test_stop_without_workers),
 	STOP_TEST(test_stop_goes_on_without_what_does_not_end),
 	STOP_TEST(test_stop_ignores_what_comes_late),
+	STOP_TEST(test_stop_leave_touches_no_session),
+	STOP_TEST(test_stop_leave_at_once),
+	STOP_TEST(test_stop_is_stronger_than_leave),
 };
 
 TEST_MAIN(tests)

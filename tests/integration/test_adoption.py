@@ -1,0 +1,351 @@
+"""The supervisor or the keeper dies, or leaves: every session is adopted, or nothing of it is left."""
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import (BIN, SESSIONS, Daemon, UnixConnection, all_pids, ctl, id_blocks_in_use,
+                     name_of, status_of, wait_until)
+
+
+@pytest.fixture
+def private():
+    started = Daemon()
+    started.deaths_expected = True
+    yield started
+    started.done()
+
+
+def answers(daemon):
+    try:
+        return daemon.ready()
+    except AssertionError:
+        return False
+
+
+def records(daemon):
+    return sorted(p.name for p in (daemon.runtime / "private" / "sessions").glob("*"))
+
+
+def shims_of(daemon):
+    """Pid 1 of each session, whoever is its parent by now: the groups say it."""
+    found = []
+    for path in daemon.cgroups():
+        procs = Path(path) / "cgroup.procs"
+        if not (Path(path) / "cgroup.kill").exists():
+            continue
+        for pid in procs.read_text().split():
+            try:
+                if status_of(pid)["NSpid"].split()[-1] == "1" and Path(path).name.count("-") == 4:
+                    found.append(int(pid))
+            except (FileNotFoundError, ProcessLookupError, KeyError):
+                pass
+    return sorted(found)
+
+
+def wait_dead(pid):
+    wait_until(lambda: name_of(pid) == "" or status_of(pid)["State"].startswith("Z"), 10, "dead")
+
+
+def kill_supervisor(daemon):
+    old = daemon.supervisor_pid()
+    os.kill(old, signal.SIGKILL)
+    wait_until(lambda: daemon.supervisor_pid() not in (old, daemon.process.pid), 20, "a new one")
+    wait_until(lambda: answers(daemon), 20, "answers")
+
+
+def kill_keeper(daemon):
+    supervisor = daemon.supervisor_pid()
+    daemon.process.kill()
+    daemon.process.wait()
+    daemon.start()
+    wait_dead(supervisor)
+
+
+def kill_both(daemon):
+    supervisor = daemon.supervisor_pid()
+    daemon.process.kill()
+    os.kill(supervisor, signal.SIGKILL)
+    daemon.process.wait()
+    daemon.start()
+
+
+def leave(daemon):
+    assert daemon.stop(signal.SIGUSR2) == 0
+    daemon.start()
+
+
+WAYS = [kill_supervisor, kill_keeper, kill_both, leave]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sessions_and_their_processes_live_on(private, way):
+    caller = private.client("alice")
+    sessions = [caller.create() for _ in range(3)]
+    for session in sessions:
+        assert caller.shell(session, f"echo {session} > /session/mark").code == 0
+        caller.shell(session, "setsid sleep 1000 > /dev/null 2>&1 &")
+    shims, files = shims_of(private), records(private)
+    assert len(shims) == 3 and len(files) == 6
+    blocks = id_blocks_in_use(private.instance)
+    for _ in range(2):
+        way(private)
+        assert shims_of(private) == shims and records(private) == files
+        for session in sessions:
+            assert caller.get(f"{SESSIONS}/{session}").status == 200
+            assert caller.shell(session, "cat /session/mark").text.strip() == session
+            assert caller.shell(session, "pgrep -c sleep").text.strip() == "1"
+    wait_until(lambda: id_blocks_in_use(private.instance) == blocks, 5, "blocks as before")
+    # What is adopted ends as what was launched.
+    assert caller.remove(sessions.pop()).status == 200
+    os.kill(shims_of(private)[0], signal.SIGKILL)
+    wait_until(lambda: len(records(private)) == 2, 5, "its end is noticed")
+    assert caller.run(caller.create(), "/bin/true").code == 0
+
+
+def test_proof_and_limits_are_kept(private):
+    caller = private.client("alice")
+    session = caller.create()
+    url = f"/v1/sandboxes/{session}/proof"
+    before = private.root.get(url)
+    assert before.status == 200, before
+    kill_supervisor(private)
+    assert private.root.get(url).json == before.json
+    assert caller.get(f"{SESSIONS}/{session}").json["sandbox"]["limits_effective"]
+
+
+def test_frozen_session_stays_frozen_over_many_workers(private):
+    """Nobody accepts in it: the connections of dead workers wait in its socket."""
+    caller = private.client("alice")
+    session = caller.create()
+    group = next(Path(p) for p in private.cgroups()
+                 if p.endswith(session) and (Path(p) / "cgroup.freeze").exists())
+    (group / "cgroup.freeze").write_text("1")
+    shims = shims_of(private)
+    for _ in range(6):
+        kill_supervisor(private)
+    assert (group / "cgroup.freeze").read_text().strip() == "1" and shims_of(private) == shims
+    (group / "cgroup.freeze").write_text("0")
+    kill_supervisor(private)  # frozen as it found it: the next one sees it thawed
+    assert caller.run(session, "/bin/true").code == 0
+
+
+def test_without_pidfd_info():
+    """As on Linux 6.1: the group's list of processes is read instead."""
+    daemon = Daemon(env={"SANDBOX_KERNEL": "6.1"})
+    daemon.deaths_expected = True
+    try:
+        caller = daemon.client("alice")
+        session = caller.create()
+        shims = shims_of(daemon)
+        kill_both(daemon)
+        assert shims_of(daemon) == shims and caller.run(session, "/bin/true").code == 0
+    finally:
+        daemon.done()
+
+
+def spoil_remove_record(folder, session):
+    (folder / f"{session}.record").unlink()
+
+
+def spoil_remove_socket(folder, session):
+    (folder / f"{session}.sock").unlink()
+
+
+def spoil_cut(folder, session):
+    path = folder / f"{session}.record"
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def spoil_version(folder, session):
+    path = folder / f"{session}.record"
+    data = bytearray(path.read_bytes())
+    data[4] += 1
+    path.write_bytes(data)
+
+
+def spoil_mode(folder, session):
+    (folder / f"{session}.record").chmod(0o644)
+
+
+def spoil_state(folder, session):
+    """As a launch that was under way: STARTING, no pid."""
+    path = folder / f"{session}.record"
+    data = bytearray(path.read_bytes())
+    data[36:44] = b"\1\0\0\0\0\0\0\0"
+    path.write_bytes(data)
+
+
+def spoil_swap(folder, session):
+    """The record of another session."""
+    other = next(p for p in folder.glob("*.record") if p.name != f"{session}.record")
+    (folder / f"{session}.record").write_bytes(other.read_bytes())
+
+
+def spoil_pid(folder, session):
+    """A live process of the host."""
+    path = folder / f"{session}.record"
+    data = bytearray(path.read_bytes())
+    pid = os.getpid().to_bytes(4, "little")
+    old = bytes(data[40:44])
+    data[40:44] = pid
+    at = data.index(old, 44)
+    data[at:at + 4] = pid
+    path.write_bytes(data)
+
+
+def spoil_group(folder, session):
+    path = folder / f"{session}.record"
+    data = bytearray(path.read_bytes())
+    data[16] ^= 1
+    path.write_bytes(data)
+
+
+SPOILS = [spoil_remove_record, spoil_remove_socket, spoil_cut, spoil_version, spoil_mode,
+          spoil_state, spoil_swap, spoil_pid, spoil_group]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_contradiction_ends_that_session_alone(private, spoil):
+    caller = private.client("alice")
+    good, bad = caller.create(), caller.create()
+    supervisor = private.supervisor_pid()
+    private.process.kill()
+    os.kill(supervisor, signal.SIGKILL)
+    private.process.wait()
+    spoil(private.runtime / "private" / "sessions", bad)
+    private.start()
+    assert caller.run(good, "/bin/true").code == 0
+    assert len(shims_of(private)) == 1
+    assert records(private) == [f"{good}.record", f"{good}.sock"]
+    assert not [path for path in private.cgroups() if path.endswith(bad)]
+    assert id_blocks_in_use(private.instance) >= 2
+    assert "session cannot be adopted and is ended" in private.log.read_text()
+
+
+def test_launches_under_way_are_not_half_done(private):
+    """Killed again and again in the middle of creates: what was answered 201 lives."""
+    made, stop = [], threading.Event()
+
+    def work(number):
+        caller = private.client(f"user{number}")
+        while not stop.is_set():
+            try:
+                answer = caller.post(SESSIONS, {}, timeout=20)
+                if answer.status == 201:
+                    made.append(answer.json["id"])
+            except OSError:
+                time.sleep(0.05)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3):
+            time.sleep(0.3)
+            os.kill(private.supervisor_pid(), signal.SIGKILL)
+            time.sleep(0.3)
+            wait_until(lambda: answers(private), 20, "answers")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    listed = {row["id"] for row in private.root.get(SESSIONS).json}
+    assert set(made) <= listed
+    names = {name.split(".")[0] for name in records(private)}
+    assert set(made) <= names and len(shims_of(private)) == len(names)
+
+
+def test_ceilings_count_what_was_adopted():
+    config = "[identity]\ntrusted_peers = 0\n[limits]\nsessions = 2\n"
+    daemon = Daemon(config=config)
+    daemon.deaths_expected = True
+    try:
+        caller = daemon.client("alice")
+        sessions = [caller.create(), caller.create()]
+        kill_supervisor(daemon)
+        assert caller.post(SESSIONS, {}).status == 429
+        # A smaller number at the next start ends nobody.
+        daemon.config.write_text(config.replace("sessions = 2", "sessions = 1"))
+        leave(daemon)
+        assert all(caller.run(s, "/bin/true").code == 0 for s in sessions)
+        assert caller.post(SESSIONS, {}).status == 429
+        caller.remove(sessions[0])
+        assert caller.post(SESSIONS, {}).status == 429
+        caller.remove(sessions[1])
+        caller.create()
+    finally:
+        daemon.done()
+
+
+def test_a_configuration_that_is_wrong_ends_no_session(private):
+    caller = private.client("alice")
+    session = caller.create()
+    shims = shims_of(private)
+    good = private.config.read_text()
+    assert private.stop(signal.SIGUSR2) == 0
+    private.config.write_text("[nonsense]\nx = 1\n")
+    refused = start_by_hand(private, private.runtime, private.state)
+    assert refused.returncode == 1 and shims_of(private) == shims
+    private.config.write_text(good)
+    private.start()
+    assert shims_of(private) == shims and caller.run(session, "/bin/true").code == 0
+
+
+def start_by_hand(daemon, runtime, state, *more):
+    return subprocess.run(
+        [str(BIN / "sandboxd"), "--runtime-dir", str(runtime), "--state-dir", str(state),
+         "--libexec-dir", str(BIN), "--config", str(daemon.config), *more],
+        capture_output=True, timeout=30, check=False)
+
+
+def test_two_on_one_directory_are_refused(private):
+    caller = private.client("alice")
+    other = private.home / "other"
+    other.mkdir()
+    for runtime, state, more in (
+        (private.runtime, other, ()),
+        (private.runtime, other, ("--supervisor",)),
+        (private.runtime, private.state, ("--supervisor",)),
+        (other, private.state, ()),
+    ):
+        refused = start_by_hand(private, runtime, state, *more)
+        assert refused.returncode == 1, refused
+        # And nothing of the first one's was touched.
+        session = caller.create()
+        assert caller.run(session, "/bin/true").code == 0
+        caller.remove(session)
+
+
+def test_stop_after_a_crash_ends_what_the_crash_left(private):
+    caller = private.client("alice")
+    for _ in range(3):
+        caller.create()
+    kill_both(private)
+    assert private.stop() == 0
+    wait_until(lambda: not private.leftovers(), 5, "nothing is left")
+    assert not shims_of(private)
+
+
+def test_stop_between_two_lives_of_the_supervisor(private):
+    caller = private.client("alice")
+    caller.create()
+    for _ in range(4):  # the pause before the next one grows
+        kill_supervisor(private)
+    os.kill(private.supervisor_pid(), signal.SIGKILL)
+    assert private.stop() == 0, private.log.read_text()[-3000:]
+    wait_until(lambda: not private.leftovers(), 5, "nothing is left")
+
+
+def test_orphans_are_reaped(private):
+    """A shim whose supervisor died is the keeper's to reap."""
+    caller = private.client("alice")
+    caller.create()
+    kill_supervisor(private)
+    shim = shims_of(private)[0]
+    os.kill(shim, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{shim}").exists(), 5, "it is gone, not a zombie")
