@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "base/secret.h"
 
 struct request_rule {
 	enum launch_type type;
@@ -64,6 +65,8 @@ static int request_check(const struct launch_msg *msg)
 	if (session_is_null(msg) == rule->names_session)
 		return -EPROTO;
 	if (rule->type == LAUNCH_HELLO && !hello_valid(&msg->u.hello))
+		return -EPROTO;
+	if (rule->type == LAUNCH_START && secret_request_check(&msg->u.start.secrets) < 0)
 		return -EPROTO;
 	/* One message never names two sessions. */
 	if (rule->type == LAUNCH_START && memcmp(msg->session, msg->u.plan.session, ID_BYTES) != 0)
@@ -153,6 +156,7 @@ static const char *const error_texts[] = {
 	[LAUNCH_E_DESCRIPTORS] = "the limit of open descriptors is reached",
 	[LAUNCH_E_STATE] = "the session is not in a state that permits this",
 	[LAUNCH_E_STOPPING] = "the service is stopping",
+	[LAUNCH_E_SECRET] = "a secret is not available",
 	[LAUNCH_E_INCOMPATIBLE] = "made by a release that this one does not understand",
 	[LAUNCH_E_PROOF] = "the isolation in force differs from the plan",
 };

@@ -33,7 +33,7 @@
 #define KERNEL_MAX_PIDS   4194304u /* PID_MAX_LIMIT */
 
 static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api", "sandboxd-egress",
-							 "sandboxd-config"};
+							 "sandboxd-config", "sandboxd-helper"};
 static const char *const namespace_names[HOST_NS_MAX_] = {"mnt", "net",    "pid", "ipc",
 							  "uts", "cgroup", "user"};
 

@@ -116,13 +116,15 @@ static int priv_start(struct serve_client *client, const struct launch_msg *msg,
 		return -EPROTO;
 	if (serve->stopping)
 		return refuse(client, msg, LAUNCH_E_STOPPING);
-	if (existing)
+	if (existing || serve_is_sealed(serve, msg->session))
 		return refuse(client, msg, LAUNCH_E_EXISTS);
 	if (plan_check(&msg->u.plan, NULL) < 0 || !plan_is_known(serve, &msg->u.plan))
 		return refuse(client, msg, LAUNCH_E_PLAN);
 	error = ceilings_take(&serve->ceilings, &msg->u.plan, clock_boottime());
 	if (error != LAUNCH_E_NONE)
 		return refuse(client, msg, error);
+	if (msg->u.start.secrets.n > 0)
+		return serve_start_sealed(client, msg);
 	if (serve_start(client, msg, -1, &error, &answer.u.err) == 0)
 		return 0; /* answered when it has started */
 	if (error != LAUNCH_E_STEP)
@@ -294,8 +296,11 @@ static int on_request(struct peer *peer, const struct launch_msg *msg)
 	}
 	entry = serve_find(client->serve, msg->session);
 	if (!(permit->flags & PERMIT_NEW)) {
-		if (!entry)
+		if (!entry) {
+			if (msg->type == LAUNCH_KILL)
+				serve_cancel_sealed(client->serve, msg->session);
 			return refuse(client, msg, LAUNCH_E_NOT_FOUND);
+		}
 		if (!(permit->states & 1u << session_state(entry->session)))
 			return refuse(client, msg, LAUNCH_E_STATE);
 	}
@@ -429,6 +434,7 @@ int serve_new(const struct serve_options *options, struct serve **ret_serve)
 	serve->options = *options;
 	serve->ceilings = options->ceilings;
 	list_init(&serve->all);
+	list_init(&serve->unsealing);
 	for (size_t i = 0; i < SERVE_N_BUCKETS; i++)
 		list_init(&serve->bucket[i]);
 	*ret_serve = serve;
@@ -440,6 +446,7 @@ struct serve *serve_free(struct serve *serve)
 	if (!serve)
 		return NULL;
 	ASSERT(serve->n_clients == 0);
+	ASSERT(list_empty(&serve->unsealing)); /* each has a client */
 	ASSERT(list_empty(&serve->all));
 	free(serve);
 	return NULL;

@@ -16,6 +16,7 @@
 #include "supervisor/peer.h"
 
 struct host;
+struct unsealer;
 struct serve;
 
 enum serve_worker {
@@ -30,6 +31,7 @@ struct serve_options {
 	const char *instance;
 	struct ceilings ceilings; /* with nothing taken */
 	uint32_t n_egress;
+	struct unsealer *unsealer; /* NULL: no secrets */
 	/* The operator wants another level: of this process and of every worker. */
 	void (*log_level)(void *userdata, enum log_level level);
 	/* Every session has ended; only while stopping. */

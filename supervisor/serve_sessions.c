@@ -238,6 +238,7 @@ void serve_forget_client(struct serve_client *client)
 {
 	struct serve *serve = client->serve;
 
+	serve_forget_sealed(client);
 	if (serve->api == client)
 		serve->api = NULL;
 	LIST_FOR_EACH_SAFE (link, following, &serve->all) {

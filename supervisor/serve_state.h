@@ -35,6 +35,8 @@ struct serve {
 	bool incompatible_told; /* to an api worker that heard the end of its ADOPT */
 	uint32_t n_sessions;
 	uint32_t n_clients;
+	uint32_t n_unsealing;
+	struct list unsealing; /* launches that wait for their secrets: serve_secrets.c */
 	struct list all;
 	struct list bucket[SERVE_N_BUCKETS];
 };
@@ -45,6 +47,13 @@ struct serve_session *serve_find(struct serve *serve, const uint8_t id[ID_BYTES]
  * number and the step for its answer: then nothing is left and the ceilings are given back. */
 MUST_USE int serve_start(struct serve_client *client, const struct launch_msg *request,
 			 int secrets_fd, enum launch_error *ret_error, struct err *err);
+/* As serve_start for a request with secrets, but always answered by itself. */
+MUST_USE int serve_start_sealed(struct serve_client *client, const struct launch_msg *request);
+/* A launch that still waits for its secrets is given up, and its START answered. */
+void serve_cancel_sealed(struct serve *serve, const uint8_t id[ID_BYTES]);
+bool serve_is_sealed(const struct serve *serve, const uint8_t id[ID_BYTES]);
+/* The same for all of a client, without answers. */
+void serve_forget_sealed(struct serve_client *client);
 /* Nobody waits under this name any more; what was started for it alone is killed. */
 void serve_forget_client(struct serve_client *client);
 /* Send the client every live session, with a connection each, then the end. */

@@ -33,6 +33,7 @@
 #include "supervisor/signals.h"
 #include "supervisor/stop.h"
 #include "supervisor/trusted_dir.h"
+#include "supervisor/unseal.h"
 #include "supervisor/watchdog.h"
 #include "supervisor/workers.h"
 
@@ -45,6 +46,7 @@ struct app {
 	struct host *host;
 	struct reload reload; /* the configuration */
 	struct ceilings ceilings;
+	struct unsealer unsealer;
 	struct serve *serve;
 	struct workers *workers;
 	struct stop stop;
@@ -182,7 +184,12 @@ static int stage_notify(struct app *app, struct err *err)
 
 static int stage_instance(struct app *app, struct err *err)
 {
-	return instance_open(&app->instance, app->options->state_dir, err);
+	int r = instance_open(&app->instance, app->options->state_dir, err);
+
+	if (r < 0)
+		return r;
+	r = unsealer_open(&app->unsealer, app->instance.state_fd);
+	return r < 0 ? err_fail(err, r, "instance", "/dev/null") : 0;
 }
 
 static int stage_config_file(struct app *app, struct err *err)
@@ -287,11 +294,16 @@ static int stage_serve(struct app *app, struct err *err)
 		.instance = app->instance.id,
 		.ceilings = app->ceilings,
 		.n_egress = app->reload.config.supervisor.n_egress,
+		.unsealer = &app->unsealer,
 		.log_level = on_log_level,
 		.emptied = on_emptied,
 		.userdata = app,
 	};
-	int r = serve_new(&options, &app->serve);
+	int r;
+
+	app->unsealer.loop = app->loop;
+	app->unsealer.host = app->host;
+	r = serve_new(&options, &app->serve);
 
 	if (r < 0)
 		return err_fail(err, r, "serve", "memory");
@@ -339,7 +351,7 @@ static const struct stage {
 	{"signals",       stage_signals      },
 	{"listeners",     stage_listeners    }, /* host paths: runtime directory, sockets */
 	{"notify",        stage_notify       }, /* host path: NOTIFY_SOCKET */
-	{"instance",      stage_instance     }, /* host path: state directory */
+	{"instance",      stage_instance     }, /* host paths: state directory, host key */
 	{"config-file",   stage_config_file  }, /* host path: configuration */
 	{"privileges",    stage_privileges   }, /* before the first child */
 	{"files",         stage_files        }, /* before adopted sessions take theirs */
@@ -378,6 +390,7 @@ static void close_app(struct app *app)
 		app->host = host_close(app->host);
 	}
 	watchdog_done(&app->watchdog);
+	unsealer_close(&app->unsealer);
 	stop_done(&app->stop);
 	app->keeper_source = loop_remove(app->keeper_source);
 	app->signal_source = loop_remove(app->signal_source);

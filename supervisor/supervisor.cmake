@@ -13,11 +13,13 @@ add_library(sandboxd_supervisor STATIC
 	privileges.c
 	reload.c
 	serve.c
+	serve_secrets.c
 	serve_sessions.c
 	signals.c
 	stop.c
 	supervise.c
 	trusted_dir.c
+	unseal.c
 	watchdog.c
 	worker_spawn.c
 	workers.c

@@ -145,10 +145,12 @@ static int step_no_new_privs(struct spawn_child *child, struct err *err)
 static int step_exec(struct spawn_child *child, struct err *err)
 {
 	char name[64];
-	char *argv[] = {name, NULL};
+	char mode[16];
+	char *argv[] = {name, child->spawn->mode ? mode : NULL, NULL};
 	char *env[] = {NULL};
 
 	(void)snprintf(name, sizeof(name), "%s", child->spawn->program);
+	(void)snprintf(mode, sizeof(mode), "%s", child->spawn->mode ? child->spawn->mode : "");
 	(void)kernel_execveat(child->program_fd, argv, env);
 	return err_fail(err, -errno, "worker-exec", "execveat %s", name);
 }

@@ -21,6 +21,7 @@ struct worker_spawn_fd {
 
 struct worker_spawn {
 	const char *program; /* file name in libexec_dir */
+	const char *mode;    /* its one argument; NULL: none */
 	uint32_t id;         /* host uid and gid, never 0 */
 	int state_fd;        /* becomes /state; -1: none */
 	bool no_network;     /* also a network namespace, without even lo up */

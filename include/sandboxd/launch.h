@@ -11,6 +11,7 @@
 
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
+#include "sandboxd/secret.h"
 
 #define LAUNCH_MAGIC   0x4c424158u
 #define LAUNCH_VERSION 1
@@ -57,6 +58,8 @@ enum launch_error {
 	LAUNCH_E_PROOF, /* strict mode: what is in force differs from the plan; the session was
 			   destroyed */
 	LAUNCH_E_INCOMPATIBLE, /* ADOPT: of a release that this one does not understand; ended */
+	LAUNCH_E_SECRET, /* err names the secret, its errno says why: ENOENT (none of that name for
+			    this workspace), EBADMSG (damaged), E2BIG (all together), EIO */
 	LAUNCH_E_MAX_,
 };
 
@@ -184,7 +187,11 @@ struct launch_msg {
 	uint32_t zero;
 	union {
 		struct launch_hello hello;
-		struct plan plan;
+		struct plan plan; /* of START, too */
+		struct {
+			struct plan plan;
+			struct secret_request secrets; /* n 0: none */
+		} start;
 		struct launch_stat stat;
 		struct launch_proof proof;
 		struct launch_trace trace;
@@ -192,7 +199,7 @@ struct launch_msg {
 		struct launch_level level;
 		struct launch_facts facts;
 		struct launch_config config;
-		struct err err; /* error = LAUNCH_E_STEP */
+		struct err err; /* error = LAUNCH_E_STEP, LAUNCH_E_SECRET */
 	} u;
 };
 _Static_assert(sizeof(struct launch_msg) <= 2048, "one message stays small");

@@ -15,7 +15,8 @@ set(_policy ${PROJECT_SOURCE_DIR}/policy)
 add_test(NAME unit.policyc_check COMMAND sandbox-policyc check --sets ${_policy}/syscalls
 	${_policy}/profiles/component.profile ${_policy}/profiles/agent.profile
 	${_policy}/profiles/worker-api.profile ${_policy}/profiles/worker-egress.profile
-	${_policy}/profiles/worker-config.profile)
+	${_policy}/profiles/worker-config.profile
+	${_policy}/profiles/worker-helper.profile)
 add_test(NAME unit.policyc_explain COMMAND sandbox-policyc explain --sets ${_policy}/syscalls
 	${_policy}/profiles/component.profile)
 set_tests_properties(unit.policyc_explain PROPERTIES
@@ -23,7 +24,8 @@ set_tests_properties(unit.policyc_explain PROPERTIES
 add_test(NAME unit.policyc_dump COMMAND sandbox-policyc dump ${PROJECT_BINARY_DIR}/bin/policy.img)
 set_tests_properties(unit.policyc_dump PROPERTIES PASS_REGULAR_EXPRESSION "0 component session [0-9a-f]+")
 add_test(NAME unit.policyc_unused_set COMMAND sandbox-policyc check --sets ${_policy}/syscalls
-	${_policy}/profiles/worker-config.profile)
+	${_policy}/profiles/worker-config.profile
+	${_policy}/profiles/worker-helper.profile)
 set_tests_properties(unit.policyc_unused_set PROPERTIES PASS_REGULAR_EXPRESSION "no profile uses this set")
 add_test(NAME unit.policyc_usage COMMAND sandbox-policyc frobnicate)
 set_tests_properties(unit.policyc_usage PROPERTIES PASS_REGULAR_EXPRESSION "usage: sandbox-policyc")

@@ -16,6 +16,7 @@
 #include "supervisor/host.h"
 #include "supervisor/serve.h"
 #include "supervisor/session.h"
+#include "supervisor/unseal.h"
 #include "tests/lib/test.h"
 
 /* --- the paper engine ------------------------------------------------------------------------ */
@@ -40,7 +41,35 @@ static struct policy_image_header image;
 static enum launch_error refuse_start;
 static struct id incompatible[2];
 static size_t n_incompatible;
+static struct unseal {
+	const struct secret_request *request; /* NULL: none runs */
+	unseal_done done;
+	void *userdata;
+	bool cancelled;
+} unsealing;
+static int refuse_unseal;
 /* NOLINTEND(*-global-variables) */
+
+/* NOLINTNEXTLINE(readability-function-size): the interface has six parameters */
+int unseal_start(struct unsealer *unsealer, const struct secret_request *request, unseal_done done,
+		 void *userdata, struct unseal **ret_unseal, struct err *err)
+{
+	(void)unsealer;
+	if (refuse_unseal < 0)
+		return err_fail(err, refuse_unseal, "paper", "told to fail");
+	if (refuse_unseal > 0)
+		return refuse_unseal;
+	unsealing = (struct unseal){.request = request, .done = done, .userdata = userdata};
+	*ret_unseal = &unsealing;
+	return 0;
+}
+
+struct unseal *unseal_cancel(struct unseal *unseal)
+{
+	unseal->cancelled = true;
+	unseal->done = NULL;
+	return NULL;
+}
 
 const struct policy_image_header *host_policy(const struct host *host)
 {
@@ -376,6 +405,7 @@ static int set_up(void **state)
 	};
 	struct serve_options options = {
 		.instance = "0123abcd", .n_egress = 1, .emptied = on_emptied, .userdata = &fixture};
+	static struct unsealer unsealer;
 
 	log_set_level(LOG_LEVEL_ERROR);
 	fixture = (struct fixture){.worker_fd = -1};
@@ -392,6 +422,8 @@ static int set_up(void **state)
 	assert_int_equal(loop_add_deferred(fixture.loop, end_turn, &fixture, &fixture.turn), 0);
 	loop_deferred_set(fixture.turn, 1);
 	options.loop = fixture.loop;
+	options.unsealer = &unsealer;
+	refuse_unseal = 0;
 	assert_int_equal(serve_new(&options, &fixture.serve), 0);
 	open_worker(&fixture, SERVE_WORKER_API);
 	*state = &fixture;
@@ -822,7 +854,120 @@ static void test_serve_stopping_refuses_and_empties(void **state)
 
 #define SERVE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
+static struct launch_msg sealed_message(struct fixture *fixture, uint8_t number)
+{
+	struct launch_msg msg = start_message(fixture, number);
+
+	msg.u.start.secrets.n = 2;
+	memcpy(msg.u.start.secrets.name[0], "first", 6);
+	memcpy(msg.u.start.secrets.name[1], "second", 7);
+	return msg;
+}
+
+static void report_unsealed(enum secret_status status, uint32_t index)
+{
+	const struct secret_report report = {
+		.magic = SECRET_MAGIC,
+		.version = SECRET_VERSION,
+		.status = (uint16_t)status,
+		.index = index,
+	};
+	unseal_done done = unsealing.done;
+
+	assert_non_null(done);
+	unsealing.done = NULL;
+	done(unsealing.userdata, &report, -1);
+}
+
+static void test_serve_secrets_come_before_the_session(void **state)
+{
+	struct fixture *fixture = *state;
+	struct launch_msg msg;
+	struct launch_msg answer;
+
+	greet(fixture);
+	msg = sealed_message(fixture, 1);
+	ask(fixture, &msg);
+	expect_silence(fixture);
+	assert_int_equal(serve_session_count(fixture->serve), 0);
+	msg.serial++; /* the id is in use, though no session is there */
+	expect_error(fixture, &msg, LAUNCH_E_EXISTS);
+	report_unsealed(SECRET_OK, 0);
+	assert_int_equal(serve_session_count(fixture->serve), 1);
+	become_live(1);
+	assert_true(hear(fixture, &answer));
+	assert_int_equal(answer.error, LAUNCH_E_NONE);
+}
+
+static void test_serve_secret_that_is_missing_is_named(void **state)
+{
+	static const struct {
+		enum secret_status status;
+		int error_number;
+	} rows[] = {
+		{SECRET_E_UNKNOWN, ENOENT },
+		{SECRET_E_CORRUPT, EBADMSG},
+		{SECRET_E_TOO_BIG, E2BIG  },
+		{SECRET_E_STORE,   EIO    },
+	};
+	struct fixture *fixture = *state;
+	struct launch_msg answer;
+
+	greet(fixture);
+	/* More often than there is room for sessions: the ceilings are given back. */
+	for (size_t i = 0; i < 44; i++) {
+		struct launch_msg msg = sealed_message(fixture, 1);
+
+		ask(fixture, &msg);
+		report_unsealed(rows[i % 4].status, 1);
+		assert_false(hear(fixture, &answer));
+		assert_int_equal(answer.error, LAUNCH_E_SECRET);
+		assert_int_equal(answer.u.err.error_number, rows[i % 4].error_number);
+		assert_string_equal(answer.u.err.text, "second");
+	}
+	refuse_unseal = UNSEAL_E_NONE; /* this host has no store */
+	{
+		struct launch_msg msg = sealed_message(fixture, 1);
+
+		ask(fixture, &msg);
+		assert_false(hear(fixture, &answer));
+		assert_int_equal(answer.error, LAUNCH_E_SECRET);
+		assert_string_equal(answer.u.err.text, "first");
+	}
+}
+
+static void test_serve_waiting_for_secrets_ends_with_its_asker(void **state)
+{
+	struct fixture *fixture = *state;
+	struct launch_msg msg;
+	struct launch_msg answer;
+	struct launch_msg kill;
+
+	greet(fixture);
+	msg = sealed_message(fixture, 1);
+	ask(fixture, &msg);
+	kill = request(fixture, LAUNCH_KILL, 1);
+	ask(fixture, &kill);
+	assert_true(unsealing.cancelled);
+	assert_false(hear(fixture, &answer));
+	assert_int_equal(answer.serial, msg.serial);
+	assert_int_equal(answer.error, LAUNCH_E_STEP);
+	assert_false(hear(fixture, &answer));
+	assert_int_equal(answer.error, LAUNCH_E_NOT_FOUND);
+
+	msg = sealed_message(fixture, 2);
+	ask(fixture, &msg);
+	assert_false(unsealing.cancelled);
+	close_worker(fixture);
+	assert_true(unsealing.cancelled);
+	open_worker(fixture, SERVE_WORKER_API);
+	assert_int_equal(serve_session_count(fixture->serve), 0);
+}
+
 static const struct CMUnitTest tests[] = {
+	SERVE_TEST(test_serve_secrets_come_before_the_session),
+	SERVE_TEST(test_serve_secret_that_is_missing_is_named),
+	SERVE_TEST(test_serve_waiting_for_secrets_ends_with_its_asker),
 	SERVE_TEST(test_serve_hello_answers_the_facts),
 	SERVE_TEST(test_serve_surprises_end_the_connection),
 	SERVE_TEST(test_serve_descriptor_from_a_worker_is_refused),

@@ -1,0 +1,161 @@
+/*
+ * Theory. A launch with secrets waits for the helper first, and begins with the pipe that carries
+ * the values once the helper has said that all of them are open. Meanwhile no session exists: a
+ * KILL for its id ends the waiting, and answers its START; so does the end of its asker. The
+ * ceilings are taken before, so whoever asks for helpers is bounded as for sessions.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/launch.h"
+#include "base/log.h"
+
+#include "supervisor/serve_state.h"
+#include "supervisor/unseal.h"
+
+#define UNSEALING_MAX 32u /* helpers at once */
+
+struct pending {
+	struct list link; /* serve->unsealing */
+	struct serve *serve;
+	struct serve_client *client;
+	struct launch_msg request;
+	struct unseal *unseal;
+};
+
+static struct launch_msg answer_of(const struct launch_msg *request, enum launch_error error)
+{
+	struct launch_msg answer = launch_message((enum launch_type)(LAUNCH_START + 1),
+						  request->serial, request->session);
+
+	answer.error = error;
+	return answer;
+}
+
+static void forget(struct pending *pending)
+{
+	list_remove(&pending->link);
+	pending->serve->n_unsealing--;
+	free(pending);
+}
+
+/* Which secret, and why not: the name is the asker's own word. */
+static struct launch_msg refusal(const struct launch_msg *request,
+				 const struct secret_report *report)
+{
+	static const int errors[] = {
+		[SECRET_OK] = EIO,      [SECRET_E_UNKNOWN] = ENOENT, [SECRET_E_CORRUPT] = EBADMSG,
+		[SECRET_E_STORE] = EIO, [SECRET_E_TOO_BIG] = E2BIG,
+	};
+	const struct secret_request *secrets = &request->u.start.secrets;
+	struct launch_msg answer = answer_of(request, LAUNCH_E_SECRET);
+	int error = report ? errors[report->status] : EIO;
+	uint32_t index = report && report->index < secrets->n ? report->index : 0;
+
+	_Static_assert(ARRAY_SIZE(errors) == SECRET_E_MAX_, "one for each");
+	(void)err_fail(&answer.u.err, -error, "unseal", "%s", secrets->name[index]);
+	return answer;
+}
+
+static void on_unsealed(void *userdata, const struct secret_report *report, int records_fd)
+{
+	struct pending *pending = userdata;
+	struct serve *serve = pending->serve;
+	struct serve_client *client = pending->client;
+	struct launch_msg request = pending->request;
+	struct launch_msg answer = answer_of(&request, LAUNCH_E_STEP);
+	enum launch_error error = LAUNCH_E_STEP;
+
+	forget(pending);
+	if (!report || report->status != SECRET_OK) {
+		ceilings_give(&serve->ceilings, &request.u.plan);
+		answer = refusal(&request, report);
+	} else if (serve->stopping) {
+		ceilings_give(&serve->ceilings, &request.u.plan);
+		answer.error = LAUNCH_E_STOPPING;
+	} else {
+		if (serve_start(client, &request, records_fd, &error, &answer.u.err) == 0)
+			return; /* answered when it has started */
+		if (error != LAUNCH_E_STEP)
+			answer = answer_of(&request, error);
+	}
+	peer_send(&client->peer, &answer, -1);
+}
+
+int serve_start_sealed(struct serve_client *client, const struct launch_msg *request)
+{
+	struct serve *serve = client->serve;
+	struct launch_msg answer = answer_of(request, LAUNCH_E_STEP);
+	struct pending *pending = NULL;
+	int r;
+
+	if (serve->n_unsealing >= UNSEALING_MAX || !serve->options.unsealer) {
+		answer.error = serve->options.unsealer ? LAUNCH_E_RATE : LAUNCH_E_SECRET;
+	} else {
+		pending = calloc(1, sizeof(*pending));
+		r = pending ? unseal_start(serve->options.unsealer, &request->u.start.secrets,
+					   on_unsealed, pending, &pending->unseal, &answer.u.err)
+			    : err_fail(&answer.u.err, -ENOMEM, "unseal", "memory");
+		if (r == 0) {
+			pending->serve = serve;
+			pending->client = client;
+			pending->request = *request;
+			list_append(&serve->unsealing, &pending->link);
+			serve->n_unsealing++;
+			return 0;
+		}
+		free(pending);
+		if (r == UNSEAL_E_NONE) {
+			const struct secret_report none = {.status = SECRET_E_UNKNOWN};
+
+			answer = refusal(request, &none);
+		}
+	}
+	ceilings_give(&serve->ceilings, &request->u.plan);
+	peer_send(&client->peer, &answer, -1);
+	return 0;
+}
+
+static void cancel(struct pending *pending)
+{
+	pending->unseal = unseal_cancel(pending->unseal);
+	ceilings_give(&pending->serve->ceilings, &pending->request.u.plan);
+	forget(pending);
+}
+
+void serve_cancel_sealed(struct serve *serve, const uint8_t id[ID_BYTES])
+{
+	LIST_FOR_EACH_SAFE (link, following, &serve->unsealing) {
+		struct pending *pending = LIST_ENTRY(link, struct pending, link);
+		struct launch_msg answer;
+
+		if (memcmp(pending->request.session, id, ID_BYTES) != 0)
+			continue;
+		answer = answer_of(&pending->request, LAUNCH_E_STEP);
+		(void)err_fail(&answer.u.err, -ECANCELED, "unseal", "killed before it began");
+		peer_send(&pending->client->peer, &answer, -1);
+		cancel(pending);
+	}
+}
+
+bool serve_is_sealed(const struct serve *serve, const uint8_t id[ID_BYTES])
+{
+	LIST_FOR_EACH (link, &serve->unsealing) {
+		const struct pending *pending = LIST_ENTRY(link, struct pending, link);
+
+		if (memcmp(pending->request.session, id, ID_BYTES) == 0)
+			return true;
+	}
+	return false;
+}
+
+void serve_forget_sealed(struct serve_client *client)
+{
+	LIST_FOR_EACH_SAFE (link, following, &client->serve->unsealing) {
+		struct pending *pending = LIST_ENTRY(link, struct pending, link);
+
+		if (pending->client == client)
+			cancel(pending);
+	}
+}

@@ -1,0 +1,329 @@
+/*
+ * Theory. One helper a launch, of the same form as the configuration's reader: own id, empty root,
+ * no network, a filter. All that it can reach are the descriptors that it is given. Four files are
+ * opened per launch, by name below two directories that only root writes: the store is replaced by
+ * rename, so an older descriptor would show an older store.
+ *
+ * The report is a fixed struct; its end-of-file without one, an early exit and the time-out are one
+ * case: it failed. The helper may write records as long as the shim does not read them, so it is
+ * reaped whenever it ends, long after `done`; what runs too long is killed.
+ */
+#include "supervisor/unseal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/log.h"
+
+#include "sandboxd/kernel.h"
+#include "sandboxd/worker.h"
+#include "supervisor/host.h"
+#include "supervisor/worker_spawn.h"
+
+#define HOST_KEY_DIR "/var/lib/systemd"
+#define TIMEOUT      (10 * USEC_PER_SEC)
+
+struct unseal {
+	struct list link; /* unsealer->running */
+	int pid_fd;
+	int step_fd; /* worker_spawn's pipe */
+	int report_fd;
+	int records_fd;
+	struct loop_source *pid_source;
+	struct loop_source *report_source;
+	struct loop_source *timer;
+	unseal_done done; /* NULL: told, or cancelled */
+	void *userdata;
+};
+
+/* Our ends and the helper's. */
+enum unseal_end {
+	END_REQUEST,
+	END_RECORDS,
+	END_STORE,
+	END_KEY,
+	END_HOST_KEY,
+	END_GENERATION,
+	END_REPORT,
+	END_MAX_,
+};
+
+int unsealer_open(struct unsealer *unsealer, int state_fd)
+{
+	unsealer->state_fd = state_fd;
+	/* Without it the host has no such key, and no store can ask for it. */
+	unsealer->host_key_fd = open(HOST_KEY_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	list_init(&unsealer->running);
+	unsealer->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	return unsealer->null_fd < 0 ? -errno : 0;
+}
+
+static void release(struct unseal *unseal)
+{
+	list_remove(&unseal->link);
+	unseal->pid_source = loop_remove(unseal->pid_source);
+	unseal->report_source = loop_remove(unseal->report_source);
+	unseal->timer = loop_remove(unseal->timer);
+	unseal->pid_fd = fd_close(unseal->pid_fd);
+	unseal->step_fd = fd_close(unseal->step_fd);
+	unseal->report_fd = fd_close(unseal->report_fd);
+	unseal->records_fd = fd_close(unseal->records_fd);
+	free(unseal);
+}
+
+void unsealer_close(struct unsealer *unsealer)
+{
+	if (!unsealer->running.next)
+		return; /* never opened */
+	LIST_FOR_EACH_SAFE (link, following, &unsealer->running) {
+		struct unseal *unseal = LIST_ENTRY(link, struct unseal, link);
+
+		/* It is pid 1 of its namespace and ends at once. */
+		(void)kernel_pidfd_send_signal(unseal->pid_fd, SIGKILL);
+		(void)waitid(P_PIDFD, (id_t)unseal->pid_fd, &(siginfo_t){0}, WEXITED);
+		release(unseal);
+	}
+	unsealer->null_fd = fd_close(unsealer->null_fd);
+	unsealer->host_key_fd = fd_close(unsealer->host_key_fd);
+}
+
+/* Tell once. What the shim will read is not ours any more. */
+static void tell(struct unseal *unseal, const struct secret_report *report)
+{
+	unseal_done done = unseal->done;
+
+	unseal->done = NULL;
+	unseal->report_source = loop_remove(unseal->report_source);
+	if (done)
+		done(unseal->userdata, report, unseal->records_fd);
+	unseal->records_fd = fd_close(unseal->records_fd);
+}
+
+static int on_report(void *userdata, uint32_t events)
+{
+	struct unseal *unseal = userdata;
+	struct secret_report report;
+	ssize_t n = io_read(unseal->report_fd, &report, sizeof(report));
+
+	(void)events;
+	if (n == -EAGAIN)
+		return 0;
+	if (n != (ssize_t)sizeof(report) || report.magic != SECRET_MAGIC ||
+	    report.version != SECRET_VERSION || report.status >= SECRET_E_MAX_ ||
+	    report.index >= SECRETS_SESSION_MAX || report.zero != 0)
+		tell(unseal, NULL);
+	else
+		tell(unseal, &report);
+	return 0;
+}
+
+static int on_exit_of_helper(void *userdata, uint32_t events)
+{
+	struct unseal *unseal = userdata;
+	struct err err = ERR_NULL;
+	siginfo_t info = {0};
+
+	(void)events;
+	if (waitid(P_PIDFD, (id_t)unseal->pid_fd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
+		return 0;
+	if (unseal->done)
+		(void)on_report(unseal, 0); /* its word may lie in the pipe */
+	if (unseal->done)
+		tell(unseal, NULL);
+	if (worker_spawn_result(unseal->step_fd, &err))
+		log_err(LOG_LEVEL_ERROR, NULL, "the helper for secrets was not started", &err);
+	release(unseal);
+	return 0;
+}
+
+static int on_timer(void *userdata, uint32_t events)
+{
+	struct unseal *unseal = userdata;
+
+	(void)events;
+	(void)kernel_pidfd_send_signal(unseal->pid_fd, SIGKILL);
+	return 0;
+}
+
+/* `secrets` below the state directory: root's alone, or it is not used. */
+static int open_secrets(const struct unsealer *unsealer)
+{
+	AUTO_CLOSE int fd = openat(unsealer->state_fd, "secrets",
+				   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_uid != 0 || (st.st_mode & 077) != 0)
+		return -EPERM;
+	return TAKE_FD(fd);
+}
+
+/* What is not there reads as empty: the helper knows whether it is needed. */
+static int open_or_empty(const struct unsealer *unsealer, int dir_fd, const char *name, int *ret_fd)
+{
+	int fd = dir_fd < 0 ? -1 : openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 && (dir_fd < 0 || errno == ENOENT))
+		fd = fcntl(unsealer->null_fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+static int open_files(const struct unsealer *unsealer, int ends[END_MAX_])
+{
+	AUTO_CLOSE int dir_fd = open_secrets(unsealer);
+	int r;
+
+	if (dir_fd < 0)
+		return dir_fd;
+	ends[END_STORE] = openat(dir_fd, "store", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (ends[END_STORE] < 0)
+		return -errno;
+	r = open_or_empty(unsealer, dir_fd, "key", &ends[END_KEY]);
+	if (r >= 0)
+		r = open_or_empty(unsealer, dir_fd, "generation", &ends[END_GENERATION]);
+	if (r >= 0)
+		r = open_or_empty(unsealer, unsealer->host_key_fd, "credential.secret",
+				  &ends[END_HOST_KEY]);
+	return r;
+}
+
+static int open_pipes(struct unseal *unseal, const struct secret_request *request,
+		      int ends[END_MAX_])
+{
+	AUTO_CLOSE int request_fd = -1;
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	ends[END_REQUEST] = fds[0];
+	request_fd = fds[1];
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	unseal->records_fd = fds[0];
+	ends[END_RECORDS] = fds[1];
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	unseal->report_fd = fds[0];
+	ends[END_REPORT] = fds[1];
+	/* A pipe takes it whole. */
+	_Static_assert(sizeof(*request) <= 4096, "never blocks");
+	return io_write_all(request_fd, request, sizeof(*request));
+}
+
+static int spawn(const struct unsealer *unsealer, struct unseal *unseal, const int ends[END_MAX_],
+		 struct err *err)
+{
+	static const int places[END_MAX_] = {
+		[END_REQUEST] = HELPER_FD_REQUEST,   [END_RECORDS] = HELPER_FD_RECORDS,
+		[END_STORE] = HELPER_FD_STORE,       [END_KEY] = HELPER_FD_KEY,
+		[END_HOST_KEY] = HELPER_FD_HOST_KEY, [END_GENERATION] = HELPER_FD_GENERATION,
+		[END_REPORT] = HELPER_FD_REPORT,
+	};
+	struct worker_spawn worker = {
+		.program = "sandboxd-helper",
+		.mode = "unseal",
+		.id = host_worker_ids(unsealer->host) + WORKER_ID_HELPER,
+		.state_fd = -1,
+		.no_network = true,
+	};
+
+	for (size_t i = 0; i < END_MAX_; i++)
+		worker.fds[worker.n_fds++] = (struct worker_spawn_fd){ends[i], places[i]};
+	worker.fds[worker.n_fds++] = (struct worker_spawn_fd){unsealer->null_fd, STDERR_FILENO};
+	worker.fds[worker.n_fds++] =
+		(struct worker_spawn_fd){host_policy_fd(unsealer->host), WORKER_FD_POLICY};
+	return worker_spawn(unsealer->host, &worker, &unseal->pid_fd, &unseal->step_fd, err);
+}
+
+static int watch(struct unsealer *unsealer, struct unseal *unseal)
+{
+	int r = fd_set_nonblock(unseal->report_fd, 1);
+
+	if (r >= 0)
+		r = loop_add(unsealer->loop, unseal->report_fd, EPOLLIN, on_report, unseal,
+			     &unseal->report_source);
+	if (r >= 0)
+		r = loop_add(unsealer->loop, unseal->pid_fd, EPOLLIN, on_exit_of_helper, unseal,
+			     &unseal->pid_source);
+	if (r >= 0)
+		r = loop_add_timer(unsealer->loop, clock_add(clock_boottime(), TIMEOUT), on_timer,
+				   unseal, &unseal->timer);
+	return r;
+}
+
+static int start(struct unsealer *unsealer, struct unseal *unseal,
+		 const struct secret_request *request, struct err *err)
+{
+	int ends[END_MAX_];
+	int r;
+
+	for (size_t i = 0; i < END_MAX_; i++)
+		ends[i] = -1;
+	r = open_files(unsealer, ends);
+	if (r < 0 && r != -ENOENT)
+		(void)err_fail(err, r, "unseal", "open the store");
+	if (r == -ENOENT)
+		r = UNSEAL_E_NONE;
+	if (r == 0) {
+		r = open_pipes(unseal, request, ends);
+		if (r < 0)
+			(void)err_fail(err, r, "unseal", "pipe");
+	}
+	if (r == 0)
+		r = spawn(unsealer, unseal, ends, err);
+	for (size_t i = 0; i < END_MAX_; i++)
+		ends[i] = fd_close(ends[i]);
+	return r;
+}
+
+int unseal_start(struct unsealer *unsealer, const struct secret_request *request, unseal_done done,
+		 void *userdata, struct unseal **ret_unseal, struct err *err)
+{
+	struct unseal *unseal = calloc(1, sizeof(*unseal));
+	int r;
+
+	if (!unseal)
+		return err_fail(err, -ENOMEM, "unseal", "memory");
+	list_init(&unseal->link);
+	unseal->pid_fd = unseal->step_fd = unseal->report_fd = unseal->records_fd = -1;
+	r = start(unsealer, unseal, request, err);
+	if (r == 0) {
+		r = watch(unsealer, unseal);
+		if (r < 0) {
+			(void)kernel_pidfd_send_signal(unseal->pid_fd, SIGKILL);
+			(void)waitid(P_PIDFD, (id_t)unseal->pid_fd, &(siginfo_t){0}, WEXITED);
+			(void)err_fail(err, r, "unseal", "watch");
+		}
+	}
+	if (r != 0) {
+		release(unseal);
+		return r;
+	}
+	unseal->done = done;
+	unseal->userdata = userdata;
+	list_append(&unsealer->running, &unseal->link);
+	*ret_unseal = unseal;
+	return 0;
+}
+
+struct unseal *unseal_cancel(struct unseal *unseal)
+{
+	if (!unseal)
+		return NULL;
+	unseal->done = NULL;
+	(void)kernel_pidfd_send_signal(unseal->pid_fd, SIGKILL);
+	return NULL;
+}
