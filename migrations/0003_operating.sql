@@ -3,6 +3,9 @@
 -- such a tree ends it.
 ALTER TABLE dagster_sandbox_sessions ADD COLUMN restoring integer NOT NULL DEFAULT 0;
 
+-- Names of the secrets that the session has, as a JSON array; values are never in a row.
+ALTER TABLE dagster_sandbox_sessions ADD COLUMN secrets_json json;
+
 -- What a task that goes on under another worker has shown already, and the acknowledged output of
 -- its loader, which the session no longer keeps. The output is deleted when the task ends.
 ALTER TABLE sandbox_tasks ADD COLUMN assets_shown integer NOT NULL DEFAULT 0;

@@ -10,6 +10,8 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/rebuild.h"
+#include "supervisor/api/session/body_fields.h"
+#include "supervisor/api/session/fit.h"
 
 struct creation {
 	struct answer_to to;
@@ -65,10 +67,23 @@ void creation_launched(struct session *session)
 	answer_if_done(session);
 }
 
+/* As one item of a 422: whoever asked named it. */
+static void reply_secret(struct request *request, const char *name)
+{
+	const char *loc[] = {"body", "secrets", name};
+	json_t *errors = NULL;
+	int r = body_item_add(&errors, "value_error", loc,
+			      "Value error, no such secret for this workspace");
+
+	reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+}
+
 void refusal_reply(const struct refusal *refusal, struct request *request)
 {
 	if (refusal->quota != QUOTA_OK)
 		reply_quota(request, refusal->quota);
+	else if (refusal->secret[0] != '\0')
+		reply_secret(request, refusal->secret);
 	else if (refusal->status > 0)
 		reply_detail(request, refusal->status, refusal->detail);
 	else
@@ -96,6 +111,31 @@ struct launch_op {
 	struct id session;
 };
 
+/* A create is told which name is wrong; whoever uses a session that is made again did not name any.
+ */
+static void note_secret(const struct live *live, struct refusal *refusal, const struct err *err)
+{
+	static const struct {
+		int error_number;
+		const char *text;
+	} texts[] = {
+		{ENOENT,  "is not there for this workspace"                },
+		{EBADMSG, "is damaged in the store"                        },
+		{E2BIG,   "and the others of this session are over 256 KiB"},
+		{0,       "cannot be read: the store cannot be opened"     },
+	};
+	size_t i = 0;
+
+	refusal->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	if (live->creation && err->error_number == ENOENT &&
+	    str_copy(refusal->secret, sizeof(refusal->secret), err->text) >= 0)
+		return;
+	while (texts[i].error_number != 0 && texts[i].error_number != err->error_number)
+		i++;
+	fit_text(refusal->detail, sizeof(refusal->detail), "secret %s %s", err->text,
+		 texts[i].text);
+}
+
 /* What the supervisor said becomes the answer: a ceiling is 429, a step that failed is 503 and
  * names the step, everything else is ours. */
 static void note_refusal(struct live *live, const struct launch_msg *answer)
@@ -122,6 +162,10 @@ static void note_refusal(struct live *live, const struct launch_msg *answer)
 		if (str_format(refusal->detail, sizeof(refusal->detail),
 			       "launch failed at step %s: %s", err.step, name ? name : "?") >= 0)
 			return;
+	}
+	if (answer->error == LAUNCH_E_SECRET) {
+		note_secret(live, refusal, &err);
+		return;
 	}
 	IGNORE_RESULT(str_format(refusal->detail, sizeof(refusal->detail), "launch refused: %s",
 				 launch_error_text(answer->error)));
@@ -162,19 +206,37 @@ static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 	sessions_event(app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);
 }
 
+/* The same at each launch, the first and those from the row. */
+static void fill_secrets(const struct session *session, struct secret_request *ret_secrets)
+{
+	struct secret_request secrets = {.flags = session->operator_owned ? SECRET_REQUEST_OPERATOR
+									  : 0};
+
+	IGNORE_RESULT(str_copy(secrets.workspace, sizeof(secrets.workspace), session->workspace));
+	for (size_t i = 0; i < session->spec.n_secrets && i < SECRETS_SESSION_MAX; i++) {
+		IGNORE_RESULT(
+			str_copy(secrets.name[i], SECRET_NAME_BYTES, session->spec.secret[i]));
+		secrets.n++;
+	}
+	*ret_secrets = secrets;
+}
+
 int creation_launch(struct app *app, const struct session *session)
 {
 	struct launch_op *op = calloc(1, sizeof(*op));
+	struct secret_request secrets;
 	int r;
 
 	if (!op)
 		return -ENOMEM;
 	op->app = app;
 	op->session = session->id;
+	fill_secrets(session, &secrets);
 	r = supervisor_client_request(app->supervisor,
 				      &(struct supervisor_request){.type = LAUNCH_START,
 								   .session = &session->id,
 								   .plan = &session->plan,
+								   .secrets = &secrets,
 								   .timeout = APP_LAUNCH_TIMEOUT},
 				      on_launch, op);
 	if (r < 0)

@@ -24,6 +24,7 @@ struct refusal {
 	int status; /* 0: none was named */
 	enum quota_reason quota;
 	char detail[128];
+	char secret[SECRET_NAME_BYTES]; /* which one is not available; "": none */
 };
 void refusal_reply(const struct refusal *refusal, struct request *request);
 

@@ -22,6 +22,22 @@ static json_t *parse_column(const char *text)
 	return doc;
 }
 
+/* Names only: the values are opened again with each launch. */
+static void fill_secrets(struct spec_create *spec, const struct store_session *row)
+{
+	json_t *secrets = parse_column(row->secrets_json);
+	size_t n = json_array_size(secrets);
+
+	if (n > 0)
+		spec->secret = calloc(n + 1, sizeof(*spec->secret));
+	for (size_t i = 0; spec->secret && i < n; i++) {
+		spec->secret[spec->n_secrets] = take_text(json_array_get(secrets, i));
+		if (spec->secret[spec->n_secrets])
+			spec->n_secrets++;
+	}
+	json_decref(secrets);
+}
+
 static void fill_spec(struct spec_create *spec, const struct store_session *row)
 {
 	json_t *overrides = parse_column(row->overrides_json);
@@ -40,6 +56,7 @@ static void fill_spec(struct spec_create *spec, const struct store_session *row)
 		if (spec->env[spec->n_env])
 			spec->n_env++;
 	}
+	fill_secrets(spec, row);
 	json_decref(overrides);
 	json_decref(envs);
 }

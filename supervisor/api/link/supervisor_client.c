@@ -253,6 +253,8 @@ int supervisor_client_request(struct supervisor_client *client,
 				      request->session ? request->session->bytes : no_session);
 	if (request->plan)
 		pending->msg.u.plan = *request->plan;
+	if (request->secrets)
+		pending->msg.u.start.secrets = *request->secrets;
 	if (request->type == LAUNCH_HELLO) {
 		pending->msg.u.hello.magic = LAUNCH_MAGIC;
 		pending->msg.u.hello.version = LAUNCH_VERSION;

@@ -41,9 +41,10 @@ struct supervisor_client *supervisor_client_free(struct supervisor_client *clien
 
 struct supervisor_request {
 	enum launch_type type;
-	const struct id *session; /* NULL: HELLO, ADOPT, LOG_LEVEL */
-	const struct plan *plan;  /* LAUNCH_START only */
-	uint32_t level;           /* LAUNCH_LOG_LEVEL only */
+	const struct id *session;             /* NULL: HELLO, ADOPT, LOG_LEVEL */
+	const struct plan *plan;              /* LAUNCH_START only */
+	const struct secret_request *secrets; /* of it; NULL: none */
+	uint32_t level;                       /* LAUNCH_LOG_LEVEL only */
 	usec_t timeout;
 };
 

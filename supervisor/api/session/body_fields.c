@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/secret.h"
 #include "base/str.h"
 
 #include "supervisor/api/session/environment.h"
@@ -240,14 +241,27 @@ static char *make_env(struct body *body, const char *field, const char *name, js
 	return entry;
 }
 
-void body_read_envs(struct body *body, const char *field, json_t *value, char ***ret_env,
-		    size_t *ret_n_env)
+/* Room behind the entries that are there. False: body->fatal. */
+static bool grow_env(struct body *body, char ***env, size_t n_env, size_t n_more)
+{
+	char **grown = reallocarray(*env, n_env + n_more + 1, sizeof(*grown));
+
+	if (!grown) {
+		body->fatal = -ENOMEM;
+		return false;
+	}
+	memset(grown + n_env, 0, (n_more + 1) * sizeof(*grown));
+	*env = grown;
+	return true;
+}
+
+void body_read_envs(struct body *body, const char *field, json_t *value, size_t max, char ***env,
+		    size_t *n_env)
 {
 	const char *name;
 	json_t *member;
 	size_t total = 0;
-	size_t n = 0;
-	char **env;
+	char msg[64];
 
 	if (json_is_null(value))
 		return;
@@ -255,25 +269,80 @@ void body_read_envs(struct body *body, const char *field, json_t *value, char **
 		body_wrong(body, "dict_type", field, "Input should be a valid dictionary");
 		return;
 	}
-	if (json_object_size(value) > EXEC_MAX_ENV / 2) {
-		body_wrong(body, "too_long", field, "Dictionary should have at most 128 items");
+	if (json_object_size(value) > max) {
+		fit_text(msg, sizeof(msg), "Dictionary should have at most %zu items", max);
+		body_wrong(body, "too_long", field, msg);
 		return;
 	}
-	env = calloc(json_object_size(value) + 1, sizeof(*env));
-	if (!env) {
-		body->fatal = -ENOMEM;
+	if (!grow_env(body, env, *n_env, json_object_size(value)))
 		return;
-	}
+	for (size_t i = 0; i < *n_env; i++)
+		total += strlen((*env)[i]) + 1;
 	json_object_foreach(value, name, member)
 	{
-		env[n] = make_env(body, field, name, member);
-		if (!env[n])
+		char *entry = make_env(body, field, name, member);
+
+		if (!entry)
 			continue;
-		total += strlen(env[n]) + 1;
-		n++;
+		total += strlen(entry) + 1;
+		(*env)[(*n_env)++] = entry;
 	}
 	if (total > ENV_TOTAL_BYTES)
 		body_wrong(body, "value_error", field, "Value error, more than 24 KiB in all");
-	*ret_env = env;
-	*ret_n_env = n;
+}
+
+/* What is wrong with item i, or NULL. The item may be a value that was meant to be a name: it is
+ * never repeated. */
+static const char *secret_problem(const json_t *value, size_t i)
+{
+	const json_t *item = json_array_get(value, i);
+
+	if (!json_is_string(item))
+		return "should be a valid string";
+	if (!secret_name_valid(json_string_value(item), json_string_length(item)))
+		return "is no name of a secret";
+	for (size_t k = 0; k < i; k++)
+		if (json_equal(json_array_get(value, k), item))
+			return "is there twice";
+	return NULL;
+}
+
+void body_read_secrets(struct body *body, const char *field, json_t *value, char ***ret_names,
+		       size_t *ret_n)
+{
+	char **names;
+	size_t n = json_array_size(value);
+	size_t length;
+	char msg[64];
+
+	if (json_is_null(value))
+		return;
+	if (!json_is_array(value)) {
+		body_wrong(body, "list_type", field, "Input should be a valid list");
+		return;
+	}
+	if (n > SECRETS_SESSION_MAX) {
+		fit_text(msg, sizeof(msg), "List should have at most %d items",
+			 SECRETS_SESSION_MAX);
+		body_wrong(body, "too_long", field, msg);
+		return;
+	}
+	names = calloc(n + 1, sizeof(*names));
+	if (!names) {
+		body->fatal = -ENOMEM;
+		return;
+	}
+	*ret_names = names;
+	for (size_t i = 0; i < n; i++) {
+		const char *problem = secret_problem(value, i);
+
+		if (problem) {
+			fit_text(msg, sizeof(msg), "Value error, item %zu %s", i, problem);
+			body_wrong(body, "value_error", field, msg);
+			continue;
+		}
+		names[*ret_n] = body_take_string(body, json_array_get(value, i), &length);
+		if (names[*ret_n])
+			(*ret_n)++;
+	}
 }

@@ -45,9 +45,13 @@ char *body_take_string(struct body *body, const json_t *value, size_t *ret_lengt
 /* An integer in min..max. False: an item was added. */
 bool body_read_integer(struct body *body, const char *field, const json_t *value, uint32_t min,
 		       uint32_t max, uint32_t *ret_number);
-/* An object NAME -> text as NAME=VALUE entries. On an error *ret_env may hold some of them. */
-void body_read_envs(struct body *body, const char *field, json_t *value, char ***ret_env,
-		    size_t *ret_n_env);
+/* An object NAME -> text of at most `max` members as NAME=VALUE entries behind those that *env has.
+ * On an error it may hold some of them. */
+void body_read_envs(struct body *body, const char *field, json_t *value, size_t max, char ***env,
+		    size_t *n_env);
+/* Names of secrets, each once, at most SECRETS_SESSION_MAX. */
+void body_read_secrets(struct body *body, const char *field, json_t *value, char ***ret_names,
+		       size_t *ret_n);
 
 /* The common course: text -> document -> fields. What the readers made stays in body->dest; the
  * caller drops it unless 0 is returned. 0, SPEC_E_INVALID or -ENOMEM. */

@@ -11,12 +11,14 @@
 #include "supervisor/api/session/fit.h"
 
 #define TTL_MIN_S 60
+#define ENV_MAX   64 /* members of `env` */
 
 void spec_create_done(struct spec_create *spec)
 {
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		free(spec->endpoint[i]);
 	body_strings_free(spec->env, spec->n_env);
+	body_strings_free(spec->secret, spec->n_secrets);
 	*spec = SPEC_CREATE_NULL;
 }
 
@@ -77,7 +79,21 @@ static void read_create_envs(struct body *body, const char *field, json_t *value
 {
 	struct spec_create *spec = body->dest;
 
-	body_read_envs(body, field, value, &spec->env, &spec->n_env);
+	body_read_envs(body, field, value, EXEC_MAX_ENV / 2, &spec->env, &spec->n_env);
+}
+
+static void read_create_env(struct body *body, const char *field, json_t *value)
+{
+	struct spec_create *spec = body->dest;
+
+	body_read_envs(body, field, value, ENV_MAX, &spec->env, &spec->n_env);
+}
+
+static void read_secrets(struct body *body, const char *field, json_t *value)
+{
+	struct spec_create *spec = body->dest;
+
+	body_read_secrets(body, field, value, &spec->secret, &spec->n_secrets);
 }
 
 static void read_profile(struct body *body, const char *field, json_t *value)
@@ -134,6 +150,8 @@ int spec_parse_session(const char *text, size_t size, const struct spec_options 
 	static const struct body_field fields[] = {
 		{"ttl_minutes",   false, read_ttl_minutes},
 		{"env_overrides", false, read_overrides  },
+		{"env",           false, read_create_env },
+		{"secrets",       false, read_secrets    },
 		{NULL,            false, NULL            },
 	};
 	struct spec_create spec = {.profile = "component", .ttl_minutes = TTL_DEFAULT_MINUTES};
@@ -156,9 +174,11 @@ int spec_parse_sandbox(const char *text, size_t size, const struct spec_options 
 {
 	static const struct body_field fields[] = {
 		{"profile", false, read_profile    },
+                {"env",     false, read_create_env },
 		{"envs",    false, read_create_envs},
+                {"secrets", false, read_secrets    },
 		{"ttl",     false, read_ttl_seconds},
-		{NULL,      false, NULL            },
+                {NULL,      false, NULL            },
 	};
 	struct spec_create spec = {.profile = "agent"};
 	struct body body = {.options = options, .dest = &spec};

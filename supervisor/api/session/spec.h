@@ -38,14 +38,19 @@ struct spec_create {
 	char *endpoint[ENDPOINTS_N];     /* NULL: the caller gave none; secret-like, never shown */
 	char **env;                      /* NAME=VALUE, NULL terminated, or NULL */
 	size_t n_env;
+	char **secret; /* names, or NULL */
+	size_t n_secrets;
 };
 #define SPEC_CREATE_NULL ((struct spec_create){0})
 void spec_create_done(struct spec_create *spec);
 
-/* {ttl_minutes?: 1..720, env_overrides?: {six names only: text}} */
+/* {ttl_minutes?: 1..720, env_overrides?: {six names only: text}, env?: {NAME: text}, secrets?:
+ * [name]}
+ */
 MUST_USE int spec_parse_session(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
-/* {profile?: text, envs?: {NAME: text}, ttl?: seconds, rounded up to minutes} */
+/* {profile?: text, env?, envs?: {NAME: text}, secrets?: [name], ttl?: seconds, rounded up to
+ * minutes} */
 MUST_USE int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 

@@ -144,7 +144,7 @@ static void read_command_envs(struct body *body, const char *field, json_t *valu
 {
 	struct spec_command *spec = body->dest;
 
-	body_read_envs(body, field, value, &spec->env, &spec->n_env);
+	body_read_envs(body, field, value, EXEC_MAX_ENV / 2, &spec->env, &spec->n_env);
 }
 
 static void read_timeout(struct body *body, const char *field, json_t *value)

@@ -87,11 +87,21 @@ static char *format_envs(const struct session *session)
 	return take_text(doc);
 }
 
+static char *format_secrets(const struct session *session)
+{
+	json_t *doc = json_array();
+
+	for (size_t i = 0; i < session->spec.n_secrets; i++)
+		(void)json_array_append_new(doc, json_string(session->spec.secret[i]));
+	return take_text(doc);
+}
+
 void rows_session_insert(struct write *write, const struct session *session, const char *host)
 {
 	AUTO_FREE char *overrides = format_overrides(session);
 	AUTO_FREE char *envs = format_envs(session);
 	AUTO_FREE char *limits_text = format_limits(&session->plan);
+	AUTO_FREE char *secrets = format_secrets(session);
 	char id[ID_TEXT_BYTES];
 	char expires[CLOCK_ISO_BYTES];
 	char created[CLOCK_ISO_BYTES];
@@ -111,9 +121,10 @@ void rows_session_insert(struct write *write, const struct session *session, con
 		value_text(envs),
 		value_text(limits_text),
 		value_text(host),
+		value_text(secrets),
 	};
 
-	if (write && (!overrides || !envs || !limits_text))
+	if (write && (!overrides || !envs || !limits_text || !secrets))
 		write->failed = true;
 	write_add(write, QUERY_SESSION_INSERT, values, ARRAY_SIZE(values));
 }
@@ -308,6 +319,7 @@ int rows_read_session(sqlite3_stmt *statement, struct store_session *ret_row)
 		.envs_json = column(statement, 13),
 		.components_json = column(statement, 14),
 		.log_summary_json = column(statement, 15),
+		.secrets_json = column(statement, 18),
 	};
 
 	if (id_parse(column_or_empty(statement, 0), &row.id) < 0)
