@@ -12,6 +12,7 @@
 #include "supervisor/api/observe.h"
 #include "supervisor/api/settings.h"
 #include "supervisor/api/store/sqlite.h"
+#include "supervisor/api/tasks.h"
 
 #define STORE_PATH      "/state/api.db"
 #define STOP_TIMEOUT    (4 * USEC_PER_SEC) /* below the supervisor's patience with us */
@@ -365,6 +366,7 @@ static int start(struct app *app)
 	list_init(&app->forgotten);
 	list_init(&app->crediting);
 	list_init(&app->streams);
+	list_init(&app->cancels);
 	list_init(&app->adopting);
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	settings_spread(app);
@@ -414,6 +416,7 @@ static void stop(struct app *app)
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		app->server[i] = http_server_free(app->server[i]);
 	app->store = store_close(app->store);
+	task_cancel_drop(app);
 	job_table_done(&app->tasks);
 	registry_done(&app->registry);
 	app->deadline_timer = sd_event_source_disable_unref(app->deadline_timer);

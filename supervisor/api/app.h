@@ -76,6 +76,7 @@ struct app {
 	struct list forgotten; /* struct live: freed at the end of the turn */
 	struct list crediting; /* struct live: acknowledged at the end of the turn */
 	struct list streams;   /* struct task_stream */
+	struct list cancels;   /* struct cancel_waiter */
 	struct list adopting;  /* struct adoptee, between ADOPT and the first request */
 	sd_event_source *deadline_timer;
 	sd_event_source *tick_timer;

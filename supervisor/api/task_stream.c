@@ -207,6 +207,7 @@ enum lookup_kind {
 	LOOKUP_STATE,
 	LOOKUP_EVENTS,
 	LOOKUP_LINES,
+	LOOKUP_CANCEL,
 };
 
 struct lookup {
@@ -238,8 +239,7 @@ static void start_stream(struct request *request, const struct lookup *lookup)
 			     &stream_ops, stream);
 }
 
-static void answer_lookup(struct request *request, const struct lookup *lookup,
-			  const struct job *job)
+static void answer_lookup(struct request *request, const struct lookup *lookup, struct job *job)
 {
 	struct viewer viewer = {
 		.owner = request->identity.user,
@@ -249,6 +249,11 @@ static void answer_lookup(struct request *request, const struct lookup *lookup,
 
 	if (!registry_may_see(job->owner, job->workspace, &viewer))
 		reply_not_found(request);
+	else if (lookup->kind == LOOKUP_CANCEL && !job_state_ended(job->state))
+		task_cancel(request, job);
+	else if (lookup->kind == LOOKUP_CANCEL)
+		reply_json(request, MHD_HTTP_OK,
+			   job_describe(job, lookup->app->config->stream_url));
 	else if (lookup->kind == LOOKUP_STATE)
 		reply_json(request, MHD_HTTP_OK,
 			   job_describe(job, lookup->app->config->stream_url));
@@ -286,8 +291,8 @@ static void look_up(struct request *request, enum lookup_kind kind, uint32_t aft
 {
 	struct app *app = request_app(request);
 	struct lookup here = {.app = app, .to = answer_to(request), .kind = kind, .after = after};
-	const struct job *job;
 	struct lookup *later;
+	struct job *job;
 
 	if (id_parse(request->path_id, &here.task) < 0) {
 		reply_not_found(request);
@@ -311,6 +316,11 @@ static void look_up(struct request *request, enum lookup_kind kind, uint32_t aft
 void action_task(struct request *request)
 {
 	look_up(request, LOOKUP_STATE, 0);
+}
+
+void action_task_cancel(struct request *request)
+{
+	look_up(request, LOOKUP_CANCEL, 0);
 }
 
 void action_task_stream(struct request *request, bool as_lines, uint32_t after)

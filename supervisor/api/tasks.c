@@ -176,6 +176,7 @@ static void end_task(struct app *app, struct job *job, struct session *session,
 	store_state(app, job);
 	if (session)
 		sessions_write_log(app, session);
+	task_cancel_ended(app, job);
 	log_line(LOG_LEVEL_INFO, &context, "task ended", "state=%s duration_us=%llu",
 		 job_state_text(state),
 		 (unsigned long long)(job->ended_at -
@@ -195,6 +196,12 @@ static void fail_task(struct app *app, struct job *job, struct session *session,
 		return; /* no memory: the next restart of this worker ends it */
 	store_frames(app, job, first, numbers);
 	end_task(app, job, session, JOB_STATE_ERROR);
+}
+
+void tasks_fail_one(struct app *app, struct job *job, struct session *session, const char *code,
+		    const char *message)
+{
+	fail_task(app, job, session, code, message, NULL);
 }
 
 void tasks_fail(struct app *app, struct session *session, const char *code, const char *message)

@@ -29,6 +29,8 @@ json_t *action_sandbox(struct request *request, const struct session *session);
 
 void action_create(struct request *request, struct spec_create *spec, bool dagster);
 void action_delete(struct request *request, struct session *session);
+/* ttl_minutes: from now on. */
+void action_ttl(struct request *request, struct session *session, uint32_t ttl_minutes);
 void action_janitor(struct request *request);
 void action_janitor_plan(struct request *request);
 
@@ -39,7 +41,8 @@ void action_command(struct request *request, struct session *session, struct spe
 
 void action_execute(struct request *request, struct session *session);
 void action_session_tasks(struct request *request, const struct session *session);
-void action_task(struct request *request); /* state of the path's task */
+void action_task(struct request *request);        /* state of the path's task */
+void action_task_cancel(struct request *request); /* ends it, then the same */
 void action_task_stream(struct request *request, bool as_lines, uint32_t after);
 
 void action_proof(struct request *request, struct session *session);

@@ -10,6 +10,7 @@ void handle_session_create(struct request *request);
 void handle_session_list(struct request *request);
 void handle_session_get(struct request *request);
 void handle_session_delete(struct request *request);
+void handle_session_ttl(struct request *request);
 void handle_session_component(struct request *request);
 void handle_session_load(struct request *request);
 void handle_session_execute(struct request *request);
@@ -18,6 +19,7 @@ void handle_janitor_plan(struct request *request);
 void handle_session_tasks(struct request *request);
 
 void handle_task_get(struct request *request);
+void handle_task_cancel(struct request *request);
 void handle_task_stream(struct request *request);
 
 void handle_sandbox_create(struct request *request);

@@ -15,6 +15,11 @@ void handle_task_get(struct request *request)
 	action_task(request);
 }
 
+void handle_task_cancel(struct request *request)
+{
+	action_task_cancel(request);
+}
+
 /* Events unless lines are asked for; a WebSocket's messages are lines. */
 static bool wants_lines(const struct request *request)
 {

@@ -104,6 +104,25 @@ void handle_session_delete(struct request *request)
 		action_delete(request, session);
 }
 
+void handle_session_ttl(struct request *request)
+{
+	struct spec_options options = payload_options(request);
+	struct session *session;
+	json_t *errors = NULL;
+	uint32_t minutes;
+	int r;
+
+	r = spec_parse_ttl((const char *)request->body.data, request->body.size, &options, &minutes,
+			   &errors);
+	if (r != 0) {
+		reply_spec_error(request, r, errors);
+		return;
+	}
+	session = action_find(request, false);
+	if (session)
+		action_ttl(request, session, minutes);
+}
+
 void handle_session_component(struct request *request)
 {
 	struct spec_options options = payload_options(request);

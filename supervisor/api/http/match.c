@@ -13,6 +13,7 @@ static const char *const method_names[ROUTE_METHOD_MAX_] = {
 	[ROUTE_GET] = "GET",
 	[ROUTE_POST] = "POST",
 	[ROUTE_DELETE] = "DELETE",
+	[ROUTE_PATCH] = "PATCH",
 };
 
 const char *routes_method_name(enum route_method method)

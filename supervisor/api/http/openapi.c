@@ -34,6 +34,9 @@ static const struct schema_row schemas[] = {
 	 ",\"asset_keys\":{\"type\":\"array\",\"items\":" STRINGS "},\"last_run_id\":" NULLABLE
 	 ",\"log_summary\":{\"type\":\"array\",\"items\":" OBJECT "},\"status\":" STRING
 	 ",\"sandbox\":" OBJECT "}}"										       },
+	{"SessionTtl",
+	 "{\"type\":\"object\",\"required\":[\"ttl_minutes\"],\"properties\":{\"ttl_minutes\":"
+	 "{\"type\":\"integer\",\"minimum\":1,\"maximum\":720}}}"                                                          },
 	{"SessionList",
 	 "{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Session\"}}"                                      },
 	{"SessionDeleted", "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING

@@ -19,6 +19,7 @@ enum route_method {
 	ROUTE_GET,
 	ROUTE_POST,
 	ROUTE_DELETE,
+	ROUTE_PATCH,
 	ROUTE_METHOD_MAX_,
 };
 

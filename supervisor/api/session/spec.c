@@ -169,6 +169,23 @@ int spec_parse_session(const char *text, size_t size, const struct spec_options 
 	return body_finish(&body, r, ret_errors);
 }
 
+int spec_parse_ttl(const char *text, size_t size, const struct spec_options *options,
+		   uint32_t *ret_minutes, json_t **ret_errors)
+{
+	static const struct body_field fields[] = {
+		{"ttl_minutes", true,  read_ttl_minutes},
+		{NULL,          false, NULL            },
+	};
+	struct spec_create spec = SPEC_CREATE_NULL;
+	struct body body = {.options = options, .dest = &spec};
+	int r;
+
+	r = body_parse(&body, text, size, fields, false);
+	if (r == 0)
+		*ret_minutes = spec.ttl_minutes;
+	return body_finish(&body, r, ret_errors);
+}
+
 int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
 		       struct spec_create *ret_spec, json_t **ret_errors)
 {

@@ -54,6 +54,10 @@ MUST_USE int spec_parse_session(const char *text, size_t size, const struct spec
 MUST_USE int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 
+/* PATCH {API_PREFIX_DAGSTER}/sessions/{id}: {ttl_minutes: 1..720}. */
+MUST_USE int spec_parse_ttl(const char *text, size_t size, const struct spec_options *options,
+			    uint32_t *ret_minutes, json_t **ret_errors);
+
 /* POST .../components. The name is as the client sent it: component_name_check judges it later
  * (400, not 422), after the session was found. */
 struct spec_component {

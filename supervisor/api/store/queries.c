@@ -45,7 +45,8 @@ static const char *const sql[] = {
 		" ?14, ?15, ?16)",
 	[QUERY_SESSION_STATUS] =
 		"UPDATE dagster_sandbox_sessions SET status = ?2, last_run_id = ?3,"
-		" expires_at = ?4, updated_at = ?5 WHERE id = ?1 AND status <> 'closed'",
+		" expires_at = ?4, updated_at = ?5, ttl_minutes = ?6"
+		" WHERE id = ?1 AND status <> 'closed'",
 	[QUERY_SESSION_COMPONENT] =
 		"INSERT INTO sandbox_components (session_id, file, body, bytes)"
 		" SELECT id, ?2, ?3, ?4 FROM dagster_sandbox_sessions WHERE id = ?1"

@@ -140,6 +140,7 @@ void rows_session_status(struct write *write, const struct session *session, use
 		value_text_or_null(session->last_run_id),
 		value_time(session->expires_at, expires),
 		value_time(now, updated),
+		value_integer(session->spec.ttl_minutes),
 	};
 
 	write_add(write, QUERY_SESSION_STATUS, values, ARRAY_SIZE(values));
