@@ -58,6 +58,7 @@ int command_trace(struct client *client, const struct options *options);
 int command_proof(struct client *client, const struct options *options);
 int command_config_check(struct client *client, const struct options *options);
 int command_config_show(struct client *client, const struct options *options);
+int command_audit(struct client *client, const struct options *options);
 int command_doctor(struct client *client, const struct options *options);
 int command_completion(struct client *client, const struct options *options);
 int command_version(struct client *client, const struct options *options);

@@ -49,6 +49,9 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_ONCE] = {"once", '1', KIND_FLAG, AT(once), 0, NULL, "print one table and end"},
 	[OPTION_DRY_RUN] = {"dry-run", 0, KIND_FLAG, AT(dry_run), 0, NULL, "only say what would be removed"},
 	[OPTION_YES] = {"yes", 'y', KIND_FLAG, AT(yes), 0, NULL, "do not ask"},
+	[OPTION_SESSION] = {"session", 0, KIND_TEXT, AT(session), 0, "ID", "only lines about this session (or ids that begin so)"},
+	[OPTION_SINCE] = {"since", 0, KIND_TEXT, AT(since), 0, "TIME", "only lines since then: 15min, 24h, or a time in UTC"},
+	[OPTION_STATE_DIR] = {"state-dir", 0, KIND_TEXT, AT(state_dir), 0, "DIR", "state directory of the service (default /var/lib/sandboxd)"},
 };
 /* clang-format on */
 

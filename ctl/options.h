@@ -41,6 +41,9 @@ enum option_id {
 	OPTION_ONCE,
 	OPTION_DRY_RUN,
 	OPTION_YES,
+	OPTION_SESSION,
+	OPTION_SINCE,
+	OPTION_STATE_DIR,
 	OPTION_MAX_,
 };
 #define OPTION_BIT(id) (UINT64_C(1) << (id))
@@ -88,9 +91,12 @@ struct options {
 	bool deep; /* proof: run into the limits as well */
 	const char *profile;
 	const char *cwd;
-	const char *name;   /* write: component name instead of the file's */
-	const char *status; /* ls: filter */
-	const char *config; /* config: the service's file; NULL: the default one */
+	const char *name;    /* write: component name instead of the file's */
+	const char *status;  /* ls: filter */
+	const char *config;  /* config: the service's file; NULL: the default one */
+	const char *session; /* audit: beginning of an id */
+	const char *since;
+	const char *state_dir;
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;
 	uint32_t interval_s;              /* watch, top; 0: the default */

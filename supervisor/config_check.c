@@ -49,6 +49,8 @@ static const struct number_rule {
 	{"api.rows_keep", NUMBER(api.rows_keep_s), CONFIG_KEEP_MIN_S, CONFIG_KEEP_MAX_S},
 	{"api.bodies_keep", NUMBER(api.bodies_keep_s), CONFIG_KEEP_MIN_S, CONFIG_KEEP_MAX_S},
 	{"api.janitor_interval", NUMBER(api.janitor_interval_s), CONFIG_JANITOR_MIN_S, CONFIG_JANITOR_MAX_S},
+	{"audit.file_size", NUMBER(api.audit_file_bytes), CONFIG_AUDIT_MIN_BYTES, CONFIG_AUDIT_MAX_BYTES},
+	{"state.max_bytes", NUMBER(api.store_max_bytes), CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES},
 	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},
 	{"n_name_servers", NUMBER(egress.n_name_servers), 0, CONFIG_MAX_NS},
 };
@@ -60,6 +62,7 @@ static const struct kept_rule {
 	size_t size;
 } kept[] = {
 	{"supervisor.egress_workers", NUMBER(supervisor.n_egress)},
+	{"state.max_bytes", NUMBER(api.store_max_bytes)},
 	{"supervisor.control_gid", NUMBER(supervisor.control_gid)},
 };
 /* clang-format on */

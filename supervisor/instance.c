@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include "base/io.h"
 #include "base/str.h"
 
+#include "sandboxd/limits.h"
 #include "supervisor/trusted_dir.h"
 
 #define RUNTIME_LOCK  "supervisor.lock"
@@ -149,9 +151,18 @@ static int take_over_file(int dir_fd, const char *name, uint32_t worker_id)
 	return 0;
 }
 
+static void audit_name(char name[32], unsigned int number)
+{
+	if (number == 0)
+		(void)snprintf(name, 32, AUDIT_FILE_NAME);
+	else
+		(void)snprintf(name, 32, AUDIT_FILE_NAME ".%u", number);
+}
+
 int instance_open_api_dir(const struct instance *instance, uint32_t worker_id, struct err *err)
 {
 	static const char *const files[] = {"api.db", "api.db-wal", "api.db-shm"};
+	const unsigned int n_files = ARRAY_SIZE(files);
 	AUTO_CLOSE int fd = -1;
 	int r;
 
@@ -162,11 +173,15 @@ int instance_open_api_dir(const struct instance *instance, uint32_t worker_id, s
 		return err_fail(err, -errno, "api-state", "open the directory");
 	if (fchmod(fd, 0700) < 0 || fchown(fd, worker_id, worker_id) < 0)
 		return err_fail(err, -errno, "api-state", "give the directory to the worker");
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		r = take_over_file(fd, files[i], worker_id);
+	for (unsigned int i = 0; i < n_files + AUDIT_OLD_FILES + 1; i++) {
+		char audit[32];
+		const char *name = i < n_files ? files[i] : audit;
+
+		audit_name(audit, i < n_files ? 0 : i - n_files);
+		r = take_over_file(fd, name, worker_id);
 		if (r < 0)
 			return err_fail(err, r, "api-state",
-					"%s: give to the worker, or no regular file", files[i]);
+					"%s: give to the worker, or no regular file", name);
 	}
 	return TAKE_FD(fd);
 }

@@ -26,6 +26,10 @@
 #define CONFIG_KEEP_MAX_S       (10ull * 366 * 24 * 3600)
 #define CONFIG_JANITOR_MIN_S    1u
 #define CONFIG_JANITOR_MAX_S    3600u
+#define CONFIG_AUDIT_MIN_BYTES  (64ull << 10)
+#define CONFIG_AUDIT_MAX_BYTES  (4ull << 30)
+#define CONFIG_STORE_MIN_BYTES  (8ull << 20)
+#define CONFIG_STORE_MAX_BYTES  (1ull << 40)
 
 /* Endpoints, in the order of endpoint_default[]. */
 #define CONFIG_ENDPOINT_NAMES                                                                      \

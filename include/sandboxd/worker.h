@@ -53,6 +53,8 @@ struct api_config {
 	uint32_t rows_keep_s;
 	uint32_t bodies_keep_s;
 	uint32_t janitor_interval_s;
+	uint64_t audit_file_bytes; /* of one file */
+	uint64_t store_max_bytes;  /* of the embedded database */
 	uint32_t log_level; /* enum log_level; the supervisor's own option, 0 in the reader's answer
 			     */
 };

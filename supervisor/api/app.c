@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 
+#include "supervisor/api/audit.h"
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/observe.h"
@@ -14,12 +15,13 @@
 #include "supervisor/api/store/sqlite.h"
 #include "supervisor/api/tasks.h"
 
-#define STORE_PATH      "/state/api.db"
-#define STOP_TIMEOUT    (4 * USEC_PER_SEC) /* below the supervisor's patience with us */
-#define LEAVE_TIMEOUT   (1 * USEC_PER_SEC)
-#define RETENTION_AGAIN (20 * USEC_PER_MS) /* while there is something to delete */
-#define EVENTS_A_TURN   128
-#define TURN_TIME       (2 * USEC_PER_MS)
+#define STORE_PATH       "/state/api.db"
+#define STORE_PAGE_BYTES 4096u              /* of a file that we made */
+#define STOP_TIMEOUT     (4 * USEC_PER_SEC) /* below the supervisor's patience with us */
+#define LEAVE_TIMEOUT    (1 * USEC_PER_SEC)
+#define RETENTION_AGAIN  (20 * USEC_PER_MS) /* while there is something to delete */
+#define EVENTS_A_TURN    128
+#define TURN_TIME        (2 * USEC_PER_MS)
 
 struct answer_to answer_to(const struct request *request)
 {
@@ -170,6 +172,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 		if (app->server[i])
 			http_server_sweep(app->server[i], now);
 	tasks_heartbeat(app, now);
+	audit_tick(app);
 	job_table_shrink(&app->tasks);
 	sessions_expire(app);
 	sessions_end_again(app);
@@ -283,6 +286,7 @@ void app_serve(struct app *app)
 			.app = app,
 			.config = app->config,
 			.counters = &app->http_counters,
+			.answered = audit_request,
 			.is_operator = i == APP_SERVER_OPERATOR,
 			.max_connections = HTTP_MAX_CONNECTIONS,
 			.max_streams = APP_MAX_STREAMS,
@@ -303,7 +307,11 @@ void app_serve(struct app *app)
 
 static int open_store(struct app *app)
 {
-	const struct sqlite_options options = {.path = STORE_PATH, .host = app->summary.host};
+	const struct sqlite_options options = {
+		.path = STORE_PATH,
+		.host = app->summary.host,
+		.max_pages = (uint32_t)(app->config->store_max_bytes / STORE_PAGE_BYTES),
+	};
 	struct err err = ERR_NULL;
 	int r;
 
@@ -379,6 +387,7 @@ static int start(struct app *app)
 		r = sd_event_new(&app->event);
 	if (r >= 0)
 		r = add_sources(app);
+	audit_start(app);
 	if (r >= 0)
 		r = open_store(app);
 	if (r >= 0)
@@ -417,6 +426,7 @@ static void stop(struct app *app)
 		app->server[i] = http_server_free(app->server[i]);
 	app->store = store_close(app->store);
 	task_cancel_drop(app);
+	audit_stop(app);
 	job_table_done(&app->tasks);
 	registry_done(&app->registry);
 	app->deadline_timer = sd_event_source_disable_unref(app->deadline_timer);

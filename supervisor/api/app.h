@@ -22,6 +22,7 @@
 #include "supervisor/api/metrics/readiness.h"
 #include "supervisor/api/session/registry.h"
 #include "supervisor/api/session/summary.h"
+#include "supervisor/api/store/audit_file.h"
 #include "supervisor/api/store/store.h"
 
 #define APP_LAUNCH_TIMEOUT  (30 * USEC_PER_SEC)
@@ -63,6 +64,8 @@ struct app {
 	struct launch_facts service; /* as it is now */
 	struct readiness readiness;
 	struct metrics metrics;
+	struct audit_file audit;
+	uint64_t n_audit_owed; /* lines that were lost and not said so yet */
 	struct registry registry;
 	struct job_table tasks;
 	struct store *store;

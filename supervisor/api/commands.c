@@ -3,6 +3,7 @@
  * load, a foreground command.
  */
 #include <errno.h>
+#include <sodium.h>
 #include <string.h>
 
 #include "base/frame.h"
@@ -18,8 +19,9 @@
 #include "supervisor/api/loader_run.h"
 #include "supervisor/api/session/component_name.h"
 
-#define COMMAND_GRACE_MS 2000u
-#define COMPONENT_MODE   0644u
+#define COMMAND_GRACE_MS  2000u
+#define COMPONENT_MODE    0644u
+#define NOTED_PROGRAM_MAX 256
 
 /* Why shim_link_exec or _put said no. */
 static void reply_link_error(struct request *request, int error)
@@ -191,6 +193,19 @@ static void start_put(struct request *request, struct session *session, struct c
 	live_add(live, &put->activity, &put_ops, wire_job);
 }
 
+static void note_component(struct request *request, const char *file,
+			   const struct spec_component *spec)
+{
+	unsigned char sum[crypto_hash_sha256_BYTES];
+	char text[2 * sizeof(sum) + 1];
+
+	(void)crypto_hash_sha256(sum, (const unsigned char *)spec->body, spec->body_length);
+	str_hex(text, sum, sizeof(sum));
+	request_note(request, "component", json_string(file));
+	request_note(request, "bytes", json_integer((json_int_t)spec->body_length));
+	request_note(request, "sha256", json_string(text));
+}
+
 void action_component(struct request *request, struct session *session, struct spec_component *spec)
 {
 	struct log_context context = {.session = &session->id, .request = request->request_id};
@@ -218,6 +233,7 @@ void action_component(struct request *request, struct session *session, struct s
 		reply_quota(request, quota);
 		return;
 	}
+	note_component(request, put->file, spec);
 	put->app = request_app(request);
 	put->to = answer_to(request);
 	put->session = session->id;
@@ -362,12 +378,23 @@ static void exec_command(struct request *request, struct live *live,
 	}
 }
 
+/* The program alone: arguments are values. */
+static void note_program(struct request *request, const struct spec_command *spec)
+{
+	size_t length = strnlen(spec->argv[0], NOTED_PROGRAM_MAX);
+
+	while (length > 0 && ((unsigned char)spec->argv[0][length] & 0xc0) == 0x80)
+		length--; /* not within a character */
+	request_note(request, "program", json_stringn(spec->argv[0], length));
+}
+
 void action_command(struct request *request, struct session *session, struct spec_command *spec)
 {
 	struct environment environment = ENVIRONMENT_NULL;
 	struct live *live = live_of(session);
 	int r;
 
+	note_program(request, spec);
 	if (!request_may_stream(request))
 		return;
 	r = session_environment(live, spec->env, &environment);

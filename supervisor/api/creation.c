@@ -292,6 +292,20 @@ static struct session *new_session(struct request *request, struct spec_create *
 	return session;
 }
 
+/* Names of what was asked for; what it was set to is nobody's business. */
+static void note_creation(struct request *request, const struct session *session)
+{
+	json_t *endpoints = json_array();
+
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		if (session->spec.endpoint[i])
+			(void)json_array_append_new(endpoints, json_string(endpoint_name(i)));
+	request_note_id(request, "session", &session->id);
+	request_note(request, "profile", json_string(session->spec.profile));
+	request_note(request, "ttl_minutes", json_integer(session->spec.ttl_minutes));
+	request_note(request, "endpoints", endpoints);
+}
+
 void action_create(struct request *request, struct spec_create *spec, bool dagster)
 {
 	struct app *app = request_app(request);
@@ -323,6 +337,7 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 	}
 	live_of(session)->creation->to = answer_to(request);
 	live_of(session)->creation->began = request->began;
+	note_creation(request, session);
 	sessions_insert(app, session);
 	if (creation_launch(app, session) < 0)
 		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);

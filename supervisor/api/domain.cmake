@@ -56,6 +56,7 @@ ${_rows}\t{0, NULL, NULL, NULL},
 ")
 
 add_library(sandboxd_api_store STATIC
+	${CMAKE_CURRENT_LIST_DIR}/store/audit_file.c
 	${CMAKE_CURRENT_LIST_DIR}/store/migrate.c
 	${CMAKE_CURRENT_LIST_DIR}/store/queries.c
 	${CMAKE_CURRENT_LIST_DIR}/store/rows.c

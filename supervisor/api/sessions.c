@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include "supervisor/api/audit.h"
 #include "supervisor/api/creation.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
@@ -357,6 +358,9 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	if (actions & SESSION_ACTION_KILL &&
 	    (event != SESSION_EVENT_LOST || !live_of(session)->kill_later))
 		end_session(app, session);
+	if (before != session->state && session->state >= SESSION_STATE_CLOSING &&
+	    before < SESSION_STATE_CLOSING)
+		audit_session_end(app, session);
 	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
 		log_line(LOG_LEVEL_INFO, &context, "session ends", "state=%s reason=%s",
 			 session_state_text(session->state), session_reason_text(session->reason));

@@ -468,6 +468,7 @@ void action_execute(struct request *request, struct session *session)
 	op->to = answer_to(request);
 	op->task = job->id;
 	op->session = session->id;
+	request_note_id(request, "task", &job->id);
 	job_enqueue(job, session);
 	app->counters.n_tasks++;
 	id_format(&job->id, session->last_run_id);

@@ -15,6 +15,8 @@
 #define IDENTITY   "identity"
 #define ENDPOINTS  "endpoints"
 #define LIMITS     "limits"
+#define AUDIT      "audit"
+#define STATE      "state"
 
 /* Two lines an option. */
 /* clang-format off */
@@ -52,6 +54,12 @@ static const struct option_row rows[] = {
 	 AT(api.bodies_keep_s), OPTION_RELOAD, "component bodies of closed sessions"},
 	{API, "janitor_interval", OPTION_TYPE_SECONDS, CONFIG_JANITOR_MIN_S, CONFIG_JANITOR_MAX_S, "60s",
 	 AT(api.janitor_interval_s), OPTION_RELOAD, "pause between two looks at what was kept long enough"},
+
+	{AUDIT, "file_size", OPTION_TYPE_SIZE, CONFIG_AUDIT_MIN_BYTES, CONFIG_AUDIT_MAX_BYTES, "16MiB",
+	 AT(api.audit_file_bytes), OPTION_RELOAD, "size of one file of the audit; eight are kept"},
+
+	{STATE, "max_bytes", OPTION_TYPE_SIZE, CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES, "2GiB",
+	 AT(api.store_max_bytes), OPTION_RESTART, "size of the embedded store at most"},
 
 	{IDENTITY, "trusted_peers", OPTION_TYPE_IDS, 0, CONFIG_UID_MAX, "0",
 	 AT(api.trusted_peer), OPTION_RELOAD, "user ids whose identity headers are believed, at most 16"},

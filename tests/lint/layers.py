@@ -31,7 +31,7 @@ LAYERS = [
     ("supervisor/api/store/", [*SHARED, *DOMAIN, "supervisor/api/store/"],
      ["sqlite3.h", "jansson.h", "sodium.h"]),
     ("supervisor/api/", [*SHARED, "policy/image.h", "policy/confine_worker.h", *API_APP],
-     ["systemd/", "jansson.h"]),
+     ["systemd/", "jansson.h", "sodium.h"]),
     ("supervisor/egress/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
                             "supervisor/egress/"], ["systemd/"]),
     ("supervisor/config/", [*SHARED, "policy/confine_worker.h", "policy/image.h",

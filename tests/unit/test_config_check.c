@@ -39,6 +39,8 @@ static struct config_answer *good_answer(void)
 	answer->api.rows_keep_s = CONFIG_KEEP_MIN_S;
 	answer->api.bodies_keep_s = CONFIG_KEEP_MAX_S;
 	answer->api.janitor_interval_s = 1;
+	answer->api.audit_file_bytes = CONFIG_AUDIT_MIN_BYTES;
+	answer->api.store_max_bytes = CONFIG_STORE_MIN_BYTES;
 	answer->egress.magic = CONFIG_MAGIC;
 	answer->egress.version = CONFIG_VERSION;
 	answer->egress.size = sizeof(answer->egress);

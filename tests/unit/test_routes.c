@@ -151,6 +151,7 @@ static void test_routes_mutators_need_both_scopes(void **state)
 			assert_int_equal(route->scopes, AUTH_DATA_READ | AUTH_DATA_WRITE);
 		if (str_has_prefix(route->pattern, API_PREFIX_RUNTIME))
 			assert_true(route->flags & ROUTE_V1);
+		assert_true(route->method == ROUTE_GET || route->audit != NULL);
 		assert_true(route->body_max_bytes > 0 &&
 			    route->body_max_bytes <= (size_t)HTTP_BODY_MAX_BYTES);
 	}

@@ -56,7 +56,7 @@ enum MHD_Result judge_take_header(void *userdata, enum MHD_ValueKind kind, const
 	return MHD_YES;
 }
 
-static bool peer_trusted(const struct request *request)
+static bool peer_trusted(struct request *request)
 {
 	const union MHD_ConnectionInfo *info;
 	uid_t uid;
@@ -66,6 +66,7 @@ static bool peer_trusted(const struct request *request)
 	info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	if (!info || sockmsg_peer(info->connect_fd, &pid, &uid, &gid) < 0)
 		return false;
+	request->peer_uid = uid;
 	if (request->server->options.is_operator)
 		return uid == 0;
 	return auth_peer_trusted(request_config(request), uid);

@@ -22,6 +22,7 @@ struct request *request_new(struct http_server *server, struct MHD_Connection *c
 	request->server = server;
 	request->connection = connection;
 	request->began = clock_boottime();
+	request->peer_uid = UINT32_MAX;
 	if (id_random(&id) < 0 || slots_add(&server->requests, request, &request->id) < 0) {
 		free(request);
 		return NULL;
@@ -51,6 +52,9 @@ void request_free(struct request *request)
 	request->websocket = websocket_free(request->websocket);
 	if (request->response)
 		MHD_destroy_response(request->response);
+	if (request->state != REQUEST_STATE_ANSWERED)
+		request->server->options.answered(request);
+	json_decref(request->notes);
 	request_release_body(request);
 	free(request);
 }
@@ -105,6 +109,21 @@ void request_add_header(struct request *request, const char *name, const char *v
 	IGNORE_RESULT(str_copy_n(request->extra_value[at], sizeof(request->extra_value[at]), value,
 				 strnlen(value, sizeof(request->extra_value[at]) - 1)));
 	request->n_extra++;
+}
+
+void request_note(struct request *request, const char *key, json_t *value)
+{
+	if (!request->notes)
+		request->notes = json_object();
+	(void)json_object_set_new(request->notes, key, value);
+}
+
+void request_note_id(struct request *request, const char *key, const struct id *id)
+{
+	char text[ID_TEXT_BYTES];
+
+	id_format(id, text);
+	request_note(request, key, json_string(text));
 }
 
 /* Waiting. */
@@ -174,6 +193,7 @@ void request_answer(struct request *request, int status, struct MHD_Response *re
 	request->response = response; /* NULL: no memory; the connection is cut */
 	if (response)
 		add_common_headers(request, response);
+	request->server->options.answered(request);
 	resume(request);
 }
 

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,10 +59,13 @@ struct request {
 
 	char path_id[ROUTE_ID_BYTES];
 	char request_id[REQUEST_ID_BYTES];
+	uint32_t peer_uid; /* UINT32_MAX: not known */
 	char accept[128];
 	char last_event_id[24];
 	struct identity identity;
 	struct buf body;
+	json_t *notes; /* request_note, or NULL */
+	bool audited;
 	size_t held_bytes; /* charged to the server: body and answer */
 
 	int status; /* of the reply; 0: none yet */
@@ -87,6 +91,10 @@ struct request *request_get(struct http_server *server, uint64_t id);
 const char *request_query(const struct request *request, const char *name);
 /* A further header of the answer; before reply_*. value is cut at 63 characters. */
 void request_add_header(struct request *request, const char *name, const char *value);
+/* For the audit, beside who asked and for what: names, sizes, sums; no value, no endpoint. Takes
+ * the reference; NULL is nothing. */
+void request_note(struct request *request, const char *key, json_t *value);
+void request_note_id(struct request *request, const char *key, const struct id *id);
 /* Set by reply_*: takes the response, and wakes the connection where it waits. */
 void request_answer(struct request *request, int status, struct MHD_Response *response);
 /* Charge memory to the request until its end. False: the server holds too much. */

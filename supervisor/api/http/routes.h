@@ -47,6 +47,7 @@ struct route {
 	uint32_t flags; /* enum route_flags */
 	size_t body_max_bytes;
 	int success;           /* status for the description */
+	const char *audit;     /* what the audit calls it; NULL only where nothing changes */
 	const char *summary;   /* for /openapi.json */
 	const char *request;   /* component schema of the body, or NULL */
 	const char *response;  /* component schema of the answer, or NULL */

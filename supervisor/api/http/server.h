@@ -15,6 +15,7 @@
 
 struct app;
 struct http_server;
+struct request;
 
 struct http_counters {
 	uint64_t n_requests;
@@ -27,6 +28,9 @@ struct http_server_options {
 	struct app *app; /* handed to handlers, not looked at here */
 	const struct api_config *config;
 	struct http_counters *counters;
+	/* The answer is decided, and not sent yet; or the client left without one (status 0). May
+	 * come twice. */
+	void (*answered)(struct request *request);
 	bool is_operator;
 	uint32_t max_connections; /* without those that carry a stream */
 	uint32_t max_streams;

@@ -18,7 +18,7 @@ struct sqlite_options {
 	const char *path;
 	const char *host;           /* stands in the `host` column */
 	uint64_t max_waiting_bytes; /* of writes that wait while the store refuses; 0: 64 MiB */
-	uint32_t max_pages;         /* 0: no bound (tests: a full disk) */
+	uint32_t max_pages;         /* 0: no bound; beyond it the store is degraded */
 	bool short_log; /* begin with an empty log (tests: its size is what they look at) */
 };
 

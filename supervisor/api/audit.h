@@ -1,0 +1,19 @@
+/*
+ * Who did what: one JSON line for each request that changes something or was refused for who asked
+ * (400 identity, 401, 403, 404), and for each session that ends. Names, sizes and sums; never a
+ * value. The line is written before the answer goes out.
+ */
+#pragma once
+
+#include "supervisor/api/session/session.h"
+
+struct app;
+struct request;
+
+void audit_start(struct app *app);
+/* Answered, or its client left without an answer. */
+void audit_request(struct request *request);
+void audit_session_end(struct app *app, const struct session *session);
+/* Every few seconds: to the disk; and where lines were lost, whether they are taken again. */
+void audit_tick(struct app *app);
+void audit_stop(struct app *app);

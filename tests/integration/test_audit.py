@@ -1,0 +1,204 @@
+"""The audit: who did what, without a value; what it does when it cannot write."""
+import hashlib
+import json
+import os
+import signal
+import stat
+import subprocess
+
+import pytest
+
+from harness import ABSENT_ID, BIN, SESSIONS, Daemon, UnixConnection, wait_until
+
+SECRET = "s3cr3t-value"
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    started = Daemon(config="[identity]\ntrusted_peers = 0\n[audit]\nfile_size = 64KiB\n")
+    started.deaths_expected = True
+    yield started
+    started.done()
+
+
+def path_of(daemon):
+    return daemon.state / "api" / "audit.jsonl"
+
+
+def lines(daemon):
+    """Every line of every file, the oldest first."""
+    files = [path_of(daemon).with_name(f"audit.jsonl.{n}") for n in range(7, 0, -1)]
+    text = "".join(f.read_text() for f in [*files, path_of(daemon)] if f.exists())
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def of(daemon, **wanted):
+    return [line for line in lines(daemon)
+            if all(line.get(key) == value for key, value in wanted.items())]
+
+
+def audit(daemon, *words):
+    return subprocess.run(
+        [str(BIN / "sandboxctl"), "audit", "--state-dir", str(daemon.state), *words],
+        capture_output=True, check=False, env={"PATH": "/usr/bin:/bin"})
+
+
+def test_a_life_is_told(daemon, alice):
+    body = f"type: x\nattributes: {{key: {SECRET}}}\n"
+    session = alice.create(env_overrides={"kafka_bootstrap": f"{SECRET}.example:9092"})
+    alice.write(session, "thing", body)
+    alice.post(f"{SESSIONS}/{session}/load")
+    task = alice.execute(session)
+    alice.frames(task)
+    alice.run(session, "/bin/echo", SECRET)
+    answer = alice.remove(session)
+    told = of(daemon, session=session)
+    assert [line["action"] for line in told] == [
+        "session.create", "component.write", "session.load", "session.execute", "command.run",
+        "session.end", "session.delete"]
+    for line in told:
+        assert (line["user"], line["workspace"]) == ("alice", "blue")
+        assert line["time"].endswith("Z")
+        if line["action"] != "session.end":
+            assert line["peer_uid"] == 0 and line["status"] in (200, 201)
+    create, write, _, execute, run, end, delete = told
+    assert create["endpoints"] == ["kafka_bootstrap"] and create["profile"] == "component"
+    assert write["component"] == "thing.yaml" and write["bytes"] == len(body)
+    assert write["sha256"] == hashlib.sha256(body.encode()).hexdigest()
+    assert execute["task"] == task
+    assert run["program"] == "/bin/echo"
+    assert end["reason"] == "deleted"
+    assert delete["request"] == answer.headers["Sandbox-Request-Id"]
+    assert SECRET not in path_of(daemon).read_text()
+
+
+def test_refusals_are_told(daemon, alice, bob):
+    session = alice.create()
+    nobody = daemon.client(None)
+    reader = daemon.client("rita", scopes="data:read")
+    cases = [
+        (nobody.post(SESSIONS), 401, None, "session.create"),
+        (reader.delete(f"{SESSIONS}/{session}"), 403, session, "session.delete"),
+        (bob.get(f"{SESSIONS}/{session}"), 404, session, "read"),
+        (bob.get(f"{SESSIONS}/{ABSENT_ID}"), 404, ABSENT_ID, "read"),
+        (alice.get("/no/such/page"), 404, None, "unknown"),
+        (alice.get(SESSIONS, headers={"X_Sandbox_User": "root"}), 400, None, "read"),
+        (alice.post(SESSIONS, {"ttl_minutes": 0}), 422, None, "session.create"),
+    ]
+    for answer, status, about, action in cases:
+        assert answer.status == status, answer
+        line, = of(daemon, request=answer.headers["Sandbox-Request-Id"])
+        assert (line["status"], line.get("session"), line["action"]) == (status, about, action)
+    assert alice.get(f"{SESSIONS}/{session}").status == 200
+    assert "/no/such" not in path_of(daemon).read_text()
+    alice.remove(session)
+
+
+def test_a_client_that_leaves_is_told(daemon):
+    """What it asked for is done all the same."""
+    connection = UnixConnection(str(daemon.control))
+    connection.connect()
+    os.kill(daemon.supervisor_pid(), signal.SIGSTOP)  # no launch is answered
+    try:
+        connection.sock.sendall(
+            b"POST " + SESSIONS.encode() + b" HTTP/1.1\r\nHost: x\r\nX-Sandbox-User: leaver\r\n"
+            b"X-Sandbox-Scopes: data:read data:write\r\nContent-Length: 2\r\n\r\n{}")
+        leaver = daemon.client("leaver")
+        wait_until(lambda: b"sandboxd_sessions 1\n" in leaver.get("/metrics").body, 10, "begun")
+        connection.close()
+        line, = wait_until(lambda: of(daemon, user="leaver"), 10, "a line")
+    finally:
+        os.kill(daemon.supervisor_pid(), signal.SIGCONT)
+    assert (line["action"], line["status"]) == ("session.create", 0)
+    wait_until(lambda: leaver.get(f"{SESSIONS}/{line['session']}").status == 200, 10, "it is there")
+    leaver.remove(line["session"])
+
+
+def test_file_is_private(daemon):
+    mode = path_of(daemon).stat()
+    assert stat.S_IMODE(mode.st_mode) == 0o600
+    assert stat.S_IMODE(path_of(daemon).parent.stat().st_mode) == 0o700
+
+
+def test_hostile_words_are_escaped(daemon, alice):
+    session = alice.create()
+    alice.run(session, "\x1b]0;owned\x07\u202e/bin/x")
+    raw = path_of(daemon).read_bytes()
+    assert b"\x1b" not in raw and b"\x07" not in raw and raw.isascii()
+    shown = audit(daemon, "--session", session)
+    assert b"\x1b" not in shown.stdout and b"\\x1b" in shown.stdout
+    alice.remove(session)
+
+
+def test_the_next_worker_goes_on(daemon, alice):
+    session = alice.create()
+    before = len(lines(daemon))
+    os.kill(daemon.worker_pid("sandboxd-api"), 9)
+    wait_until(daemon.ready, 20, "the next worker serves")
+    assert len(lines(daemon)) >= before
+    alice.remove(session)
+    assert of(daemon, session=session, action="session.delete")
+
+
+def test_files_are_bounded(daemon):
+    nobody = daemon.client(None)
+    for _ in range(1000):
+        nobody.get(SESSIONS)
+    old = path_of(daemon).with_name("audit.jsonl.1")
+    assert old.exists()
+    for file in (old, path_of(daemon)):
+        assert file.stat().st_size <= 64 * 1024
+        assert file.read_text().endswith("\n")
+    assert len(list(path_of(daemon).parent.glob("audit.jsonl*"))) <= 8
+
+
+def test_sandboxctl_audit(daemon, alice, bob):
+    mine, other = alice.create(), bob.create()
+    table = audit(daemon, "--session", mine[:13]).stdout.decode()
+    assert mine in table and other not in table and "session.create" in table
+    found = audit(daemon, "--user", "bob", "--since", "1h", "-o", "json")
+    assert found.returncode == 0, found
+    told = [json.loads(line) for line in found.stdout.splitlines()]
+    assert {line["user"] for line in told} == {"bob"}
+    assert other in {line.get("session") for line in told}
+    assert audit(daemon, "--since", "2999-01-01T00:00:00").stdout == b""
+    assert audit(daemon, "--since", "yesterday").returncode == 2
+    assert subprocess.run([str(BIN / "sandboxctl"), "audit", "--state-dir", "/nowhere"],
+                          capture_output=True, check=False).returncode == 3
+    alice.remove(mine)
+    bob.remove(other)
+
+
+def test_a_link_is_not_followed(daemon, tmp_path):
+    """The directory is the worker's: a name in it could lead anywhere."""
+    api = tmp_path / "api"
+    api.mkdir()
+    (tmp_path / "target").write_text('{"time": "x", "user": "planted"}\n')
+    (api / "audit.jsonl").write_text('{"time": "x", "user": "control"}\n')
+    run = [str(BIN / "sandboxctl"), "audit", "--state-dir", str(tmp_path)]
+    assert b"control" in subprocess.run(run, capture_output=True, check=False).stdout
+    (api / "audit.jsonl").unlink()
+    (api / "audit.jsonl").symlink_to(tmp_path / "target")
+    done = subprocess.run(run, capture_output=True, check=False)
+    assert done.returncode == 1 and b"planted" not in done.stdout
+
+
+def test_what_cannot_be_written_shows(daemon, alice):
+    """A folder in place of the file: nothing is lost in silence, and it heals by itself."""
+    api = path_of(daemon).parent
+    kept = api / "kept"
+    path_of(daemon).rename(kept)
+    kept.unlink()
+    path_of(daemon).mkdir()
+    wait_until(lambda: daemon.root.get("/readyz").json.get("reason") == "audit", 20, "not ready")
+    session = alice.create()
+    text = daemon.root.get("/metrics").body.decode()
+    lost = int(next(line.split()[1] for line in text.splitlines()
+                    if line.startswith("sandboxd_audit_lost_total ")))
+    assert lost > 0
+    path_of(daemon).rmdir()
+    wait_until(lambda: daemon.root.get("/readyz").status == 200, 20, "ready again")
+    alice.remove(session)
+    gap, = of(daemon, action="audit.gap")
+    assert gap["lost"] >= lost
+    assert of(daemon, action="session.delete", session=session)
