@@ -48,7 +48,7 @@ struct found {
 	char name[NAME_BYTES];
 	uint32_t kinds;
 	uint32_t id_base; /* as its record says; 0: unknown */
-	bool is_session; /* by its name; else the workers', or nobody's */
+	bool is_session;  /* by its name; else the workers', or nobody's */
 	bool adopted;
 	bool gone;
 	bool old; /* of a release that we do not understand */

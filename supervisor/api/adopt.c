@@ -19,6 +19,7 @@ struct adoptee {
 	struct id id;
 	int fd;
 	bool taken;
+	bool incompatible; /* another release had made its tree, which was ended */
 };
 
 #define START_MAX_BYTES ((size_t)64 * 1024 * 1024)
@@ -43,6 +44,7 @@ struct task_copy {
 	struct store_task task;
 	char owner[IDENTITY_MAX + 1];
 	char workspace[IDENTITY_MAX + 1];
+	enum session_reason reason; /* of its end, where it cannot go on */
 };
 
 static struct adoptee *find_adoptee(struct app *app, const struct id *id)
@@ -54,6 +56,13 @@ static struct adoptee *find_adoptee(struct app *app, const struct id *id)
 			return adoptee;
 	}
 	return NULL;
+}
+
+static struct adoptee *find_tree(struct app *app, const struct id *id)
+{
+	struct adoptee *adoptee = find_adoptee(app, id);
+
+	return adoptee && !adoptee->incompatible ? adoptee : NULL;
 }
 
 static void adoptee_free(struct adoptee *adoptee)
@@ -126,7 +135,7 @@ static void take_tree(struct start_up *start, struct session *session, struct ad
 static int on_row(void *userdata, const struct store_session *row)
 {
 	struct start_up *start = userdata;
-	struct adoptee *adoptee = find_adoptee(start->app, &row->id);
+	struct adoptee *adoptee = find_tree(start->app, &row->id);
 	struct janitor_row known = {
 		.session = row->id, .expires_at = row->expires_at, .restoring = row->restoring};
 	enum janitor_start plan = janitor_plan_start(&known, adoptee != NULL, clock_realtime());
@@ -149,10 +158,27 @@ static int on_row(void *userdata, const struct store_session *row)
 	return 0;
 }
 
+/* Why a task whose session has no tree now cannot go on. */
+static enum session_reason ended_by(const struct start_up *start, const struct id *session)
+{
+	const struct adoptee *adoptee;
+
+	for (size_t at = 0; at < start->ends.size; at += sizeof(struct row_end)) {
+		struct row_end end;
+
+		memcpy(&end, start->ends.data + at, sizeof(end));
+		if (id_equal(&end.id, session))
+			return end.reason;
+	}
+	adoptee = find_adoptee(start->app, session);
+	return adoptee && adoptee->incompatible ? SESSION_REASON_INCOMPATIBLE
+						: SESSION_REASON_RESTART;
+}
+
 static int on_task(void *userdata, const struct store_task *task)
 {
 	struct start_up *start = userdata;
-	struct task_copy copy = {.task = *task};
+	struct task_copy copy = {.task = *task, .reason = ended_by(start, &task->session)};
 
 	if (str_copy(copy.owner, sizeof(copy.owner), task->owner) < 0 ||
 	    str_copy(copy.workspace, sizeof(copy.workspace), task->workspace) < 0)
@@ -173,19 +199,6 @@ static void end_rows(struct start_up *start)
 	}
 }
 
-/* Why a task whose session has no tree now cannot go on. */
-static enum session_reason ended_by(const struct start_up *start, const struct id *session)
-{
-	for (size_t at = 0; at < start->ends.size; at += sizeof(struct row_end)) {
-		struct row_end end;
-
-		memcpy(&end, start->ends.data + at, sizeof(end));
-		if (id_equal(&end.id, session))
-			return end.reason;
-	}
-	return SESSION_REASON_RESTART;
-}
-
 static void end_tasks(struct start_up *start)
 {
 	for (size_t at = 0; at < start->tasks.size; at += sizeof(struct task_copy)) {
@@ -194,8 +207,7 @@ static void end_tasks(struct start_up *start)
 		memcpy(&copy, start->tasks.data + at, sizeof(copy));
 		copy.task.owner = copy.owner;
 		copy.task.workspace = copy.workspace;
-		tasks_abandon(start->app, &copy.task,
-			      session_reason_code(ended_by(start, &copy.task.session)));
+		tasks_abandon(start->app, &copy.task, session_reason_code(copy.reason));
 	}
 }
 
@@ -260,6 +272,7 @@ static void on_adopt(void *userdata, const struct launch_msg *answer, int fd)
 			return;
 		memcpy(adoptee->id.bytes, answer->session, ID_BYTES);
 		adoptee->fd = TAKE_FD(shim_fd);
+		adoptee->incompatible = adoptee->taken = answer->error == LAUNCH_E_INCOMPATIBLE;
 		list_append(&app->adopting, &adoptee->link);
 		return;
 	}

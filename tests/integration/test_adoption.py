@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import (BIN, SESSIONS, Daemon, UnixConnection, all_pids, ctl, id_blocks_in_use,
-                     name_of, status_of, wait_until)
+from harness import (BIN, SESSIONS, Daemon, descendants, id_blocks_in_use, is_zombie, name_of,
+                     status_of, wait_until)
 
 
 @pytest.fixture
@@ -25,6 +25,10 @@ def answers(daemon):
         return daemon.ready()
     except AssertionError:
         return False
+
+
+def wait_dead(pid):
+    wait_until(lambda: is_zombie(pid), 10, "dead")
 
 
 def records(daemon):
@@ -47,30 +51,37 @@ def shims_of(daemon):
     return sorted(found)
 
 
-def wait_dead(pid):
-    wait_until(lambda: name_of(pid) == "" or status_of(pid)["State"].startswith("Z"), 10, "dead")
-
-
 def kill_supervisor(daemon):
     old = daemon.supervisor_pid()
+    worker = daemon.worker_pid("sandboxd-api")
     os.kill(old, signal.SIGKILL)
+    wait_dead(worker)
     wait_until(lambda: daemon.supervisor_pid() not in (old, daemon.process.pid), 20, "a new one")
     wait_until(lambda: answers(daemon), 20, "answers")
 
 
 def kill_keeper(daemon):
-    supervisor = daemon.supervisor_pid()
+    supervisor, worker = daemon.supervisor_pid(), daemon.worker_pid("sandboxd-api")
     daemon.process.kill()
     daemon.process.wait()
+    wait_dead(worker)
     daemon.start()
     wait_dead(supervisor)
 
 
-def kill_both(daemon):
+def end_both(daemon):
     supervisor = daemon.supervisor_pid()
-    daemon.process.kill()
+    workers = [pid for pid in descendants(supervisor) if name_of(pid).startswith("sandboxd-")]
+    daemon.process.send_signal(signal.SIGSTOP)  # it would start another one
     os.kill(supervisor, signal.SIGKILL)
+    daemon.process.kill()
     daemon.process.wait()
+    for pid in workers:  # they answer until they are dead
+        wait_dead(pid)
+
+
+def kill_both(daemon):
+    end_both(daemon)
     daemon.start()
 
 
@@ -213,10 +224,7 @@ SPOILS = [spoil_remove_record, spoil_remove_socket, spoil_cut, spoil_version, sp
 def test_contradiction_ends_that_session_alone(private, spoil):
     caller = private.client("alice")
     good, bad = caller.create(), caller.create()
-    supervisor = private.supervisor_pid()
-    private.process.kill()
-    os.kill(supervisor, signal.SIGKILL)
-    private.process.wait()
+    end_both(private)
     spoil(private.runtime / "private" / "sessions", bad)
     private.start()
     assert caller.run(good, "/bin/true").code == 0
@@ -225,6 +233,28 @@ def test_contradiction_ends_that_session_alone(private, spoil):
     assert not [path for path in private.cgroups() if path.endswith(bad)]
     assert id_blocks_in_use(private.instance) >= 2
     assert "session cannot be adopted and is ended" in private.log.read_text()
+
+
+@pytest.mark.parametrize("spoil", [spoil_version, spoil_remove_record])
+def test_tree_of_another_release_ends_its_tasks_with_a_code(private, spoil):
+    """A record of another version, and a tree without one as 0.1.0 left it."""
+    caller = private.client("alice")
+    session = caller.create()
+    caller.write(session, "slow", "type: a.B\nattributes: [" + "1, " * 300000 + "1]\n")
+    group = next(Path(p) for p in private.cgroups()
+                 if p.endswith(session) and (Path(p) / "cgroup.freeze").exists())
+    (group / "cgroup.freeze").write_text("1")  # so that the task cannot end before
+    task = caller.execute(session)
+    end_both(private)
+    spoil(private.runtime / "private" / "sessions", session)
+    private.start()
+    frames = caller.frames(task)
+    assert frames[-1]["stage"] == "error" and frames[-1]["code"] == "incompatible_upgrade", frames
+    assert len([f for f in frames if f["stage"] in ("done", "error")]) == 1
+    assert not shims_of(private)
+    # The row is the promise: its next use makes another tree.
+    assert caller.get(f"{SESSIONS}/{session}").status == 200
+    assert caller.run(session, "/bin/ls", "/session/slow.yaml").code == 0
 
 
 def test_launches_under_way_are_not_half_done(private):
