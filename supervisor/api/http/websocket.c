@@ -10,10 +10,10 @@
 #include "base/json.h"
 
 #include "supervisor/api/http/handshake.h"
+#include "supervisor/api/http/lines.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/http/server_state.h"
 
-#define BLOCK_BYTES       ((size_t)16 * 1024)   /* of the stream */
 #define MESSAGE_MAX_BYTES ((uint64_t)16 * 1024) /* of the client */
 #define READ_A_TURN_BYTES ((size_t)20 * 1024)   /* a longest message, so that it is one turn's */
 #define MESSAGES_A_TURN   64
@@ -41,9 +41,7 @@ struct websocket {
 	usec_t pinged;
 	usec_t refilled;
 	usec_t close_by;
-	size_t at; /* in block */
-	size_t size;
-	char block[BLOCK_BYTES];
+	struct lines lines;
 	char accept[HANDSHAKE_ACCEPT_BYTES];
 };
 
@@ -201,58 +199,33 @@ static ssize_t on_receive(wslay_event_context_ptr wslay, uint8_t *data, size_t s
 	return -1;
 }
 
-/* 1: there is something in the block; 0: not now; -ENODATA: the end; other: cut. */
-static int refill(struct websocket *socket)
+static ssize_t read_stream(void *userdata, char *data, size_t size)
 {
+	struct websocket *socket = userdata;
 	struct request *request = socket->request;
-	ssize_t n;
+	ssize_t n = -ENODATA;
 
-	if (socket->at < socket->size)
-		return 1;
-	if (!request->stream)
-		return -ENODATA;
-	n = request->stream->read(request->stream_userdata, socket->block, sizeof(socket->block));
-	if (n <= 0)
-		return (int)n;
-	socket->at = 0;
-	socket->size = (size_t)n;
-	socket->refilled = clock_boottime();
-	return 1;
+	if (request->stream)
+		n = request->stream->read(request->stream_userdata, data, size);
+	if (n > 0)
+		socket->refilled = clock_boottime();
+	return n;
 }
 
-/* Bytes of the line that is being sent. The last piece must not be empty, so the line's end is
- * looked for behind each. */
+/* A piece of the line that is being sent. */
 static ssize_t on_source(wslay_event_context_ptr wslay, uint8_t *data, size_t size,
 			 const union wslay_event_msg_source *source, int *eof, void *userdata)
 {
 	struct websocket *socket = userdata;
-	size_t n = 0;
-	int r;
+	bool ended;
+	ssize_t n = lines_take(&socket->lines, read_stream, socket, data, size, &ended);
 
-	(void)wslay;
 	(void)source;
-	while ((r = refill(socket)) > 0) {
-		const char *start = socket->block + socket->at;
-		size_t rest = socket->size - socket->at;
-		const char *newline = memchr(start, '\n', rest);
-		size_t length = newline ? (size_t)(newline - start) : rest;
-
-		if (length > size - n)
-			length = size - n;
-		memcpy(data + n, start, length);
-		n += length;
-		socket->at += length;
-		if (newline && start + length == newline) {
-			socket->at++;
-			*eof = 1;
-			break;
-		}
-		if (n == size && socket->at < socket->size)
-			break;
-	}
-	if (r < 0)
-		wslay_event_set_error(wslay, WSLAY_ERR_CALLBACK_FAILURE);
-	return r < 0 ? -1 : (ssize_t)n;
+	*eof = ended;
+	if (n >= 0)
+		return n;
+	wslay_event_set_error(wslay, WSLAY_ERR_CALLBACK_FAILURE);
+	return -1;
 }
 
 /* Client messages. */
@@ -341,7 +314,7 @@ static bool next_message(struct websocket *socket)
 		.opcode = WSLAY_TEXT_FRAME,
 		.read_callback = on_source,
 	};
-	int r = refill(socket);
+	int r = lines_fill(&socket->lines, read_stream, socket);
 
 	if (r == 0)
 		return false;
