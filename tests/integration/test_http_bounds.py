@@ -1,11 +1,12 @@
 """Clients that mean no good: framing, floods, slow senders and readers, ends at every moment."""
+import contextlib
 import resource
 import socket
 import time
 
 import pytest
 
-from harness import RUNTIME, SESSIONS, wait_until
+from harness import RUNTIME, SESSIONS, stopped_shim, wait_until
 
 IDENTITY = "X-Sandbox-User: alice\r\nX-Sandbox-Scopes: data:read data:write\r\n"
 OTHER = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -64,6 +65,7 @@ def statuses(answer):
     "Content-Length : 36\r\n",
     "Content-Length: +36\r\n",
     "Content-Length: 3 6\r\n",
+    "Host: y\r\nContent-Length: 36\r\n",
     " Content-Length: 36\r\n",
 ])
 def test_nothing_behind_a_refused_body_is_a_request(alice, method, path, identity, headers):
@@ -169,6 +171,79 @@ def test_flood_of_connections_is_told_so(alice):
         for sock in held:
             sock.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def many_descriptors():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", [
+    b"", b"GET /dagster/sandbox/sessions HTTP/1.1\r\nX-Slow: ",
+    request("POST", SESSIONS, "Content-Length: 100\r\n", "{"),
+], ids=["nothing", "half a head", "half a body"])
+def test_slow_senders_make_room_for_others(alice, begun):
+    """More of them than there may be connections never keep others away for long."""
+    held = []
+    with many_descriptors():
+        try:
+            for _ in range(1100):
+                held.append(connect(alice.path, begun))
+            wait_until(lambda: alice.get(SESSIONS).status == 200, 40, "others are served again")
+            # And from now on each new connection takes the place of an old one.
+            for _ in range(20):
+                held.append(connect(alice.path, begun))
+                assert alice.get(SESSIONS).status == 200
+        finally:
+            for sock in held:
+                sock.close()
+
+
+def test_streams_are_counted_apart_and_bounded(daemon, alice, session):
+    """1 024 readers, and the service still takes requests; one reader more is told so."""
+    alice.write(session, "one", "type: a.B\n")
+    held = []
+    with many_descriptors(), stopped_shim(daemon, alice, session):
+        task = alice.execute(session)
+        stream = request("GET", f"/chat/stream/{task}", "X-Sandbox-Workspace: blue\r\n")
+        socket_stream = stream.replace(
+            b"X-Sandbox-Workspace", b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            b"X-Sandbox-Workspace")
+        try:
+            for number in range(1024):
+                held.append(connect(alice.path, (stream, socket_stream)[number % 2]))
+                assert statuses(held[-1].recv(1000)) == [(200, 101)[number % 2]]
+            for kind in (stream, socket_stream):
+                sock = connect(alice.path, kind)
+                held.append(sock)
+                assert statuses(sock.recv(1000)) == [429]
+            assert alice.get(SESSIONS).status == 200
+            held.pop(0).close()
+            held.pop(0).close()
+            wait_until(lambda: metric(daemon, "http_streams") == 1022, 10, "two have left")
+            held.append(connect(alice.path, socket_stream))
+            assert statuses(held[-1].recv(1000)) == [101]
+        finally:
+            for sock in held:
+                sock.close()
+    wait_until(lambda: metric(daemon, "http_streams") == 0, 20, "all have left")
+
+
+@pytest.mark.parametrize("target,status", [
+    (f"http://sandboxd{SESSIONS}", 200), (f"HTTPS://other:1{SESSIONS}?limit=1", 200),
+    ("http://sandboxd", 404), ("http://sandboxd/", 404), (f"ftp://sandboxd{SESSIONS}", 404),
+    (f"http:{SESSIONS}", 404), (f"//sandboxd{SESSIONS}", 404),
+])
+def test_target_in_absolute_form(alice, target, status):
+    answer = alice.raw(request("GET", target, "Connection: close\r\n"))
+    assert statuses(answer) == [status], answer
 
 
 def test_bodies_in_flight_are_bounded_in_all(alice):

@@ -42,6 +42,8 @@ enum MHD_Result judge_take_header(void *userdata, enum MHD_ValueKind kind, const
 		walk->n_encoding++;
 		if (!value || strcasecmp(value, "chunked") != 0)
 			walk->bad = true;
+	} else if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0) {
+		walk->n_host++;
 	} else if (!value) {
 		return MHD_YES;
 	} else if (strcasecmp(name, "Sandbox-Request-Id") == 0) {
@@ -80,7 +82,7 @@ void judge_headers(struct request *request, const struct judge_walk *walk,
 	bool need_user = !route || !(route->flags & ROUTE_PEER_ONLY);
 	uint32_t missing;
 
-	if (walk->bad || walk->n_length > 1 || walk->n_encoding > 1 ||
+	if (walk->bad || walk->n_length > 1 || walk->n_encoding > 1 || walk->n_host > 1 ||
 	    (walk->n_length > 0 && walk->n_encoding > 0)) {
 		reply_detail(request, MHD_HTTP_BAD_REQUEST, "invalid request framing");
 		return;

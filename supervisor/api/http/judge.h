@@ -11,6 +11,7 @@ struct judge_walk {
 	struct auth_headers auth;
 	uint32_t n_length;
 	uint32_t n_encoding;
+	uint32_t n_host;
 	uint64_t length; /* announced */
 	bool bad;        /* framing that no two readers need agree on */
 };

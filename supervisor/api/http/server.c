@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -34,6 +35,9 @@
 #define BODY_TIMEOUT            (75 * USEC_PER_SEC)
 #define ANSWER_TIMEOUT          (300 * USEC_PER_SEC)
 #define STREAM_TIMEOUT          (75 * USEC_PER_SEC) /* for a block; with nothing to say it rests */
+/* Beyond the limit of connections, who has said nothing whole for so long makes room. */
+#define CROWDED_HEAD_TIMEOUT    (10 * USEC_PER_SEC)
+#define CROWDED_BODY_TIMEOUT    (20 * USEC_PER_SEC)
 #define RUNS_A_TURN             8
 
 static void log_request(const struct request *request, enum MHD_RequestTerminationCode code)
@@ -94,6 +98,50 @@ static void *connection_new(struct http_server *server, struct MHD_Connection *c
 	return own;
 }
 
+static size_t n_counted(const struct http_server *server)
+{
+	return server->n_connections - server->n_streams - server->n_cut;
+}
+
+static bool is_stale(const struct http_connection *connection, usec_t now)
+{
+	const struct request *request = connection->request;
+
+	if (connection->cut)
+		return false;
+	if (!request)
+		return clock_add(connection->since, CROWDED_HEAD_TIMEOUT) < now;
+	return request->state == REQUEST_STATE_RECEIVING &&
+	       clock_add(request->began, CROWDED_BODY_TIMEOUT) < now;
+}
+
+static void cut_connection(struct http_server *server, struct http_connection *connection)
+{
+	if (connection->cut)
+		return;
+	connection->cut = true;
+	server->n_cut++;
+	/* The library sees the end of the stream and closes. */
+	(void)shutdown(connection->fd, SHUT_RDWR);
+}
+
+/* One in, one out: slow senders cannot keep others away for as long as they like. */
+static void make_room(struct http_server *server)
+{
+	usec_t now = clock_boottime();
+
+	if (n_counted(server) <= server->options.max_connections)
+		return;
+	LIST_FOR_EACH (entry, &server->connections) {
+		struct http_connection *own = LIST_ENTRY(entry, struct http_connection, link);
+
+		if (is_stale(own, now)) {
+			cut_connection(server, own);
+			return;
+		}
+	}
+}
+
 static void on_connection(void *userdata, struct MHD_Connection *connection, void **socket_context,
 			  enum MHD_ConnectionNotificationCode code)
 {
@@ -104,11 +152,14 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
 		*socket_context = connection_new(server, connection);
 		server->n_connections++;
 		server->options.counters->n_connections++;
+		make_room(server);
 		return;
 	}
 	*socket_context = NULL;
-	if (own)
+	if (own) {
 		list_remove(&own->link);
+		server->n_cut -= own->cut;
+	}
 	free(own);
 	server->n_connections--;
 	server->options.counters->n_connections--;
@@ -141,13 +192,12 @@ static bool is_overdue(const struct http_connection *connection, usec_t now)
 void http_server_sweep(struct http_server *server, usec_t now)
 {
 	LIST_FOR_EACH (entry, &server->connections) {
-		const struct http_connection *own = LIST_ENTRY(entry, struct http_connection, link);
+		struct http_connection *own = LIST_ENTRY(entry, struct http_connection, link);
 
 		if (own->request && own->request->websocket)
 			websocket_sweep(own->request->websocket, now);
-		/* The library sees the end of the stream and closes. */
 		if (is_overdue(own, now))
-			(void)shutdown(own->fd, SHUT_RDWR);
+			cut_connection(server, own);
 	}
 }
 
@@ -169,10 +219,26 @@ static void judge_load(struct request *request)
 {
 	const struct http_server *server = request->server;
 
-	if (server->n_connections - server->n_streams > server->options.max_connections)
+	if (n_counted(server) > server->options.max_connections)
 		reply_busy(request, "too many connections");
 	else if (server->quiet && !(request->route->flags & ROUTE_PEER_ONLY))
 		reply_busy(request, "the service is stopping");
+}
+
+/* The path of a target in absolute form (RFC 9112 §3.2.2); whose name stands there does not
+ * matter on a socket. */
+static const char *origin_form(const char *target)
+{
+	const char *path = NULL;
+
+	if (strncasecmp(target, "http://", strlen("http://")) == 0)
+		path = target + strlen("http://");
+	else if (strncasecmp(target, "https://", strlen("https://")) == 0)
+		path = target + strlen("https://");
+	if (!path)
+		return target;
+	path = strchr(path, '/');
+	return path ? path : "/";
 }
 
 static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *connection,
@@ -193,7 +259,7 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 		own->request = request;
 	(void)MHD_get_connection_values_n(connection, MHD_HEADER_KIND, judge_take_header, &walk);
 	routes = routes_table(&n_routes);
-	routes_match(routes, n_routes, method, path, &match);
+	routes_match(routes, n_routes, method, origin_form(path), &match);
 	request->route = match.route;
 	request->may_upgrade =
 		str_equal(method, MHD_HTTP_METHOD_GET) && str_equal(version, MHD_HTTP_VERSION_1_1);

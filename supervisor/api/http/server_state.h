@@ -19,6 +19,7 @@ struct http_connection {
 	const struct request *request; /* NULL: between two, or its head is not complete */
 	usec_t since;                  /* boottime: accepted, or the last request's end */
 	int fd;                        /* the library's */
+	bool cut;                      /* it ends in the library's next run */
 };
 
 struct http_server {
@@ -32,6 +33,7 @@ struct http_server {
 	struct list connections;
 	size_t n_connections;
 	size_t n_streams;
+	size_t n_cut;
 	size_t held_bytes;
 	bool dirty; /* something was resumed */
 	bool quiet; /* nothing new is begun */
