@@ -317,8 +317,9 @@ static int examine(struct host *host, struct found *found)
 		return r;
 	found->old = i == 1 && is_old(host, found, r);
 	log_line(LOG_LEVEL_WARNING, &(struct log_context){.session = &id},
-		 "session cannot be adopted and is ended", "check=%s errno=%d", checks[i - 1].name,
-		 -r);
+		 found->old ? "session was made by another release and is ended"
+			    : "session cannot be adopted and is ended",
+		 "check=%s errno=%d", checks[i - 1].name, -r);
 	return found->old ? buf_append(&host->incompatible, &id, sizeof(id)) : 0;
 }
 

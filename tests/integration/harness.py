@@ -335,7 +335,7 @@ def id_blocks_in_use(instance):
 class Daemon:
     """A private sandboxd in a folder of its own."""
 
-    def __init__(self, config=CONFIG, env=None, arguments=()):
+    def __init__(self, config=CONFIG, env=None, arguments=(), programs=BIN):
         self.home = Path(tempfile.mkdtemp(prefix="sbx-", dir="/tmp"))
         self.runtime = self.home / "run"
         self.state = self.home / "state"
@@ -343,6 +343,7 @@ class Daemon:
         self.log = self.home / "log"
         self.env = env or {}
         self.arguments = arguments
+        self.programs = programs
         self.config.write_text(config)
         self.process = None
         self.deaths_expected = False
@@ -370,10 +371,10 @@ class Daemon:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [
-                    str(BIN / "sandboxd"),
+                    str(self.programs / "sandboxd"),
                     "--runtime-dir", str(self.runtime),
                     "--state-dir", str(self.state),
-                    "--libexec-dir", str(BIN),
+                    "--libexec-dir", str(self.programs),
                     "--config", str(self.config),
                     *self.arguments,
                 ],

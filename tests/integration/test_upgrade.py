@@ -1,0 +1,159 @@
+"""The release before this one, this one over it on the same directories, and back."""
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import BIN, BUILD, NOT_FOUND, ROOT, SESSIONS, Daemon, wait_until
+from test_adoption import end_both, shims_of
+
+# The tag, and its commit for clones that have no tags.
+PREVIOUS = ("v0.1.0", "aa952cc804fb67f5ddb54bc759568427e2e63514")
+PROGRAMS = ["sandboxd", "sandboxd-api", "sandboxd-egress", "sandboxd-config", "sandbox-shim",
+            "sandbox-loader", "policy_image"]
+
+
+def git(*words, **more):
+    return subprocess.run(["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *words],
+                          check=False, capture_output=True, **more)
+
+
+def find_previous():
+    for name in PREVIOUS:
+        found = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", text=True)
+        if found.returncode == 0:
+            return found.stdout.strip()
+    return None
+
+
+@pytest.fixture(scope="module")
+def previous():
+    """Its programs, built once and kept in the build directory."""
+    commit = find_previous()
+    if commit is None:
+        pytest.skip("neither the tag v0.1.0 nor its commit is in this clone")
+    source = BUILD / "previous" / commit[:12]
+    if not (source / "built").exists():
+        source.mkdir(parents=True, exist_ok=True)
+        archive = git("archive", commit)
+        assert archive.returncode == 0, archive.stderr
+        subprocess.run(["tar", "-x", "-C", str(source)], input=archive.stdout, check=True)
+        with open(source / "log", "wb") as log:
+            for command in (["cmake", "--preset", "debug"],
+                            ["ninja", "-C", "build/debug", *PROGRAMS]):
+                done = subprocess.run(command, cwd=source, stdout=log, stderr=log, check=False)
+                assert done.returncode == 0, (source / "log").read_text()[-3000:]
+        (source / "built").touch()
+    return source / "build" / "debug" / "bin"
+
+
+class Load:
+    """Requests all the time; those that meet a restart may fail, nothing else may."""
+
+    def __init__(self, daemon):
+        self.daemon = daemon
+        self.stopping = threading.Event()
+        self.surprises = []
+        self.n_answers = 0
+        self.threads = [threading.Thread(target=self.work, args=(i,)) for i in range(3)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+
+    def work(self, number):
+        caller = self.daemon.client(f"load{number}", workspace="load")
+        while not self.stopping.is_set():
+            try:
+                answer = caller.get(SESSIONS, timeout=20)
+                if answer.status != 200:
+                    self.surprises.append(answer)
+                made = caller.post(SESSIONS, {}, timeout=20)
+                if made.status == 201:
+                    caller.delete(f"{SESSIONS}/{made.json['id']}", timeout=20)
+                elif made.status not in (429, 500, 503):
+                    self.surprises.append(made)
+                self.n_answers += 1
+            except (OSError, ValueError):
+                time.sleep(0.02)
+            except Exception as error:  # pylint: disable=broad-except
+                if "RemoteDisconnected" not in repr(error) and "Incomplete" not in repr(error):
+                    self.surprises.append(error)
+
+
+def terminal(frames):
+    return [frame for frame in frames if frame["stage"] in ("done", "error")]
+
+
+@pytest.mark.slow
+def test_upgrade_under_load_and_back(previous):
+    daemon = Daemon(programs=previous)
+    daemon.deaths_expected = True
+    try:
+        caller = daemon.client("alice", workspace="blue")
+        sessions = [caller.create(env_overrides={"kafka_bootstrap": "broker.example:9092"})
+                    for _ in range(4)]
+        for session in sessions:
+            assert caller.write(session, "one", "type: a.B\n").status == 200
+        done = caller.execute(sessions[0])
+        frames = caller.frames(done)
+        assert terminal(frames)[0]["stage"] == "done"
+        with Load(daemon) as load:
+            time.sleep(0.5)
+            end_both(daemon)
+            daemon.programs = BIN
+            daemon.start()
+            time.sleep(0.5)
+        assert not load.surprises, load.surprises[:3]
+        assert load.n_answers > 0
+
+        # 0.1.0 wrote no records: its trees are ended, its rows are the promise.
+        assert "made by another release" in daemon.log.read_text()
+        assert {row["id"] for row in caller.get(SESSIONS).json} == set(sessions)
+        assert caller.frames(done) == frames
+        for session in sessions:
+            assert caller.run(session, "/bin/cat", "/session/one.yaml").out == b"type: a.B\n"
+            assert caller.get(f"{SESSIONS}/{session}").json["components"] == ["one.yaml"]
+        assert terminal(caller.frames(caller.execute(sessions[0])))[0]["stage"] == "done"
+
+        # This release over itself, under load: the same trees.
+        shims = shims_of(daemon)
+        with Load(daemon) as load:
+            time.sleep(0.3)
+            assert daemon.stop(signal.SIGUSR2) == 0
+            daemon.start()
+            time.sleep(0.3)
+        assert not load.surprises, load.surprises[:3]
+        wait_until(lambda: set(shims) <= set(shims_of(daemon)), 5, "the same processes")
+        assert all(caller.run(s, "/bin/true").code == 0 for s in sessions)
+
+        # And back: the older release starts on the newer schema and ends the trees.
+        assert daemon.stop(signal.SIGUSR2) == 0
+        daemon.programs = previous
+        daemon.start()
+        assert caller.get(f"{SESSIONS}/{sessions[0]}").body == NOT_FOUND
+        assert not set(shims) & set(shims_of(daemon))
+        assert caller.frames(done) == frames
+        old = caller.create()
+        assert caller.write(old, "two", "type: a.B\n").status == 200
+        assert terminal(caller.frames(caller.execute(old)))[0]["stage"] == "done"
+
+        # Forward once more, over a clean stop: what 0.1.0 closed stays closed.
+        assert daemon.stop() == 0
+        daemon.programs = BIN
+        daemon.start()
+        assert caller.get(f"{SESSIONS}/{old}").body == NOT_FOUND
+        assert caller.run(caller.create(), "/bin/true").code == 0
+        assert not [name for name in os.listdir(daemon.runtime / "private" / "sessions")
+                    if name.startswith(tuple(sessions))]
+    finally:
+        daemon.done()
