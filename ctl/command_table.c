@@ -4,7 +4,7 @@
 
 #define BIT(id) OPTION_BIT(OPTION_##id)
 
-#define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL))
+#define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET))
 #define COMMAND_LINE (BIT(CWD) | BIT(TIMEOUT) | BIT(STDIN))
 
 /* clang-format off */
@@ -99,6 +99,18 @@ static const struct command table[] = {
 	 .options = BIT(SESSION) | BIT(SINCE) | BIT(STATE_DIR),
 	 .arguments = "[--session ID] [--user NAME] [--since TIME]",
 	 .text = "print who did what, from the service's files (root)"},
+	{.verb = "secret", .sub = "put", .run = command_secret_put, .min_words = 1, .max_words = 1, .words = {WORD_TEXT}, .offline = true,
+	 .options = BIT(STATE_DIR) | BIT(AS) | BIT(MASK_ENCODINGS),
+	 .arguments = "[OPTION...] NAME <FILE",
+	 .text = "keep a secret for sessions of the given workspaces"},
+	{.verb = "secret", .sub = "ls", .run = command_secret_ls, .offline = true,
+	 .options = BIT(STATE_DIR),
+	 .arguments = "",
+	 .text = "list the secrets of this host, without their values"},
+	{.verb = "secret", .sub = "rm", .run = command_secret_rm, .min_words = 1, .max_words = 1, .words = {WORD_TEXT}, .offline = true,
+	 .options = BIT(STATE_DIR),
+	 .arguments = "NAME",
+	 .text = "forget a secret"},
 	{.verb = "doctor", .run = command_doctor, .offline = true,
 	 .arguments = "",
 	 .text = "check this host: what is missing, what it costs, what mends it"},

@@ -11,7 +11,8 @@
 enum option_kind {
 	KIND_FLAG,
 	KIND_TEXT,
-	KIND_LIST, /* of NAME=VALUE */
+	KIND_LIST,  /* of NAME=VALUE */
+	KIND_WORDS, /* a text, the last one given, and a struct option_words with all */
 	KIND_U32,
 	KIND_OUTPUT,
 };
@@ -24,7 +25,7 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_SOCKET] = {"socket", 'S', KIND_TEXT, AT(socket_path), 0, "PATH", "socket to talk to"},
 	[OPTION_RUNTIME_DIR] = {"runtime-dir", 0, KIND_TEXT, AT(runtime_dir), 0, "DIR", "where the sockets are (default /run/sandboxd)"},
 	[OPTION_USER] = {"user", 'u', KIND_TEXT, AT(user), 0, "NAME", "act as this user (control socket)"},
-	[OPTION_WORKSPACE] = {"workspace", 0, KIND_TEXT, AT(workspace), 0, "NAME", "workspace of that user"},
+	[OPTION_WORKSPACE] = {"workspace", 0, KIND_WORDS, AT(workspace), AT(workspaces), "NAME", "workspace of that user; secret put: may be repeated"},
 	[OPTION_PROJECT] = {"project", 0, KIND_TEXT, AT(project), 0, "NAME", "project of that user"},
 	[OPTION_SCOPES] = {"scopes", 0, KIND_TEXT, AT(scopes), 0, "LIST", "scopes of that user, separated by spaces"},
 	[OPTION_OUTPUT] = {"output", 'o', KIND_OUTPUT, AT(output), 0, "json|table|name", "form of the output"},
@@ -48,6 +49,9 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_INTERVAL] = {"interval", 0, KIND_U32, AT(interval_s), 0, "SECONDS", "time between two looks (default 2)"},
 	[OPTION_ONCE] = {"once", '1', KIND_FLAG, AT(once), 0, NULL, "print one table and end"},
 	[OPTION_DRY_RUN] = {"dry-run", 0, KIND_FLAG, AT(dry_run), 0, NULL, "only say what would be removed"},
+	[OPTION_SECRET] = {"secret", 's', KIND_WORDS, AT(secret), AT(secrets), "NAME", "secret of this host for its commands; may be repeated"},
+	[OPTION_AS] = {"as", 0, KIND_TEXT, AT(variable), 0, "VARIABLE", "environment variable of the secret instead of its name in upper case"},
+	[OPTION_MASK_ENCODINGS] = {"mask-encodings", 0, KIND_FLAG, AT(mask_encodings), 0, NULL, "mask its base64, hexadecimal and URL forms, too"},
 	[OPTION_YES] = {"yes", 'y', KIND_FLAG, AT(yes), 0, NULL, "do not ask"},
 	[OPTION_SESSION] = {"session", 0, KIND_TEXT, AT(session), 0, "ID", "only lines about this session (or ids that begin so)"},
 	[OPTION_SINCE] = {"since", 0, KIND_TEXT, AT(since), 0, "TIME", "only lines since then: 15min, 24h, or a time in UTC"},
@@ -100,6 +104,15 @@ static int option_store_list(const struct option_row *row, char *base, const cha
 	return 0;
 }
 
+static int option_store_word(const struct option_row *row, struct option_words *words,
+			     const char *value)
+{
+	if (words->n >= ARRAY_SIZE(words->word))
+		return option_bad_value(row);
+	words->word[words->n++] = value;
+	return 0;
+}
+
 static int option_store_output(const struct option_row *row, enum output_form *ret_form,
 			       const char *value)
 {
@@ -126,6 +139,10 @@ static int option_store(const struct option_row *row, struct options *options, c
 	case KIND_TEXT:
 		*(const char **)field = value;
 		return 0;
+	case KIND_WORDS:
+		*(const char **)field = value;
+		return option_store_word(row, (struct option_words *)(void *)(base + row->n_offset),
+					 value);
 	case KIND_LIST:
 		return option_store_list(row, base, value);
 	case KIND_U32:

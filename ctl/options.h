@@ -44,6 +44,9 @@ enum option_id {
 	OPTION_SESSION,
 	OPTION_SINCE,
 	OPTION_STATE_DIR,
+	OPTION_SECRET,
+	OPTION_AS,
+	OPTION_MASK_ENCODINGS,
 	OPTION_MAX_,
 };
 #define OPTION_BIT(id) (UINT64_C(1) << (id))
@@ -70,11 +73,18 @@ enum output_form {
 	OUTPUT_NAME, /* ids and names only, one a line */
 };
 
+/* Of an option that may be repeated. */
+struct option_words {
+	size_t n;
+	const char *word[OPTIONS_MAX_ENV];
+};
+
 struct options {
 	const char *socket_path; /* NULL: chosen from runtime_dir and identity */
 	const char *runtime_dir;
 	const char *user; /* identity for the control socket; NULL: not sent */
 	const char *workspace;
+	struct option_words workspaces; /* all that were given; `workspace` is the last */
 	const char *project;
 	const char *scopes;
 	enum output_form output;
@@ -96,7 +106,11 @@ struct options {
 	const char *config;  /* config: the service's file; NULL: the default one */
 	const char *session; /* audit: beginning of an id */
 	const char *since;
-	const char *state_dir;
+	const char *state_dir; /* audit, secret */
+	const char *secret;    /* the last of `secrets` */
+	struct option_words secrets;
+	const char *variable; /* secret put: NULL: made of the name */
+	bool mask_encodings;
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;
 	uint32_t interval_s;              /* watch, top; 0: the default */

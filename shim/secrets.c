@@ -115,8 +115,10 @@ static void add_base64(struct secrets *secrets, struct arena *arena, const struc
 		if (!memchr(encoded, '+', length) && !memchr(encoded, '/', length))
 			continue;
 		url = arena_take(arena, length);
+		memcpy(url, encoded, length);
 		for (size_t i = 0; i < length; i++)
-			url[i] = encoded[i] == '+' ? '-' : encoded[i] == '/' ? '_' : encoded[i];
+			if (url[i] == '+' || url[i] == '/')
+				url[i] = (char)(url[i] == '+' ? '-' : '_');
 		add_pattern(secrets, arena, url, length, text);
 	}
 }
@@ -167,9 +169,8 @@ static void take_one(struct secrets *secrets, struct arena *arena, const struct 
 	entry[view->variable_length] = '=';
 	memcpy(value, view->value, view->value_length);
 	value[view->value_length] = '\0';
-	memcpy(text, "***", 3);
-	memcpy(text + 3, view->name, view->name_length);
-	memcpy(text + 3 + view->name_length, "***", 4);
+	IGNORE_RESULT(str_format(text, view->name_length + 7, "***%.*s***", (int)view->name_length,
+				 view->name));
 	secrets->entry[secrets->n++] = entry;
 	add_pattern(secrets, arena, value, view->value_length, text);
 	if (!(view->flags & SECRET_RECORD_ENCODINGS))

@@ -83,36 +83,49 @@ static void on_unsealed(void *userdata, const struct secret_report *report, int 
 	peer_send(&client->peer, &answer, -1);
 }
 
+/* 0, UNSEAL_E_NONE or -errno. */
+static int begin(struct serve_client *client, const struct launch_msg *request, struct err *err)
+{
+	struct serve *serve = client->serve;
+	struct pending *pending = calloc(1, sizeof(*pending));
+	int r;
+
+	if (!pending)
+		return err_fail(err, -ENOMEM, "unseal", "memory");
+	r = unseal_start(serve->options.unsealer, &request->u.start.secrets, on_unsealed, pending,
+			 &pending->unseal, err);
+	if (r != 0) {
+		free(pending);
+		return r;
+	}
+	pending->serve = serve;
+	pending->client = client;
+	pending->request = *request;
+	list_append(&serve->unsealing, &pending->link);
+	serve->n_unsealing++;
+	return 0;
+}
+
 int serve_start_sealed(struct serve_client *client, const struct launch_msg *request)
 {
 	struct serve *serve = client->serve;
+	const struct secret_report none = {.status = SECRET_E_UNKNOWN};
 	struct launch_msg answer = answer_of(request, LAUNCH_E_STEP);
-	struct pending *pending = NULL;
 	int r;
 
-	if (serve->n_unsealing >= UNSEALING_MAX || !serve->options.unsealer) {
-		answer.error = serve->options.unsealer ? LAUNCH_E_RATE : LAUNCH_E_SECRET;
-	} else {
-		pending = calloc(1, sizeof(*pending));
-		r = pending ? unseal_start(serve->options.unsealer, &request->u.start.secrets,
-					   on_unsealed, pending, &pending->unseal, &answer.u.err)
-			    : err_fail(&answer.u.err, -ENOMEM, "unseal", "memory");
-		if (r == 0) {
-			pending->serve = serve;
-			pending->client = client;
-			pending->request = *request;
-			list_append(&serve->unsealing, &pending->link);
-			serve->n_unsealing++;
-			return 0;
-		}
-		free(pending);
-		if (r == UNSEAL_E_NONE) {
-			const struct secret_report none = {.status = SECRET_E_UNKNOWN};
-
-			answer = refusal(request, &none);
-		}
-	}
+	if (!serve->options.unsealer)
+		r = UNSEAL_E_NONE;
+	else if (serve->n_unsealing >= UNSEALING_MAX)
+		r = -EBUSY;
+	else
+		r = begin(client, request, &answer.u.err);
+	if (r == 0)
+		return 0;
 	ceilings_give(&serve->ceilings, &request->u.plan);
+	if (r == UNSEAL_E_NONE)
+		answer = refusal(request, &none);
+	else if (r == -EBUSY)
+		answer = answer_of(request, LAUNCH_E_RATE);
 	peer_send(&client->peer, &answer, -1);
 	return 0;
 }

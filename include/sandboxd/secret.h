@@ -19,7 +19,7 @@
 #define SECRET_VALUE_MIN_BYTES 4  /* a shorter one would be masked everywhere */
 #define SECRET_VALUE_MAX_BYTES 65536
 #define SECRETS_SESSION_MAX    16             /* of one session */
-#define SECRETS_SESSION_BYTES  (256u * 1024u) /* their values together */
+#define SECRETS_SESSION_BYTES  (256ul * 1024) /* their values together */
 #define SECRETS_STORE_MAX      1024           /* of one host */
 #define SECRET_WORKSPACES_MAX  32             /* that one secret lists */
 

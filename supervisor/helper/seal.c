@@ -177,7 +177,7 @@ static int open_store(struct seal *seal)
 	if (fd < 0 && errno != ENOENT)
 		return err_fail(&seal->err, -errno, "secret", "open the store");
 	if (fd >= 0)
-		r = io_read_file(fd, SECRET_STORE_MAX_BYTES + 4u * 1024 * 1024, &file, &size);
+		r = io_read_file(fd, SECRET_FILE_MAX_BYTES, &file, &size);
 	if (r < 0)
 		return err_fail(&seal->err, r, "secret", "read the store");
 	seal->file = (uint8_t *)file;
@@ -201,11 +201,12 @@ static int open_store(struct seal *seal)
 static int store_replace(struct seal *seal, const char *name, const struct secret_row *row,
 			 const uint8_t *value)
 {
+	const struct secret_change change = {name, row, value};
 	struct buf file = BUF_NULL(0);
 	char generation[24];
 	int r;
 
-	r = secret_store_write(&seal->store, seal->kind, name, row, value, &file, &seal->err);
+	r = secret_store_write(&seal->store, seal->kind, &change, &file, &seal->err);
 	if (r < 0)
 		return r;
 	r = replace(seal, "store", file.data, file.size);
@@ -350,6 +351,13 @@ static int ls(struct seal *seal, int argc, char **argv)
 	bool json = argc == 1 && str_equal(argv[0], "json");
 	struct secret_row row;
 
+	if (argc == 1 && str_equal(argv[0], "name")) {
+		for (uint32_t i = 0; i < seal->store.header.n; i++) {
+			if (secret_store_row(&seal->store, i, &row) == 0)
+				(void)printf("%s\n", row.name);
+		}
+		return fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED;
+	}
 	(void)fputs(json ? "[" : "NAME\tVARIABLE\tBYTES\tSET\tENCODINGS\tWORKSPACES\n", stdout);
 	for (uint32_t i = 0; i < seal->store.header.n; i++)
 		print_row(&row, secret_store_row(&seal->store, i, &row), json, i == 0);

@@ -228,7 +228,7 @@ static int add_row(struct writing *writing, const struct secret_row *row, const 
 
 static int put_together(struct writing *writing, struct buf *ret_file)
 {
-	struct buf file = BUF_NULL(SECRET_STORE_MAX_BYTES + 4u * 1024 * 1024);
+	struct buf file = BUF_NULL(SECRET_FILE_MAX_BYTES);
 	size_t values_at = sizeof(writing->header) + writing->header.n * sizeof(struct secret_row);
 	int r;
 
@@ -251,8 +251,7 @@ static int put_together(struct writing *writing, struct buf *ret_file)
 }
 
 int secret_store_write(const struct secret_store *store, enum secret_key_kind kind,
-		       const char *name, const struct secret_row *row, const uint8_t *value,
-		       struct buf *ret_file, struct err *err)
+		       const struct secret_change *change, struct buf *ret_file, struct err *err)
 {
 	struct writing writing = {
 		.store = store,
@@ -268,9 +267,9 @@ int secret_store_write(const struct secret_store *store, enum secret_key_kind ki
 
 	if (!writing.rows)
 		return err_fail(err, -ENOMEM, "secret", "memory");
-	r = keep_rows(&writing, name, err);
-	if (r >= 0 && row)
-		r = add_row(&writing, row, value, err);
+	r = keep_rows(&writing, change->name, err);
+	if (r >= 0 && change->row)
+		r = add_row(&writing, change->row, change->value, err);
 	if (r >= 0) {
 		r = put_together(&writing, ret_file);
 		if (r < 0)

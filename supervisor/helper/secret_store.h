@@ -16,7 +16,8 @@
 
 #define SECRET_STORE_MAGIC         0x53435354u
 #define SECRET_STORE_VERSION       1
-#define SECRET_STORE_MAX_BYTES     (16u * 1024 * 1024)
+#define SECRET_STORE_MAX_BYTES     (16ul * 1024 * 1024) /* of values */
+#define SECRET_FILE_MAX_BYTES      (20ul * 1024 * 1024) /* with rows and header */
 #define SECRET_KEY_BYTES           32
 /* Encoded forms are searched as values of their own. */
 #define SECRET_ENCODINGS_MAX_BYTES 4096
@@ -90,11 +91,17 @@ MUST_USE int secret_store_unseal(const struct secret_store *store, const struct 
 				 uint8_t *value);
 bool secret_row_usable(const struct secret_row *row, const struct secret_request *request);
 
+struct secret_change {
+	const char *name;
+	const struct secret_row *row; /* NULL: removed only */
+	const uint8_t *value;
+};
+
 /*
- * The file that follows: all rows but that of `name`, and `row` with its value if row is given. Its
- * name, variable, flags, workspaces, value_bytes and created_at are the caller's. 0; -ENOSPC: too
- * many, or too large together; -EBADMSG: a kept row is damaged, named in err; -ENOMEM.
+ * The file that follows: all rows but that of the changed name, and its row, if it has one. The
+ * row's name, variable, flags, workspaces, value_bytes and created_at are the caller's. 0; -ENOSPC:
+ * too many, or too large together; -EBADMSG: a kept row is damaged, named in err; -ENOMEM.
  */
 MUST_USE int secret_store_write(const struct secret_store *store, enum secret_key_kind kind,
-				const char *name, const struct secret_row *row,
-				const uint8_t *value, struct buf *ret_file, struct err *err);
+				const struct secret_change *change, struct buf *ret_file,
+				struct err *err);

@@ -24,8 +24,7 @@
 #include "supervisor/helper/secret_key.h"
 #include "supervisor/helper/secret_store.h"
 
-#define FILE_MAX_BYTES    (SECRET_STORE_MAX_BYTES + 4u * 1024 * 1024)
-#define RECORDS_MAX_BYTES (SECRETS_SESSION_BYTES + 65536u)
+#define RECORDS_MAX_BYTES (SECRETS_SESSION_BYTES + 65536)
 
 struct unseal {
 	struct secret_request request;
@@ -119,7 +118,7 @@ static enum secret_status open_store(struct unseal *unseal, uint8_t **ret_file)
 	int kind;
 	int r;
 
-	r = io_read_file(HELPER_FD_STORE, FILE_MAX_BYTES, &file, &size);
+	r = io_read_file(HELPER_FD_STORE, SECRET_FILE_MAX_BYTES, &file, &size);
 	if (r < 0)
 		return SECRET_E_STORE;
 	*ret_file = (uint8_t *)file;

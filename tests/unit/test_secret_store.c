@@ -28,13 +28,12 @@ static struct secret_row row_of(const char *name, const char *value)
 static struct buf put(struct buf file, const char *name, const char *value)
 {
 	const struct secret_row row = row_of(name, value ? value : "none");
+	const struct secret_change change = {name, value ? &row : NULL, (const uint8_t *)value};
 	struct secret_store store;
 	struct buf next = BUF_NULL(0);
 
 	assert_int_equal(secret_store_open(&store, file.data, file.size, &key, 0), 0);
-	assert_int_equal(secret_store_write(&store, SECRET_KEY_FILE, name, value ? &row : NULL,
-					    (const uint8_t *)value, &next, NULL),
-			 0);
+	assert_int_equal(secret_store_write(&store, SECRET_KEY_FILE, &change, &next, NULL), 0);
 	secret_store_close(&store);
 	buf_done(&file);
 	return next;

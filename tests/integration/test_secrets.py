@@ -1,0 +1,342 @@
+"""Secrets: kept sealed, usable by their workspaces, given to commands, in nothing that leaves."""
+import base64
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import (BIN, RUNTIME, SESSIONS, Daemon, ctl, descendants, name_of, parent_of,
+                     wait_until)
+
+PASSWORD = "Kp7-horse=battery/staple+9"
+MASK = "***db***"
+
+
+def secret(daemon, *words, value=None):
+    done = ctl(daemon, "secret", *words[:1], "--state-dir", str(daemon.state), *words[1:],
+               stdin=value.encode() if isinstance(value, str) else value)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def put(daemon, name, value, *options):
+    assert secret(daemon, "put", *options, name, value=value) == (0, "", "")
+
+
+@pytest.fixture(scope="module")
+def kept(daemon):
+    put(daemon, "db", PASSWORD + "\n", "--as", "DB_PASSWORD", "--workspace", "blue",
+        "--mask-encodings")
+    put(daemon, "token", "ghp-0123456789", "--workspace", "blue", "--workspace", "green")
+    put(daemon, "root.only", "operators-alone")
+    return daemon
+
+
+@pytest.fixture
+def alice_session(kept, alice):
+    made = alice.create_runtime(secrets=["db", "token"], env={"PLAIN": "text"})
+    yield made
+    alice.delete(f"{RUNTIME}/{made}")
+
+
+# --- the store ---------------------------------------------------------------------------------
+
+
+def test_ls_shows_names_and_no_value(kept):
+    status, text, _ = secret(kept, "ls")
+    assert status == 0 and PASSWORD not in text
+    assert [line.split("\t")[0] for line in text.splitlines()] == ["NAME", "db", "token", "root.only"]
+    shown = json.loads(secret(kept, "ls", "-o", "json")[1])
+    assert [s["name"] for s in shown] == ["db", "token", "root.only"]
+    assert shown[0]["variable"] == "DB_PASSWORD" and shown[0]["bytes"] == len(PASSWORD)
+    assert shown[1]["variable"] == "TOKEN" and shown[1]["workspaces"] == ["blue", "green"]
+    assert secret(kept, "ls", "-o", "name")[1].split() == ["db", "token", "root.only"]
+
+
+@pytest.mark.parametrize("words, value, what", [
+    (["x"], "abc", "at least 4 bytes"),
+    (["x"], "a" * 70000, "at most 64 KiB"),
+    (["x"], b"ab\0cd", "no NUL"),
+    (["--as", "LD_PRELOAD", "x"], "value", "cannot be set"),
+    (["--as", "lower", "x"], "value", "cannot be set"),
+    (["9lives"], "value", "cannot be set"),
+    (["a/b"], "value", "a name is"),
+    (["--workspace", "a b", "x"], "value", "a workspace is"),
+    (["--mask-encodings", "x"], "a" * 5000, "at most 4 KiB"),
+])
+def test_put_refuses(kept, words, value, what):
+    status, _, text = secret(kept, "put", *words, value=value)
+    assert status == 2 and what in text
+    assert "x" not in secret(kept, "ls", "-o", "name")[1].split()
+
+
+def test_rm_and_replace(kept):
+    put(kept, "short", "first value", "--workspace", "blue")
+    put(kept, "short", "other value", "--workspace", "green")
+    shown = json.loads(secret(kept, "ls", "-o", "json")[1])
+    assert [s["workspaces"] for s in shown if s["name"] == "short"] == [["green"]]
+    assert secret(kept, "rm", "short")[0] == 0
+    assert secret(kept, "rm", "short")[0] == 3
+
+
+def test_puts_at_once_lose_nothing(kept):
+    running = []
+    for i in range(12):
+        running.append(subprocess.Popen(
+            [str(BIN / "sandboxctl"), "secret", "put", "--state-dir", str(kept.state),
+             f"many{i}"], stdin=subprocess.PIPE))
+        running[-1].stdin.write(b"some value %d" % i)
+        running[-1].stdin.close()
+    assert [process.wait() for process in running] == [0] * 12
+    names = secret(kept, "ls", "-o", "name")[1].split()
+    assert [f"many{i}" for i in range(12)] == sorted(
+        (n for n in names if n.startswith("many")), key=lambda n: int(n[4:]))
+    for i in range(12):
+        assert secret(kept, "rm", f"many{i}")[0] == 0
+
+
+def test_store_is_roots_alone_and_holds_no_value(kept):
+    folder = kept.state / "secrets"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for file in folder.iterdir():
+        assert file.stat().st_uid == 0 and file.stat().st_mode & 0o777 == 0o600
+        assert PASSWORD.encode() not in file.read_bytes()
+
+
+# --- create ------------------------------------------------------------------------------------
+
+
+def test_who_may_use_which(kept, alice, bob, root):
+    for prefix in (RUNTIME, SESSIONS):
+        # One that is another workspace's and one that is not there are the same answer.
+        for name in ("db", "absent", "root.only"):
+            answer = bob.post(prefix, {"secrets": [name]})
+            assert answer.status == 422
+            assert answer.json["detail"] == [{
+                "type": "value_error", "loc": ["body", "secrets", name],
+                "msg": "Value error, no such secret for this workspace"}]
+        assert alice.post(prefix, {"secrets": ["token", "root.only"]}).json["detail"][0][
+            "loc"][-1] == "root.only"
+    made = root.create_runtime(secrets=["root.only", "db"])
+    assert root.shell(made, "echo ${#ROOT_ONLY} ${#DB_PASSWORD}").text == f"15 {len(PASSWORD)}\n"
+    root.delete(f"{RUNTIME}/{made}")
+    green = kept.client("gina", workspace="green")
+    made = green.create_runtime(secrets=["token"])
+    assert green.shell(made, "echo $TOKEN").text == "***token***\n"
+    green.delete(f"{RUNTIME}/{made}")
+
+
+@pytest.mark.parametrize("body, loc", [
+    ({"secrets": "db"}, ["body", "secrets"]),
+    ({"secrets": [7]}, ["body", "secrets"]),
+    ({"secrets": ["db", "db"]}, ["body", "secrets"]),
+    ({"secrets": ["hunter2 hunter2"]}, ["body", "secrets"]),
+    ({"secrets": [f"s{i}" for i in range(17)]}, ["body", "secrets"]),
+    ({"env": {"PATH": "/hunter2"}}, ["body", "env", "PATH"]),
+    ({"env": {"HOME": "/hunter2"}}, ["body", "env", "HOME"]),
+    ({"env": {"LD_PRELOAD": "/hunter2"}}, ["body", "env", "LD_PRELOAD"]),
+    ({"env": {"lower": "hunter2"}}, ["body", "env", "lower"]),
+    ({"env": {"ALPHASWARM_KAFKA_BOOTSTRAP": "hunter2"}},
+     ["body", "env", "ALPHASWARM_KAFKA_BOOTSTRAP"]),
+    ({"env": {"A": 7}}, ["body", "env", "A"]),
+    ({"env": {f"A{i}": "hunter2" for i in range(65)}}, ["body", "env"]),
+    ({"env": ["hunter2"]}, ["body", "env"]),
+])
+def test_what_a_create_refuses(kept, alice, body, loc):
+    for prefix in (RUNTIME, SESSIONS):
+        answer = alice.post(prefix, body)
+        assert answer.status == 422, answer
+        assert answer.json["detail"][0]["loc"] == loc
+        assert b"hunter2" not in answer.body
+
+
+def test_env_and_envs_of_both_prefixes(kept, alice):
+    session = alice.create(env={"A": "1", "B": "2"}, secrets=["db"])
+    assert alice.shell(session, "echo $A $B $DB_PASSWORD").text == f"1 2 {MASK}\n"
+    alice.remove(session)
+    made = alice.create_runtime(env={"A": "1", "B": "2"}, envs={"B": "3"})
+    assert sorted(alice.shell(made, "env | grep '^[AB]='").text.split()) in (
+        ["A=1", "B=2"], ["A=1", "B=3"])
+    alice.delete(f"{RUNTIME}/{made}")
+
+
+def test_ctl_makes_a_session_with_secrets(kept):
+    done = ctl(kept, "run", "--secret", "db", "--secret", "token", "--", "sh", "-c",
+               "echo $DB_PASSWORD $TOKEN")
+    assert (done.returncode, done.stdout) == (0, b"***db*** ***token***\n")
+    done = ctl(kept, "create", "--secret", "absent")
+    assert done.returncode != 0 and b"absent" in done.stderr
+
+
+# --- masking -----------------------------------------------------------------------------------
+
+
+def test_no_stream_shows_a_value(alice, alice_session):
+    answer = alice.shell(alice_session, "echo $DB_PASSWORD; echo $TOKEN >&2; echo $PLAIN")
+    assert answer.text == f"{MASK}\ntext\n" and answer.err == b"***token***\n"
+    # The command has it all the same.
+    assert alice.shell(alice_session, "printf %s $DB_PASSWORD | wc -c").text == f"{len(PASSWORD)}\n"
+
+
+def test_no_two_writes_show_a_value(alice, alice_session):
+    script = ("import os,sys,time\n"
+              "v=os.environ['DB_PASSWORD'].encode()\n"
+              "for cut in range(1,len(v)):\n"
+              "  os.write(1,b'<'+v[:cut]); time.sleep(0.01); os.write(1,v[cut:]+b'>')\n")
+    answer = alice.run(alice_session, "python3", "-c", script)
+    assert answer.text == f"<{MASK}>" * (len(PASSWORD) - 1)
+
+
+def test_encodings_that_were_asked_for(alice, alice_session):
+    for command in ("base64 -w0", "od -An -v -tx1 | tr -d ' \\n'",
+                    "python3 -c 'import sys,urllib.parse as u;print(u.quote(sys.stdin.read(),safe=\"\"))'"):
+        text = alice.shell(alice_session, f"printf %s $DB_PASSWORD | {command}").text
+        # A last character of base64 may hold bits of what stands behind the value as well.
+        assert text.startswith(MASK) and len(text.strip("=\n")) <= len(MASK) + 1, command
+    for lead in ("a", "ab"):
+        assert MASK in alice.shell(alice_session, f"printf {lead}%s: $DB_PASSWORD | base64 -w0").text
+    # The other was put without: the documented limit, and the control of the above.
+    encoded = base64.b64encode(b"ghp-0123456789").decode()
+    assert alice.shell(alice_session, "printf %s $TOKEN | base64").text == encoded + "\n"
+
+
+def test_summary_and_frames_of_a_load_show_no_value(kept, alice):
+    session = alice.create(secrets=["token"])
+    alice.write(session, "one", "type: a.B\nattributes: {name: ghp-0123456789}\n")
+    alice.write(session, "ghp-0123456789", "type: a.B\n")
+    assert alice.post(f"{SESSIONS}/{session}/load").status == 200
+    frames = alice.frames(alice.execute(session))
+    assert frames[-1]["stage"] == "done"
+    assert "ghp-0123456789" not in json.dumps([f for f in frames if f["stage"] != "start"])
+    alice.remove(session)
+
+
+# --- damaged, missing, again -------------------------------------------------------------------
+
+
+@pytest.fixture
+def private():
+    started = Daemon()
+    yield started
+    started.done()
+
+
+def test_damaged_secret_is_named(private):
+    caller = private.client("alice", workspace="blue")
+    put(private, "good", "a good value", "--workspace", "blue")
+    put(private, "bad", "another value", "--workspace", "blue")
+    store = private.state / "secrets" / "store"
+    data = store.read_bytes()
+    store.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert caller.post(RUNTIME, {"secrets": ["good"]}).status == 201
+    answer = caller.post(RUNTIME, {"secrets": ["good", "bad"]})
+    assert (answer.status, answer.json["detail"]) == (503, "secret bad is damaged in the store")
+    assert secret(private, "put", "other", value="value")[0] == 0  # its row is right
+    store.write_bytes(data)  # an older store, whole
+    answer = caller.post(RUNTIME, {"secrets": ["good"]})
+    assert answer.status == 503 and "store" in answer.json["detail"]
+    assert secret(private, "ls")[0] == 1
+
+
+def test_session_made_again_has_them_again(private):
+    caller = private.client("alice", workspace="blue")
+    put(private, "db", PASSWORD, "--workspace", "blue")
+    made = caller.create_runtime(secrets=["db"])
+    assert caller.shell(made, "echo $DB").text == f"{MASK}\n"
+    assert private.stop() == 0
+    private.start()
+    assert caller.shell(made, "echo $DB; printf %s $DB | wc -c").text == f"{MASK}\n{len(PASSWORD)}\n"
+    assert private.stop() == 0
+    assert secret(private, "rm", "db")[0] == 0
+    private.start()
+    answer = caller.post(f"{RUNTIME}/{made}/commands", {"argv": ["true"]})
+    assert (answer.status, answer.json["detail"]) == (
+        503, "secret db is not there for this workspace")
+    put(private, "db", PASSWORD, "--workspace", "blue")
+    assert caller.shell(made, "echo $DB").text == f"{MASK}\n"
+
+
+# --- nowhere else ------------------------------------------------------------------------------
+
+
+def memory_holds(pid, needle):
+    """Does the process have it in memory that it can read?"""
+    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps, \
+            open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            span, flags = line.split()[:2]
+            if not flags.startswith("r") or line.rstrip().endswith(("[vvar]", "[vsyscall]")):
+                continue
+            start, end = (int(text, 16) for text in span.split("-"))
+            try:
+                memory.seek(start)
+                if needle in memory.read(end - start):
+                    return True
+            except OSError:
+                continue  # pages without a reader, as those of devices
+    return False
+
+
+def files_with(needle, *folders):
+    found = []
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for name in names:
+                file = Path(place) / name
+                if file.is_file() and needle in file.read_bytes():
+                    found.append(str(file))
+    return found
+
+
+def processes_with(needle, kind):
+    found = {}
+    mine = {os.getpid(), os.getppid(), parent_of(os.getppid())}
+    for pid in [int(e) for e in os.listdir("/proc") if e.isdigit()]:
+        if pid in mine:
+            continue
+        try:
+            if kind == "memory":
+                holds = memory_holds(pid, needle)
+            else:
+                holds = needle in Path(f"/proc/{pid}/{kind}").read_bytes()
+        except OSError:
+            continue  # it has ended
+        if holds:
+            found[pid] = name_of(pid)
+    return found
+
+
+def test_value_is_in_the_session_and_nowhere_else(private):
+    caller = private.client("alice", workspace="blue")
+    put(private, "db", PASSWORD, "--workspace", "blue")
+    made = caller.create_runtime(secrets=["db"])
+    session = caller.create(secrets=["db"])
+    caller.write(session, "one", "type: a.B\n")
+    caller.frames(caller.execute(session))
+    for script in ("echo $DB", "echo $DB >&2; exit 3", "cat /proc/self/environ", "$DB"):
+        caller.shell(made, script)
+    caller.shell(made, "sleep 60 >/dev/null 2>&1 &")
+    sleeper = wait_until(
+        lambda: [pid for pid in descendants(private.process.pid) if name_of(pid) == "sleep"], 5)
+    for url in (f"{RUNTIME}/{made}", f"{SESSIONS}/{session}", SESSIONS, "/metrics",
+                f"{RUNTIME}/{made}/trace", f"{RUNTIME}/{made}/proof", "/openapi.json"):
+        assert PASSWORD.encode() not in private.root.get(url).body
+    caller.post(RUNTIME, {"secrets": ["db", "absent"]})
+    # The helper is gone when its values are read.
+    wait_until(lambda: not private.processes().get("sandboxd-helper"), 5, "no helper")
+    needle = PASSWORD.encode()
+
+    assert set(processes_with(needle, "environ")) == set(sleeper)
+    assert processes_with(needle, "cmdline") == {}
+    holders = processes_with(needle, "memory")
+    services = {pid for pids in private.processes().values() for pid in pids}
+    assert set(sleeper) <= set(holders) and set(private.shim_pids()) <= set(holders)
+    assert not services & set(holders), holders
+    inside = set().union(*(descendants(shim) for shim in private.shim_pids()))
+    assert set(holders) <= inside | set(private.shim_pids()), holders
+
+    time.sleep(0.2)
+    assert files_with(needle, private.home) == []
+    assert files_with(b"db", private.state / "secrets") != []  # names are no secret
