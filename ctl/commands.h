@@ -61,6 +61,7 @@ int command_secret_put(struct client *client, const struct options *options);
 int command_secret_ls(struct client *client, const struct options *options);
 int command_secret_rm(struct client *client, const struct options *options);
 int command_config_show(struct client *client, const struct options *options);
+int command_log_level(struct client *client, const struct options *options);
 int command_audit(struct client *client, const struct options *options);
 int command_doctor(struct client *client, const struct options *options);
 int command_completion(struct client *client, const struct options *options);

@@ -32,6 +32,25 @@ int command_trace(struct client *client, const struct options *options)
 	return EXIT_OK;
 }
 
+int command_log_level(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	json_t *body = options->n_args > 0 ? json_pack("{s:s}", "level", options->args[0]) : NULL;
+	const struct client_request request = {
+		.method = body ? "POST" : "GET",
+		.path = "/v1/log-level",
+		.body = body,
+	};
+	int r = client_ask(client, &request, &reply);
+
+	json_decref(body);
+	if (r != EXIT_OK || print_answer(options, reply.doc))
+		return r;
+	print_text(stdout, print_member(reply.doc, "level"));
+	(void)putchar('\n');
+	return EXIT_OK;
+}
+
 int command_version(struct client *client, const struct options *options)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;

@@ -31,7 +31,7 @@ static const struct number_rule {
 	{"limits.memory", NUMBER(supervisor.max_memory_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
 	{"limits.pids", NUMBER(supervisor.max_pids), PLAN_PIDS_MIN, CONFIG_TOTAL_PIDS_MAX},
 	{"supervisor.control_gid", NUMBER(supervisor.control_gid), 0, UINT32_MAX_VALUE},
-	{"supervisor.zero32", NUMBER(supervisor.zero32), 0, 0},
+	{"supervisor.log_format", NUMBER(supervisor.log_format), 0, LOG_FORMAT_JSON},
 	{"limits.session_memory", NUMBER(supervisor.session.memory_bytes), PLAN_MEMORY_MIN_BYTES, PLAN_MEMORY_MAX_BYTES},
 	{"limits.session_tmpfs", NUMBER(supervisor.session.tmpfs_bytes), PLAN_TMPFS_MIN_BYTES, PLAN_TMPFS_MAX_BYTES},
 	{"limits.session_inodes", NUMBER(supervisor.session.tmpfs_inodes), PLAN_INODES_MIN, PLAN_INODES_MAX},

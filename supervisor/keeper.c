@@ -74,7 +74,8 @@ static int exec_supervisor(const struct keeper *keeper, int life_fd)
 #ifdef SANDBOXD_TEST_HOOKS
 						"SANDBOX_LAYER_OFF", "SANDBOX_PLANT",
 #endif
-						"ASAN_OPTIONS",      "UBSAN_OPTIONS"};
+						"ASAN_OPTIONS",      "UBSAN_OPTIONS",
+						"JOURNAL_STREAM"};
 	const int sockets[] = {keeper->listeners.control_fd, keeper->listeners.operator_fd,
 			       life_fd};
 	int copies[ARRAY_SIZE(sockets)];

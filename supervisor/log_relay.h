@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/auto.h"
+#include "base/log_record.h"
 #include "base/loop.h"
 
 #define LOG_RELAY_LINE_BYTES 1024
@@ -16,7 +17,10 @@ struct log_relay {
 	int fd;           /* owned */
 	struct loop_source *source;
 	size_t used;
-	char line[LOG_RELAY_LINE_BYTES];
+	union {
+		char line[LOG_RELAY_LINE_BYTES]; /* text, up to its newline */
+		struct log_record record;        /* where it begins with the magic */
+	} in;
 };
 #define LOG_RELAY_NULL ((struct log_relay){.fd = -1})
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 
+#include "supervisor/journal.h"
 #include "supervisor/keeper.h"
 #include "supervisor/listeners.h"
 #include "supervisor/notify.h"
@@ -40,6 +41,7 @@ int main(int argc, char *argv[])
 		log_line(LOG_LEVEL_ERROR, NULL, "sandboxd has to be started as root", "");
 		return EXIT_FAILURE;
 	}
+	log_set_journal(journal_open());
 	r = run(&options, argc, argv, &err);
 	if (r < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "service ends", &err);

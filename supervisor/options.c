@@ -42,13 +42,6 @@ static const struct option {
 	{"--version",								    OPTION_VERSION,									0,					    "             the version"},
 };
 
-static const char *const log_levels[LOG_LEVEL_MAX_] = {
-	[LOG_LEVEL_ERROR] = "error",
-	[LOG_LEVEL_WARNING] = "warning",
-	[LOG_LEVEL_INFO] = "info",
-	[LOG_LEVEL_DEBUG] = "debug",
-};
-
 static void print_help(void)
 {
 	(void)printf("usage: sandboxd [OPTION...]\n");
@@ -89,13 +82,13 @@ static int take_value(struct options *dest, const struct option *option, const c
 
 static int find_log_level(const char *text, enum log_level *ret_level, struct err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(log_levels); i++) {
-		if (str_equal(text, log_levels[i])) {
-			*ret_level = (enum log_level)i;
-			return 0;
-		}
-	}
-	return err_fail(err, -EINVAL, "options", "--log-level is error, warning, info or debug");
+	int level = log_level_parse(text);
+
+	if (level < 0)
+		return err_fail(err, level, "options",
+				"--log-level is error, warning, info or debug");
+	*ret_level = (enum log_level)level;
+	return 0;
 }
 
 int options_parse(struct options *ret_options, int argc, char *const argv[], struct err *err)

@@ -32,6 +32,7 @@ int reload_first(struct reload *reload, const struct host *host, struct err *err
 		return r;
 	settle_level(reload, &reload->config);
 	log_set_level((enum log_level)reload->config.api.log_level);
+	log_set_format((enum log_format)reload->config.supervisor.log_format);
 	reload->state.at = clock_realtime();
 	return 0;
 }
@@ -114,5 +115,6 @@ void reload_again(struct reload *reload, struct host *host, struct serve *serve,
 	if (r < 0)
 		return;
 	log_set_level((enum log_level)reload->config.api.log_level);
+	log_set_format((enum log_format)reload->config.supervisor.log_format);
 	workers_set_log_level(workers, (enum log_level)reload->config.api.log_level);
 }

@@ -118,6 +118,7 @@ static void on_log_level(void *userdata, enum log_level level)
 	struct app *app = userdata;
 
 	log_set_level(level);
+	log_line(LOG_LEVEL_ERROR, NULL, "log level", "level=%s", log_level_name(level));
 	app->reload.config.api.log_level = (uint32_t)level; /* of workers that start later */
 	workers_set_log_level(app->workers, level);
 }

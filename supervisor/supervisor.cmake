@@ -6,6 +6,7 @@ add_library(sandboxd_supervisor STATIC
 	instance.c
 	keeper.c
 	listeners.c
+	journal.c
 	log_relay.c
 	notify.c
 	options.c

@@ -92,7 +92,7 @@ struct supervisor_config {
 	uint64_t max_memory_bytes; /* sum over sessions; 0: 80 % of the host's */
 	uint64_t max_pids;         /* sum over sessions */
 	uint32_t control_gid;      /* group of the control socket; UINT32_MAX: leave */
-	uint32_t zero32;
+	uint32_t log_format;       /* enum log_format: logfmt or JSON */
 	struct session_ceilings session;
 };
 

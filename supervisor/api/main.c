@@ -25,6 +25,7 @@ int main(void)
 	int code;
 
 	log_init("sandboxd-api", LOG_LEVEL_INFO);
+	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
 	if (confine_worker(WORKER_FD_POLICY, PROFILE, &applied, &err) < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "not confined", &err);
 		return EXIT_FAILURE;

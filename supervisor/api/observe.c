@@ -57,6 +57,58 @@ void action_readyz(struct request *request)
 	reply_json(request, MHD_HTTP_SERVICE_UNAVAILABLE, answer);
 }
 
+/* The log. */
+
+void action_log_level(struct request *request)
+{
+	const struct app *app = request_app(request);
+
+	reply_json(request, MHD_HTTP_OK,
+		   json_pack("{s:s}", "level", log_level_name(app->service.log_level)));
+}
+
+struct level_op {
+	struct answer_to to;
+	enum log_level level;
+};
+
+static void on_level(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct level_op *op = userdata;
+	struct request *request = answer_get(&op->to);
+
+	(void)fd_close(fd);
+	if (request && (!answer || answer->error != LAUNCH_E_NONE))
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+			     "the supervisor did not answer");
+	else if (request)
+		reply_json(request, MHD_HTTP_OK,
+			   json_pack("{s:s}", "level", log_level_name(op->level)));
+	free(op);
+}
+
+/* The supervisor's own level changes, and it tells every worker. */
+void action_log_level_set(struct request *request, enum log_level level)
+{
+	struct app *app = request_app(request);
+	struct level_op *op = calloc(1, sizeof(*op));
+
+	request_note(request, "level", json_string(log_level_name(level)));
+	if (op) {
+		op->to = answer_to(request);
+		op->level = level;
+		if (supervisor_client_request(
+			    app->supervisor,
+			    &(struct supervisor_request){.type = LAUNCH_LOG_LEVEL,
+							 .level = (uint32_t)level,
+							 .timeout = APP_REQUEST_TIMEOUT},
+			    on_level, op) >= 0)
+			return;
+		free(op);
+	}
+	reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the supervisor cannot be asked");
+}
+
 /* Metrics. */
 
 struct single {

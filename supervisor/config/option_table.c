@@ -33,6 +33,8 @@ static const struct option_row rows[] = {
 	 AT(supervisor.max_launches_per_s), OPTION_RELOAD_NEW, "session launches a second, over all callers"},
 	{SUPERVISOR, "log_level", OPTION_TYPE_LEVEL, 0, 0, "info",
 	 AT(api.log_level), OPTION_RELOAD, "error, warning, info or debug; --log-level goes before it"},
+	{SUPERVISOR, "log_format", OPTION_TYPE_FORMAT, 0, 1, "logfmt",
+	 AT(supervisor.log_format), OPTION_RELOAD, "logfmt or json, where there is no journal"},
 
 	{API, "stream_url", OPTION_TYPE_URL_PREFIX, 0, 0, "/chat/stream/",
 	 AT(api.stream_url), OPTION_RELOAD, "prefix of a task's stream_url"},
@@ -118,6 +120,7 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_BOOL] = "no|yes",
 	[OPTION_TYPE_FIELDS] = "refuse|ignore",
 	[OPTION_TYPE_NAMES] = "strict|compatible",
+	[OPTION_TYPE_FORMAT] = "logfmt|json",
 	[OPTION_TYPE_LEVEL] = "error|warning|info|debug",
 	[OPTION_TYPE_IDS] = "ids",
 	[OPTION_TYPE_HEADER] = "header",

@@ -20,6 +20,7 @@ enum option_type {
 	OPTION_TYPE_BOOL,       /* no, yes */
 	OPTION_TYPE_FIELDS,     /* refuse, ignore */
 	OPTION_TYPE_NAMES,      /* strict, compatible */
+	OPTION_TYPE_FORMAT,     /* logfmt, json */
 	OPTION_TYPE_LEVEL,      /* error, warning, info, debug */
 	OPTION_TYPE_IDS,        /* numbers between spaces, into trusted_peer[] */
 	OPTION_TYPE_HEADER,     /* name of an HTTP header */

@@ -72,6 +72,7 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 		{OPTION_TYPE_BOOL,   {"no", "yes"}           },
 		{OPTION_TYPE_FIELDS, {"refuse", "ignore"}    },
 		{OPTION_TYPE_NAMES,  {"strict", "compatible"}},
+		{OPTION_TYPE_FORMAT, {"logfmt", "json"}      },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
@@ -87,20 +88,13 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 
 static int set_level(const struct option_row *row, const char *value, struct config_answer *answer)
 {
-	static const char *const words[LOG_LEVEL_MAX_] = {
-		[LOG_LEVEL_ERROR] = "error",
-		[LOG_LEVEL_WARNING] = "warning",
-		[LOG_LEVEL_INFO] = "info",
-		[LOG_LEVEL_DEBUG] = "debug",
-	};
+	int level = log_level_parse(value);
+	uint32_t number = (uint32_t)level;
 
-	for (uint32_t i = 0; i < ARRAY_SIZE(words); i++) {
-		if (str_equal(value, words[i])) {
-			memcpy(field_of(row, answer), &i, sizeof(i));
-			return 0;
-		}
-	}
-	return -EINVAL;
+	if (level < 0)
+		return level;
+	memcpy(field_of(row, answer), &number, sizeof(number));
+	return 0;
 }
 
 static int set_ids(const struct option_row *row, const char *value, struct config_answer *answer)
@@ -225,6 +219,7 @@ static const struct value_kind {
 	[OPTION_TYPE_FIELDS] = {set_choice,     "refuse or ignore",                             NULL      },
 	[OPTION_TYPE_NAMES] = {set_choice,     "strict or compatible",                         NULL      },
 	[OPTION_TYPE_LEVEL] = {set_level,      "error, warning, info or debug",                NULL      },
+	[OPTION_TYPE_FORMAT] = {set_choice,     "logfmt or json",                               NULL      },
 	[OPTION_TYPE_IDS] = {set_ids,        "numeric ids between spaces, at most 16",       NULL      },
 	[OPTION_TYPE_HEADER] = {set_header,     "letters, digits and -, at most 63",            NULL      },
 	[OPTION_TYPE_PREFIX] = {set_prefix,     "upper-case letters, digits and _, at most 63", NULL      },

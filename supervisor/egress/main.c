@@ -103,6 +103,7 @@ int main(void)
 	int r;
 
 	log_init("sandboxd-egress", LOG_LEVEL_INFO);
+	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
 	signal_fd = open_signals();
 	if (signal_fd < 0)
 		return EXIT_FAILURE;

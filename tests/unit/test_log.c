@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/log_record.h"
 
 #include "tests/lib/test.h"
 
@@ -125,7 +126,66 @@ static void test_log_line_does_not_wait_for_its_reader(void **state)
 	assert_null(strstr(strchr(captured, '\n'), "lost"));
 }
 
+static void test_log_json_is_one_object(void **state)
+{
+	int read_fd, saved_fd;
+
+	(void)state;
+	log_init("test", LOG_LEVEL_INFO);
+	log_set_format(LOG_FORMAT_JSON);
+	saved_fd = capture_begin(&read_fd);
+	log_set_request("r-1");
+	log_line(LOG_LEVEL_INFO, NULL, "odd", "a=1 b=\"x y\" c=p\\q d=%s word", "\n");
+	log_set_request(NULL);
+	log_line(LOG_LEVEL_ERROR, NULL, "even", NULL);
+	capture_end(saved_fd, read_fd);
+	log_set_format(LOG_FORMAT_LOGFMT);
+	assert_non_null(strstr(captured, "\"level\":\"info\",\"program\":\"test\""));
+	assert_non_null(strstr(captured,
+			       ",\"msg\":\"odd\",\"request\":\"r-1\",\"fields\":{\"a\":\"1\","
+			       "\"b\":\"x y\",\"c\":\"p\\\\\\\\q\",\"d\":\"\\\\n\"}}\n"));
+	assert_non_null(strstr(captured, "\"msg\":\"even\",\"fields\":{}}\n"));
+}
+
+static void test_log_record_from_outside_is_made_plain(void **state)
+{
+	struct log_record record;
+	char text[LOG_JSON_BYTES + 1];
+	size_t n;
+
+	(void)state;
+	memset(&record, 0xff, sizeof(record));
+	memcpy(record.fields, "a=\"}\0b", 7);
+	log_record_sanitize(&record);
+	record.time_us = 0;
+	n = log_record_json(text, &record, "test");
+	assert_true(n <= LOG_JSON_BYTES);
+	for (size_t i = 0; i + 1 < n; i++)
+		assert_true(text[i] >= 0x20 && text[i] < 0x7f);
+	assert_int_equal(text[n - 1], '\n');
+	n = log_record_journal(text, &record, "test");
+	text[n] = '\0';
+	assert_non_null(strstr(text, "\nPRIORITY=3\nSYSLOG_IDENTIFIER=test\n"));
+}
+
+static void test_log_record_journal_has_fields(void **state)
+{
+	struct log_record record = {.level = LOG_LEVEL_WARNING, .message = "odd", .request = "r"};
+	char text[LOG_JSON_BYTES + 1];
+
+	(void)state;
+	log_record_set_fields(&record, "step=mounts error=\"a b\" PRIORITY=0");
+	text[log_record_journal(text, &record, "test")] = '\0';
+	assert_string_equal(text, "MESSAGE=odd step=mounts error=\"a b\" PRIORITY=0\nPRIORITY=4\n"
+				  "SYSLOG_IDENTIFIER=test\nSANDBOXD_REQUEST=r\n"
+				  "SANDBOXD_FIELD_STEP=mounts\nSANDBOXD_FIELD_ERROR=a b\n"
+				  "SANDBOXD_FIELD_PRIORITY=0\n");
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_log_json_is_one_object),
+	cmocka_unit_test(test_log_record_from_outside_is_made_plain),
+	cmocka_unit_test(test_log_record_journal_has_fields),
 	cmocka_unit_test(test_log_line_has_fields),
 	cmocka_unit_test(test_log_line_level_filters),
 	cmocka_unit_test(test_log_line_long_is_one_line),

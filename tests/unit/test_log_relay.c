@@ -2,6 +2,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 #include "supervisor/log_relay.h"
 #include "tests/lib/test.h"
 
@@ -59,7 +61,42 @@ static void test_log_relay_feed_long_line_is_cut(void **state)
 	assert_int_equal(strlen(text), strlen("from=worker ") + LOG_RELAY_LINE_BYTES + 1);
 }
 
+/* A program of ours speaks in records; who it is says the pipe, not the record. */
+static void test_log_relay_feed_records_get_our_form(void **state)
+{
+	struct log_record record = {
+		.magic = LOG_RECORD_MAGIC, .level = LOG_LEVEL_INFO, .message = "hel\033lo"};
+	char bytes[2 * sizeof(record) + 8];
+	char text[1024];
+
+	(void)state;
+	log_record_set_fields(&record, "a=1 program=sandboxd");
+	memcpy(bytes, &record, sizeof(record));
+	memcpy(bytes + sizeof(record), "text\n", 5);
+	memcpy(bytes + sizeof(record) + 5, &record, sizeof(record));
+	feed(bytes, 2 * sizeof(record) + 5, text, sizeof(text));
+	assert_non_null(strstr(text, "level=info program=worker pid=0 msg=\"hel?lo\" a=1 "
+				     "program=sandboxd\nfrom=worker text\nfrom=worker time="));
+	assert_memory_equal(text, "from=worker time=", 17);
+}
+
+/* What begins as one and is none is dropped, and the stream goes on. */
+static void test_log_relay_feed_false_record_is_dropped(void **state)
+{
+	char bytes[sizeof(struct log_record) + 3];
+	char text[256];
+
+	(void)state;
+	memset(bytes, 'x', sizeof(bytes));
+	bytes[0] = 0x1e;
+	memcpy(bytes + sizeof(struct log_record), "on\n", 3);
+	feed(bytes, sizeof(bytes), text, sizeof(text));
+	assert_string_equal(text, "from=worker on\n");
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_log_relay_feed_records_get_our_form),
+	cmocka_unit_test(test_log_relay_feed_false_record_is_dropped),
 	cmocka_unit_test(test_log_relay_feed_lines_carry_their_origin),
 	cmocka_unit_test(test_log_relay_feed_control_bytes_are_replaced),
 	cmocka_unit_test(test_log_relay_feed_long_line_is_cut),

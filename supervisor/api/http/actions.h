@@ -10,6 +10,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "base/log.h"
+
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/session/registry.h"
 #include "supervisor/api/session/spec.h"
@@ -47,6 +49,8 @@ void action_task_stream(struct request *request, bool as_lines, uint32_t after);
 
 void action_proof(struct request *request, struct session *session);
 void action_trace(struct request *request, struct session *session);
+void action_log_level(struct request *request); /* what it is */
+void action_log_level_set(struct request *request, enum log_level level);
 void action_healthz(struct request *request);
 void action_readyz(struct request *request);
 void action_stats(struct request *request, struct session *session);

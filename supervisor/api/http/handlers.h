@@ -30,6 +30,8 @@ void handle_sandbox_proof(struct request *request);
 void handle_sandbox_trace(struct request *request);
 void handle_sandbox_stats(struct request *request);
 
+void handle_log_level_get(struct request *request);
+void handle_log_level_set(struct request *request);
 void handle_healthz(struct request *request);
 void handle_readyz(struct request *request);
 void handle_metrics(struct request *request);

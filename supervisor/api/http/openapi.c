@@ -83,6 +83,9 @@ static const struct schema_row schemas[] = {
 	{"ConfigState",
 	 "{\"type\":\"object\",\"properties\":{\"generation\":" INTEGER ",\"at\":" STRING
 	 ",\"refused\":" BOOLEAN ",\"text\":" STRING ",\"needs_restart\":" STRINGS "}}"                                    },
+	{"LogLevel",
+	 "{\"type\":\"object\",\"required\":[\"level\"],\"properties\":{\"level\":{\"enum\":"
+	 "[\"error\",\"warning\",\"info\",\"debug\"]}}}"								   },
 	{"Status",         "{\"type\":\"object\",\"properties\":{\"status\":" STRING "}}"                                  },
 	{"Error",          "{\"type\":\"object\",\"properties\":{\"detail\":{}}}"                                          },
 };

@@ -335,8 +335,10 @@ static enum MHD_Result on_access(void *userdata, struct MHD_Connection *connecti
 		return take_body(request, upload_data, upload_data_size);
 	if (request->state == REQUEST_STATE_RECEIVING) {
 		request->state = REQUEST_STATE_HANDLING;
+		log_set_request(request->request_id);
 		if (payload_finish(request))
 			request->route->handler(request);
+		log_set_request(NULL);
 		if (request->state == REQUEST_STATE_HANDLING)
 			request->state = REQUEST_STATE_WAITING;
 	}

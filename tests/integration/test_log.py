@@ -1,0 +1,135 @@
+"""The log: its forms, its level at run time, and the request that each line belongs to."""
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import BIN, CONFIG, SESSIONS, Daemon, ctl, wait_until
+
+JOURNAL = Path("/run/systemd/journal/socket")
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    started = Daemon()
+    started.deaths_expected = True
+    yield started
+    started.done()
+
+
+def test_lines_of_a_request_carry_its_id(daemon, alice):
+    answer = alice.post(SESSIONS, {}, headers={"Sandbox-Request-Id": "look-for-me"})
+    assert answer.status == 201
+    session = answer.json["id"]
+    alice.post(f"{SESSIONS}/{session}/components", {"name": "a/b", "body": "x"},
+               headers={"Sandbox-Request-Id": "refused-name"})
+    alice.delete(f"{SESSIONS}/{session}", headers={"Sandbox-Request-Id": "the-end"})
+
+    def lines(word):
+        return [line for line in daemon.log.read_text().splitlines() if f"request={word}" in line]
+    wait_until(lambda: lines("the-end"), 10, "the request is logged")
+    assert any('msg="request"' in line for line in lines("look-for-me"))
+    assert any('msg="component name refused"' in line for line in lines("refused-name"))
+    assert any('msg="session ends"' in line for line in lines("the-end"))
+    assert all(line.startswith("from=sandboxd-api time=") for line in lines("the-end"))
+
+
+def test_level_at_run_time(daemon, alice):
+    def has(text):
+        return text in daemon.log.read_text()
+    assert ctl(daemon, "log-level").stdout == b"info\n"
+    assert not has("level=debug")
+    changed = ctl(daemon, "log-level", "debug")
+    assert (changed.returncode, changed.stdout) == (0, b"debug\n")
+    wait_until(lambda: has("from=sandboxd-egress") and has('msg="log level taken"'), 10,
+               "the egress worker has it too")
+    assert ctl(daemon, "log-level").stdout == b"debug\n"
+    # A worker that starts later begins with it.
+    os.kill(daemon.worker_pid("sandboxd-api"), 9)
+    wait_until(daemon.ready, 20, "the next worker serves")
+    wait_until(lambda: ctl(daemon, "log-level").stdout == b"debug\n", 10, "it knows the level")
+    assert ctl(daemon, "log-level", "error").returncode == 0
+    before = len(daemon.log.read_text())
+    alice.get(SESSIONS)
+    time.sleep(0.3)
+    assert 'msg="request"' not in daemon.log.read_text()[before:]
+    assert ctl(daemon, "log-level", "info").returncode == 0
+    alice.get(SESSIONS)
+    wait_until(lambda: 'msg="request"' in daemon.log.read_text()[before:], 10, "a line again")
+
+
+def test_level_is_the_operators(daemon, admin):
+    assert admin.post("/v1/log-level", {"level": "debug"}).status == 403
+    assert daemon.root.post("/v1/log-level", {"level": "loud"}).status == 422
+    assert daemon.root.post("/v1/log-level", {"level": "info", "x": 1}).status == 422
+    assert ctl(daemon, "log-level", "loud").returncode == 4
+
+
+def test_json_lines():
+    daemon = Daemon(config=CONFIG + "[supervisor]\nlog_format = json\n")
+    try:
+        answer = daemon.client("alice").get(SESSIONS)
+        wanted = answer.headers["Sandbox-Request-Id"]
+        text = wait_until(lambda: wanted in daemon.log.read_text() and daemon.log.read_text(), 10,
+                          "the line")
+        lines = text.splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith("{"))
+        # Before the configuration was read, and of the keeper, they are logfmt.
+        docs = [json.loads(line) for line in lines[first:] if line.startswith("{")]
+        line, = [doc for doc in docs if doc.get("request") == wanted]
+        assert line["program"] == "sandboxd-api" and line["level"] == "info"
+        assert line["fields"]["status"] == "200" and line["fields"]["user"] == "alice"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line["time"])
+        assert {"sandboxd"} < {doc["program"] for doc in docs}
+    finally:
+        daemon.done()
+
+
+@pytest.fixture
+def journal():
+    """A socket where the journal's is, in the tests' own mount namespace."""
+    made = not JOURNAL.parent.exists()
+    if JOURNAL.exists():
+        pytest.skip("a journal runs here")
+    JOURNAL.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(JOURNAL))
+        sock.settimeout(10)
+        yield sock
+    JOURNAL.unlink()
+    if made:
+        JOURNAL.parent.rmdir()
+
+
+class JournalDaemon(Daemon):
+    """Its standard error is a stream of the journal, as JOURNAL_STREAM says."""
+
+    def start(self):
+        self.log.touch()
+        st = self.log.stat()
+        self.env["JOURNAL_STREAM"] = f"{st.st_dev}:{st.st_ino}"
+        super().start()
+
+
+def test_journal_fields(journal):
+    daemon = JournalDaemon()
+    try:
+        answer = daemon.client("alice").get(SESSIONS)
+        wanted = answer.headers["Sandbox-Request-Id"]
+        while True:
+            fields = dict(line.split("=", 1)
+                          for line in journal.recv(65536).decode().splitlines())
+            if fields.get("SANDBOXD_REQUEST") == wanted:
+                break
+        assert fields["SYSLOG_IDENTIFIER"] == "sandboxd-api"
+        assert fields["PRIORITY"] == "6"
+        assert fields["MESSAGE"].startswith("request method=GET")
+        assert fields["SANDBOXD_FIELD_STATUS"] == "200"
+        assert wanted not in daemon.log.read_text()
+    finally:
+        daemon.done()
