@@ -146,6 +146,33 @@ static struct members read_members(int group_fd)
 	return members;
 }
 
+/* The group that we were told of is ours, with whoever keeps it from being removed. */
+static int move_holders(const struct cgroup *cgroup)
+{
+	AUTO_CLOSE int leaf_fd = -1;
+	char pids[4096];
+	uint32_t pid = 0;
+
+	int r = make_below(cgroup->v2_parent_fd, CGROUP_HOLDER_LEAF, &leaf_fd);
+	if (r < 0)
+		return r;
+	ssize_t n = io_read_at(cgroup->v2_parent_fd, "cgroup.procs", pids, sizeof(pids));
+	if (n < 0)
+		return (int)n;
+	for (char *line = pids; line && *line;) {
+		char *next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		r = num_parse_u32(line, 1, INT32_MAX, &pid);
+		if (r == 0)
+			r = write_u64(leaf_fd, ".", "cgroup.procs", pid);
+		if (r < 0 && r != -ESRCH)
+			return r;
+		line = next;
+	}
+	return 0;
+}
+
 /*
  * Move this process and its keeper to a leaf beside the sessions. A parent that is in another group
  * is no keeper: under systemd it is pid 1, which must stay where it is.
@@ -173,8 +200,8 @@ static int delegate(const struct cgroup *cgroup, const char *controller)
 	if (r < 0)
 		return r;
 	r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
-	if (r == -EBUSY && !cgroup->parent_is_told) {
-		r = move_to_leaf(cgroup);
+	if (r == -EBUSY) {
+		r = cgroup->parent_is_told ? move_holders(cgroup) : move_to_leaf(cgroup);
 		if (r == 0)
 			r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
 	}

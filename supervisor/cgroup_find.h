@@ -24,5 +24,8 @@ MUST_USE int cgroup_find_top(struct err *err);
  */
 #define CGROUP_FIND_LEAF "sandboxd-supervisor"
 
+/* The same for processes that keep a group which we were told of. */
+#define CGROUP_HOLDER_LEAF "holder"
+
 /* Does this line of /proc/PID/cgroup ("4:cpu,cpuacct:/path") belong to the controller? */
 bool cgroup_find_lists(const char *line, const char *controller);
