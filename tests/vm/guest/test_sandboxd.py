@@ -1,167 +1,57 @@
-"""An installed sandboxd under systemd, from enable to uninstall, in the order of this file."""
+"""An installed sandboxd under systemd: its units, what it limits, what a session may use up."""
 import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from harness import (Client, all_pids, cgroup_mounts, descendants, name_of, status_of, wait_until)
+from harness import name_of, status_of, wait_until
+from installed import *
 
-DISK = Path("/mnt")
-PACKAGE = DISK / "sandboxd.deb"
-CONTROL = "/run/sandboxd/control.sock"
-OPERATOR = "/run/sandboxd/operator.sock"
-UNITS = ["sandboxd.service", "sandboxd-control.socket", "sandboxd-operator.socket"]
-TOP = Path("/sys/fs/cgroup")
-MIB = 1 << 20
-
-# What systemd itself writes while the checks run, and backups that user tools leave.
-VOLATILE = ("/run/systemd/", "/run/log/", "/run/credentials", "/run/utmp", "/var/log/journal",
-            "/var/lib/systemd/", "/var/lib/dpkg", "/var/log/dpkg.log", "/etc/.pwd.lock",
-            "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-")
-
-
-def call(*words, check=True, timeout=120, **more):
-    result = subprocess.run([str(w) for w in words], capture_output=True, text=True,
-                            timeout=timeout, check=False, **more)
-    if check and result.returncode != 0:
-        raise AssertionError(f"{words}: {result.returncode}\n{result.stdout}{result.stderr}")
-    return result
-
-
-def ctl(*words, **more):
-    return call("sandboxctl", *words, **more)
-
-
-def state(unit, *names):
-    text = call("systemctl", "show", unit, *[f"-p{name}" for name in names]).stdout
-    return dict(line.split("=", 1) for line in text.splitlines())
-
-
-def main_pid():
-    return int(state("sandboxd.service", "MainPID")["MainPID"])
-
-
-def instance():
-    return Path("/var/lib/sandboxd/instance").read_text().strip()
-
-
-def instance_group():
-    groups = list(TOP.rglob(f"sandboxd-{instance()}"))
-    assert len(groups) == 1, groups
-    return groups[0]
-
-
-def group_of(session):
-    found = [path for path in instance_group().iterdir() if session in path.name]
-    assert len(found) == 1, list(instance_group().iterdir())
-    return found[0]
-
-
-def read(path):
-    return Path(path).read_text().strip()
-
-
-def events(path):
-    return {key: int(value) for key, value in
-            (line.split() for line in Path(path).read_text().splitlines())}
-
-
-def timed(work):
-    start = time.monotonic()
-    value = work()
-    return time.monotonic() - start, value
-
-
-@pytest.fixture
-def alice():
-    return Client(CONTROL, user="alice", scopes="data:read data:write", workspace="blue")
-
-
-@pytest.fixture
-def session(alice):
-    made = alice.create()
-    yield made
-    alice.remove(made)
-
-
-# --- install and start ---------------------------------------------------------------------------
-
-
-def host_files():
-    """Everything below the directories that an installation touches, with what it is."""
-    found = {}
-    for top in ("/etc", "/usr", "/var", "/run", "/opt", "/srv"):
-        for folder, folders, files in os.walk(top):
-            for name in folders + files:
-                path = os.path.join(folder, name)
-                if path.startswith(VOLATILE) or "__pycache__" in path:
-                    continue
-                info = os.lstat(path)
-                size = info.st_size if os.path.isfile(path) else 0
-                found[path] = (info.st_mode, info.st_uid, info.st_gid, size)
-    return found
-
-
-def host_state():
-    return {
-        "files": host_files(),
-        "groups": sorted(str(p) for p in TOP.rglob("*") if p.is_dir() and "sandboxd" in str(p)),
-        "units": call("systemctl", "list-unit-files", "--no-legend", "sandboxd*",
-                      check=False).stdout,
-        "users": [read(f"/etc/{name}") for name in ("passwd", "group")],
-        "processes": sorted(name_of(pid) for pid in all_pids() if "sandbox" in name_of(pid)),
-    }
-
-
-BEFORE = {}
-
-
-def test_install():
-    BEFORE.update(host_state())
-    assert BEFORE["groups"] == [] and BEFORE["processes"] == []
-    call("dpkg", "-i", PACKAGE)
-    assert state("sandboxd.service", "ActiveState")["ActiveState"] == "inactive"
-
-
-def test_enable_and_start():
-    call("systemctl", "enable", "--now", "sandboxd.service")
-    service = state("sandboxd.service", "ActiveState", "SubState", "Type", "UnitFileState")
-    assert service == {"ActiveState": "active", "SubState": "running", "Type": "notify",
-                       "UnitFileState": "enabled"}
-    for unit in UNITS:
-        assert state(unit, "ActiveState", "UnitFileState") == {"ActiveState": "active",
-                                                               "UnitFileState": "enabled"}
-    assert os.stat(CONTROL).st_mode & 0o777 == 0o660
-    assert os.stat(OPERATOR).st_mode & 0o777 == 0o600
-
-
-def test_units_verify():
+def test_units_verify(service):
     result = call("systemd-analyze", "verify", *UNITS, check=False)
     # The guest has no man(1) to look the pages up with.
     wrong = [line for line in result.stderr.splitlines() if "Command 'man " not in line]
     assert wrong == []
 
 
-def test_systemd_stays_where_it_was():
+def test_systemd_stays_where_it_was(service):
     assert read("/proc/1/cgroup") == "0::/init.scope"
     assert read("/proc/self/cgroup") == "0::/system.slice/vm-checks.service"
 
 
-def test_service_is_in_a_leaf_of_its_unit():
-    own = read(f"/proc/{main_pid()}/cgroup").partition("::")[2]
-    assert own.startswith("/sandboxd.slice/sandboxd.service/"), own
-    unit = TOP / "sandboxd.slice/sandboxd.service"
+def test_groups_are_below_the_unit_that_stays(session):
+    assert read(f"/proc/{main_pid()}/cgroup") == "0::/sandboxd.slice/sandboxd.service"
+    unit = TOP / "sandboxd.slice/sandboxd-sessions.service"
     assert read(unit / "cgroup.procs") == ""
+    assert [name_of(int(pid)) for pid in read(unit / "holder/cgroup.procs").split()] == ["sleep"]
     assert {"cpu", "memory", "pids"} <= set(read(unit / "cgroup.subtree_control").split())
     assert instance_group().parent == unit
+    assert group_of(session)
 
 
-def test_fallbacks_of_6_1_are_in_use():
+def test_host_files_are_read_only_for_the_supervisor(service):
+    mounts = read(f"/proc/{main_pid()}/mountinfo").splitlines()
+    usr = [line.split() for line in mounts if line.split()[4].endswith("/u")]
+    assert usr and all("ro" in line[5].split(",") for line in usr), mounts
+    assert status_of(main_pid())["NoNewPrivs"] == "1"
+    assert status_of(main_pid())["Seccomp"] == "0"
+
+
+def test_sessions_have_one_filter_and_no_program_of_the_unit(session):
+    for pid in shims():
+        assert status_of(pid)["Seccomp_filters"] == "1"
+
+
+def test_exposure_is_not_above_what_was_reached(service):
+    print(call("systemd-analyze", "--no-pager", "security", "--threshold=78",
+               "sandboxd.service").stdout.splitlines()[-1])
+
+
+def test_fallbacks_of_6_1_are_in_use(service):
     """What newer kernels have is not there, so the ways around it are what runs here."""
     status = call("python3", "-c", "import ctypes, os\n"
                   "libc = ctypes.CDLL(None, use_errno=True)\n"
@@ -170,7 +60,7 @@ def test_fallbacks_of_6_1_are_in_use():
     assert memfd_noexec == -1 and 0 < landlock_abi < 6
 
 
-def test_doctor():
+def test_doctor(service):
     result = ctl("doctor", check=False)
     assert result.returncode == 0, result.stdout
     assert "missing  " not in result.stdout
@@ -182,7 +72,7 @@ def test_doctor():
 # --- sessions ------------------------------------------------------------------------------------
 
 
-def test_run_gives_the_status():
+def test_run_gives_the_status(service):
     assert ctl("run", "--", "true").returncode == 0
     assert ctl("run", "--", "sh", "-c", "exit 7", check=False).returncode == 7
     assert ctl("run", "--", "sh", "-c", "kill -9 $$", check=False).returncode == 137
@@ -191,17 +81,11 @@ def test_run_gives_the_status():
     assert (result.stdout, result.stderr) == ("1000\n", "problem\n")
 
 
-def test_quickstart_components():
-    made = ctl("create").stdout.strip()
-    components = sorted((DISK / "tests/data/components").glob("*.y*ml"))
-    assert components
-    for path in components:
-        ctl("write", made, path)
-    assert ctl("load", made).stdout
-    shown = ctl("execute", made).stdout
-    assert "result: ok, " in shown, shown
-    ctl("rm", made)
-    assert ctl("-q", "ls").stdout == ""
+def test_quickstart_with_the_installed_service(service):
+    shown = call(DISK / "quickstart", "--installed", timeout=300).stdout
+    assert shown.splitlines()[-1].startswith("quickstart: ok: "), shown
+    assert "isolation: as promised" in shown and "nothing is left" in shown
+    assert is_active("sandboxd.service") and ctl("-q", "ls").stdout == ""
 
 
 def test_proof_shows_every_limit(session):
@@ -273,9 +157,10 @@ SMALL = Path("/opt/small")
 
 
 @pytest.fixture
-def small():
+def small(service):
     """The same service with the policy of 64 MiB sessions."""
-    command = f"/usr/sbin/sandboxd --libexec-dir {SMALL}"
+    command = (f"/usr/sbin/sandboxd --libexec-dir {SMALL} "
+               "--cgroup-parent /sandboxd.slice/sandboxd-sessions.service")
     try:
         shutil.copytree("/usr/libexec/sandboxd", SMALL)
         shutil.copy(DISK / "small/policy.img", SMALL / "policy.img")
@@ -309,89 +194,3 @@ def test_memory_hog_dies_alone(small, alice):
     assert victims and all("CONSTRAINT_MEMCG" in line and hog in line for line in victims), victims
     alice.remove(other)
     alice.remove(hog)
-
-
-# --- restart, stop, uninstall --------------------------------------------------------------------
-
-
-def shims():
-    host = os.readlink("/proc/self/ns/user")
-    found = []
-    for pid in all_pids():
-        try:
-            if os.readlink(f"/proc/{pid}/ns/user") != host:
-                found.append(pid)
-        except OSError:
-            pass
-    return found
-
-
-def left_of_sessions():
-    return [str(p) for p in TOP.rglob("*") if p.is_dir() and p.parent.name.startswith("sandboxd-")
-            and p.name != "workers"]
-
-
-def test_restart_leaves_no_session(alice):
-    made = [alice.create() for _ in range(2)]
-    assert shims()
-    before = main_pid()
-    seconds, _ = timed(lambda: call("systemctl", "restart", "sandboxd.service"))
-    assert main_pid() != before and seconds < 60
-    assert not [path for path in left_of_sessions() if any(name in path for name in made)]
-    assert ctl("run", "--", "true").returncode == 0
-    assert read("/proc/1/cgroup") == "0::/init.scope"
-
-
-def test_killed_supervisor_comes_back_clean(alice):
-    made = alice.create()
-    before = main_pid()
-    os.kill(before, signal.SIGKILL)
-    wait_until(lambda: main_pid() not in (0, before), 30, "another main process")
-    wait_until(lambda: state("sandboxd.service", "ActiveState")["ActiveState"] == "active", 60,
-               "active again")
-    assert ctl("run", "--", "true").returncode == 0
-    assert not [path for path in left_of_sessions() if made in path]
-
-
-def test_stop_leaves_nothing(alice):
-    made = [alice.create() for _ in range(2)]
-    assert made
-    pid = main_pid()
-    assert descendants(pid)
-    call("systemctl", "stop", *UNITS)
-    assert state("sandboxd.service", "ActiveState", "Result") == {"ActiveState": "inactive",
-                                                                  "Result": "success"}
-    assert shims() == []
-    assert not [str(p) for p in TOP.rglob("sandboxd-*")]
-    assert [name_of(p) for p in all_pids() if name_of(p).startswith("sandbox")] == []
-
-
-def test_socket_starts_the_service(alice):
-    call("systemctl", "start", *UNITS[1:])
-    assert state("sandboxd.service", "ActiveState")["ActiveState"] == "inactive"
-    assert alice.get("/readyz", timeout=90).status in (200, 503)
-    wait_until(lambda: alice.get("/readyz").status == 200, 60, "ready")
-
-
-def test_upgrade_restarts_the_service():
-    before = main_pid()
-    call("dpkg", "-i", PACKAGE)
-    assert main_pid() not in (0, before)
-    assert ctl("run", "--", "true").returncode == 0
-
-
-def test_journal_has_no_errors():
-    text = call("journalctl", "--no-pager", "-o", "cat", "-u", "sandboxd.service").stdout
-    bad = [line for line in text.splitlines()
-           if "level=error" in line or "assertion" in line or "core" in line.split()]
-    assert bad == [], bad
-
-
-def test_uninstall_leaves_the_host_as_it_was():
-    call("dpkg", "--purge", "sandboxd")
-    after = host_state()
-    added = sorted(set(after["files"].items()) - set(BEFORE["files"].items()))
-    removed = sorted(set(BEFORE["files"].items()) - set(after["files"].items()))
-    assert not added and not removed, [path for path, _ in added + removed]
-    for name in ("groups", "units", "users", "processes"):
-        assert after[name] == BEFORE[name], name

@@ -1,0 +1,50 @@
+"""The first installation: the release before, upgraded while it runs."""
+import os
+
+import pytest
+
+from harness import SESSIONS, Client, wait_until
+from installed import *
+
+OLD = DISK / "old.deb"
+
+
+def test_upgrade_from_the_release_before():
+    if not OLD.exists():
+        pytest.skip("no 0.1.0 to build in this checkout")
+    alice = Client(CONTROL, user="alice", scopes="data:read data:write", workspace="blue")
+    call("dpkg", "-i", OLD)
+    call("systemctl", "enable", "--now", "sandboxd.service")
+    made = alice.create()
+    alice.write(made, "one", "type: a.B\n")
+    before = main_pid()
+    call("dpkg", "-i", PACKAGE)
+    assert is_active("sandboxd.service") and is_active("sandboxd-sessions.service")
+    assert main_pid() not in (0, before)
+    # Its sessions could not outlive it; their rows are used again.
+    assert alice.get(f"{SESSIONS}/{made}").json["components"] == ["one.yaml"]
+    assert alice.run(made, "/bin/cat", "/session/one.yaml").out == b"type: a.B\n"
+    assert instance_group().parent.name == "sandboxd-sessions.service"
+    assert not list((TOP / "sandboxd.slice/sandboxd.service").rglob("sandboxd-*"))
+    alice.remove(made)
+    call("dpkg", "--purge", "sandboxd")
+
+
+def test_install():
+    before = json.loads(BEFORE.read_text())
+    assert before["groups"] == [] and before["processes"] == []
+    call("dpkg", "-i", PACKAGE)
+    assert not is_active("sandboxd.service")
+
+
+def test_enable_and_start():
+    call("systemctl", "enable", "--now", "sandboxd.service")
+    service = state("sandboxd.service", "ActiveState", "SubState", "Type", "UnitFileState")
+    assert service == {"ActiveState": "active", "SubState": "running", "Type": "notify",
+                       "UnitFileState": "enabled"}
+    for unit in UNITS[1:3]:
+        assert state(unit, "ActiveState", "UnitFileState") == {"ActiveState": "active",
+                                                               "UnitFileState": "enabled"}
+    assert is_active("sandboxd-sessions.service")
+    assert os.stat(CONTROL).st_mode & 0o777 == 0o660
+    assert os.stat(OPERATOR).st_mode & 0o777 == 0o600
