@@ -17,3 +17,12 @@ CREATE TABLE sandbox_task_output (
 	body blob NOT NULL,
 	PRIMARY KEY (task_id, wire_number)
 );
+
+-- Processor time of owners (0), workspaces (1) and the host (2) by day (UTC, since 1970).
+CREATE TABLE sandbox_usage (
+	day integer NOT NULL,
+	scope integer NOT NULL,
+	name varchar(64) NOT NULL,
+	cpu_us bigint NOT NULL,
+	PRIMARY KEY (day, scope, name)
+);

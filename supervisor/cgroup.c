@@ -648,6 +648,12 @@ int cgroup_holds(const struct cgroup *cgroup, const char *name, int pid)
 	return 0;
 }
 
+uint64_t cgroup_cpu_us(const struct cgroup *cgroup, const char *name)
+{
+	/* cpu.stat of v2 counts time in every group, with or without the controller. */
+	return read_key(cgroup->v2_fd, name, "cpu.stat", "usage_usec");
+}
+
 int cgroup_stat(const struct cgroup *cgroup, const char *name, struct launch_stat *ret_stat)
 {
 	struct launch_stat stat = {0};
@@ -662,8 +668,7 @@ int cgroup_stat(const struct cgroup *cgroup, const char *name, struct launch_sta
 		stat.memory_peak_bytes = read_u64(memory, name, "memory.max_usage_in_bytes");
 	}
 	stat.n_pids = (uint32_t)read_u64(pids, name, "pids.current");
-	/* cpu.stat of v2 counts time in every group, with or without the controller. */
-	stat.cpu_us = read_key(cgroup->v2_fd, name, "cpu.stat", "usage_usec");
+	stat.cpu_us = cgroup_cpu_us(cgroup, name);
 	stat.frozen = (uint32_t)read_key(cgroup->v2_fd, name, "cgroup.events", "frozen");
 	stat.oom_kills = cgroup_oom_kills(cgroup, name);
 	*ret_stat = stat;

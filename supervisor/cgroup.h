@@ -95,6 +95,8 @@ MUST_USE int cgroup_check(const struct cgroup *cgroup, const char *name, uint64_
 /* 1: the process is in the v2 group itself; 0: it is not; -errno. */
 MUST_USE int cgroup_holds(const struct cgroup *cgroup, const char *name, int pid);
 
+/* Processor time of all that ran in the group; 0: it is not known. */
+uint64_t cgroup_cpu_us(const struct cgroup *cgroup, const char *name);
 MUST_USE int cgroup_stat(const struct cgroup *cgroup, const char *name,
 			 struct launch_stat *ret_stat);
 /* Limits as the kernel reports them, for the proof. What is missing reads as 0. */

@@ -51,6 +51,24 @@ static const struct number_rule {
 	{"api.janitor_interval", NUMBER(api.janitor_interval_s), CONFIG_JANITOR_MIN_S, CONFIG_JANITOR_MAX_S},
 	{"audit.file_size", NUMBER(api.audit_file_bytes), CONFIG_AUDIT_MIN_BYTES, CONFIG_AUDIT_MAX_BYTES},
 	{"state.max_bytes", NUMBER(api.store_max_bytes), CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES},
+	{"owner.sessions", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].sessions), 0, CONFIG_SESSIONS_MAX},
+	{"owner.jobs", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].jobs), 0, CONFIG_QUOTA_JOBS_MAX},
+	{"owner.memory", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].memory_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
+	{"owner.stored", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].stored_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
+	{"owner.cpu_per_day", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].cpu_s), 0, CONFIG_KEEP_MAX_S},
+	{"owner.launches_per_second", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].launches_per_s), 0, CONFIG_LAUNCH_RATE_MAX},
+	{"owner.stored_per_second", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].stored_per_s), 0, CONFIG_QUOTA_RATE_MAX},
+	{"workspace.sessions", NUMBER(api.quota.limits[QUOTA_SCOPE_WORKSPACE].sessions), 0, CONFIG_SESSIONS_MAX},
+	{"workspace.jobs", NUMBER(api.quota.limits[QUOTA_SCOPE_WORKSPACE].jobs), 0, CONFIG_QUOTA_JOBS_MAX},
+	{"workspace.memory", NUMBER(api.quota.limits[QUOTA_SCOPE_WORKSPACE].memory_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
+	{"workspace.stored", NUMBER(api.quota.limits[QUOTA_SCOPE_WORKSPACE].stored_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
+	{"workspace.cpu_per_day", NUMBER(api.quota.limits[QUOTA_SCOPE_WORKSPACE].cpu_s), 0, CONFIG_KEEP_MAX_S},
+	{"host.sessions", NUMBER(api.quota.limits[QUOTA_SCOPE_HOST].sessions), 0, CONFIG_SESSIONS_MAX},
+	{"host.jobs", NUMBER(api.quota.limits[QUOTA_SCOPE_HOST].jobs), 0, CONFIG_QUOTA_JOBS_MAX},
+	{"host.memory", NUMBER(api.quota.limits[QUOTA_SCOPE_HOST].memory_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
+	{"host.stored", NUMBER(api.quota.limits[QUOTA_SCOPE_HOST].stored_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
+	{"host.cpu_per_day", NUMBER(api.quota.limits[QUOTA_SCOPE_HOST].cpu_s), 0, CONFIG_KEEP_MAX_S},
+	{"quota overrides", NUMBER(api.quota.n_overrides), 0, QUOTA_OVERRIDES_MAX},
 	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},
 	{"n_name_servers", NUMBER(egress.n_name_servers), 0, CONFIG_MAX_NS},
 };
@@ -122,6 +140,23 @@ static bool text_ends(const void *text, size_t size)
 	return memchr(text, '\0', size) != NULL;
 }
 
+/* Called when their number is known to be right. */
+static int check_overrides(const struct quota_config *quota, struct err *err)
+{
+	for (uint32_t i = 0; i < quota->n_overrides; i++) {
+		const struct quota_override *override = &quota->override[i];
+
+		if (override->scope >= QUOTA_SCOPE_HOST || override->name[0] == '\0' ||
+		    !text_ends(override->name, sizeof(override->name)))
+			return err_fail(err, -EINVAL, "config", "quota of a tenant: number %u", i);
+		if (override->limits.sessions > CONFIG_SESSIONS_MAX ||
+		    override->limits.launches_per_s > CONFIG_LAUNCH_RATE_MAX)
+			return err_fail(err, -EINVAL, "config",
+					"quota of a tenant is out of range: number %u", i);
+	}
+	return 0;
+}
+
 int config_check(const struct config_answer *answer, size_t size, struct err *err)
 {
 	if (size != sizeof(*answer))
@@ -151,7 +186,7 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 			return err_fail(err, -EINVAL, "config", "endpoint %zu is not terminated",
 					i);
 	}
-	return 0;
+	return check_overrides(&answer->api.quota, err);
 }
 
 void config_keep(const struct config_answer *in_force, struct config_answer *answer,

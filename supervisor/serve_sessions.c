@@ -91,12 +91,13 @@ static void answer_start(struct serve_session *entry, enum launch_error error,
 	peer_send(&asker->peer, &answer, fd);
 }
 
-static void answer_waiters(struct serve_session *entry)
+static void answer_waiters(struct serve_session *entry, uint64_t cpu_us)
 {
 	for (uint32_t i = 0; i < entry->n_waiters; i++) {
 		struct launch_msg answer =
 			answer_message(LAUNCH_KILL, entry->waiter[i].serial, entry->plan.session);
 
+		answer.u.gone.cpu_us = cpu_us;
 		peer_send(&entry->waiter[i].client->peer, &answer, -1);
 	}
 	entry->n_waiters = 0;
@@ -115,7 +116,7 @@ static void on_started(void *userdata, struct session *session, enum launch_erro
 		log_err(LOG_LEVEL_WARNING, &(struct log_context){.session = session_id(session)},
 			"launch failed", err ? err : &connect_err);
 		answer_start(entry, error, err, -1);
-		answer_waiters(entry);
+		answer_waiters(entry, session_cpu_us(session));
 		forget_session(entry);
 		return;
 	}
@@ -133,7 +134,8 @@ static void on_started(void *userdata, struct session *session, enum launch_erro
 	answer_start(entry, LAUNCH_E_NONE, NULL, fd);
 }
 
-static void tell_gone(struct serve_session *entry, enum launch_gone_reason reason, int wait_status)
+static void tell_gone(struct serve_session *entry, enum launch_gone_reason reason, int wait_status,
+		      uint64_t cpu_us)
 {
 	struct serve_client *api = entry->serve->api;
 	struct launch_msg event;
@@ -144,6 +146,7 @@ static void tell_gone(struct serve_session *entry, enum launch_gone_reason reaso
 	event = launch_message(LAUNCH_EVENT_GONE, 0, entry->plan.session);
 	event.u.gone.reason = reason;
 	event.u.gone.wait_status = wait_status;
+	event.u.gone.cpu_us = cpu_us;
 	peer_send(&api->peer, &event, -1);
 }
 
@@ -153,15 +156,14 @@ static void on_ended(void *userdata, struct session *session, enum launch_gone_r
 	struct serve_session *entry = userdata;
 	struct err err = ERR_NULL;
 
-	(void)session;
 	if (entry->asker) {
 		/* Killed, or dead, between its clone and its READY. */
 		(void)err_fail(&err, -ECANCELED, "start", "the session ended before it was ready");
 		answer_start(entry, LAUNCH_E_STEP, &err, -1);
 	} else if (entry->n_waiters == 0) {
-		tell_gone(entry, reason, wait_status);
+		tell_gone(entry, reason, wait_status, session_cpu_us(session));
 	}
-	answer_waiters(entry);
+	answer_waiters(entry, session_cpu_us(session));
 	forget_session(entry);
 }
 

@@ -105,6 +105,11 @@ static void finish(struct session *session)
 	uint32_t oom_kills =
 		session->has_group ? cgroup_oom_kills(&host->cgroup, session->name) : 0;
 	enum launch_gone_reason reason = reason_of(session, oom_kills);
+	uint64_t cpu_us = session->has_group ? cgroup_cpu_us(&host->cgroup, session->name) : 0;
+
+	/* A group that is half removed says less. */
+	if (cpu_us > session->cpu_us)
+		session->cpu_us = cpu_us;
 
 	int r = steps_parent_undo(session);
 	if (r < 0) {
@@ -462,6 +467,11 @@ int session_connect(struct session *session, int *ret_fd)
 int session_stat(struct session *session, struct launch_stat *ret_stat)
 {
 	return cgroup_stat(&session->host->cgroup, session->name, ret_stat);
+}
+
+uint64_t session_cpu_us(const struct session *session)
+{
+	return session->cpu_us;
 }
 
 const struct id *session_id(const struct session *session)

@@ -49,6 +49,7 @@ struct session {
 	bool drained;
 	uint32_t n_retries; /* of removing the groups */
 	int wait_status;
+	uint64_t cpu_us;         /* at its end */
 	enum launch_error error; /* of the launch */
 	struct err err;
 

@@ -24,6 +24,8 @@
 #define CONFIG_QUEUE_MAX        SESSION_QUEUE_MAX_JOBS
 #define CONFIG_KEEP_MIN_S       60u
 #define CONFIG_KEEP_MAX_S       (10ull * 366 * 24 * 3600)
+#define CONFIG_QUOTA_JOBS_MAX   1000000u
+#define CONFIG_QUOTA_RATE_MAX   (1ull << 40)
 #define CONFIG_JANITOR_MIN_S    1u
 #define CONFIG_JANITOR_MAX_S    3600u
 #define CONFIG_AUDIT_MIN_BYTES  (64ull << 10)

@@ -161,9 +161,10 @@ enum launch_gone_reason {
 };
 /* The session was launched by a former supervisor: its exit status went to another process. */
 #define LAUNCH_STATUS_UNKNOWN (-1)
-struct launch_gone {
+struct launch_gone {         /* also in the answer to KILL, where only cpu_us counts */
 	uint32_t reason;     /* enum launch_gone_reason */
 	int32_t wait_status; /* as of wait(), or LAUNCH_STATUS_UNKNOWN */
+	uint64_t cpu_us;     /* that its processes used in all */
 };
 
 /* The configuration in force, and what became of the last reload. No values of it. */

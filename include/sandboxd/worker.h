@@ -26,6 +26,40 @@ enum worker_fd {
 #define CONFIG_ORIGINS_BYTES 256
 #define CONFIG_MAX_NS        4
 
+/* What one owner, one workspace, or all of them together may have. */
+enum quota_scope {
+	QUOTA_SCOPE_OWNER,
+	QUOTA_SCOPE_WORKSPACE,
+	QUOTA_SCOPE_HOST,
+	QUOTA_SCOPE_MAX_,
+};
+
+/* 0: no bound, but for sessions and jobs. */
+struct quota_limits {
+	uint64_t memory_bytes; /* sum of the sessions' memory limits */
+	uint64_t stored_bytes; /* sum of the components of open sessions */
+	uint32_t sessions;     /* open ones */
+	uint32_t jobs;         /* that wait */
+	uint32_t cpu_s;        /* processor time in one day (UTC) */
+	uint32_t launches_per_s;
+	uint64_t stored_per_s; /* bytes of components */
+};
+
+#define QUOTA_OVERRIDES_MAX 256
+struct quota_override {
+	char name[40]; /* of the owner or workspace */
+	uint32_t scope;
+	uint32_t zero;
+	struct quota_limits limits; /* all of them: what the file leaves out is the scope's */
+};
+
+struct quota_config {
+	struct quota_limits limits[QUOTA_SCOPE_MAX_];
+	uint32_t n_overrides;
+	uint32_t zero;
+	struct quota_override override[QUOTA_OVERRIDES_MAX];
+};
+
 /* Every number is checked against its range by sandboxd-config and again by the supervisor. */
 struct api_config {
 	uint32_t magic;
@@ -55,6 +89,7 @@ struct api_config {
 	uint32_t janitor_interval_s;
 	uint64_t audit_file_bytes; /* of one file */
 	uint64_t store_max_bytes;  /* of the embedded database */
+	struct quota_config quota;
 	uint32_t log_level; /* enum log_level; the supervisor's own option, 0 in the reader's answer
 			     */
 };

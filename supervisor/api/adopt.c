@@ -115,6 +115,7 @@ static void take_tree(struct start_up *start, struct session *session, struct ad
 
 	adoptee->taken = true;
 	live->adopted = true;
+	session->cpu_from_before = true;
 	if (r >= 0)
 		r = adoptee->fd < 0 ? -ENOTCONN : live_connect(live, adoptee->fd);
 	sessions_event(start->app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);

@@ -11,6 +11,7 @@
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/observe.h"
+#include "supervisor/api/quotas.h"
 #include "supervisor/api/settings.h"
 #include "supervisor/api/store/sqlite.h"
 #include "supervisor/api/tasks.h"
@@ -176,6 +177,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	job_table_shrink(&app->tasks);
 	sessions_expire(app);
 	sessions_end_again(app);
+	quotas_tick(app);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives)
 		tasks_next(app, LIST_ENTRY(entry, struct live, link)->session);
 	(void)sd_event_source_set_time(source, clock_add(now, APP_TICK));
@@ -390,6 +392,8 @@ static int start(struct app *app)
 	audit_start(app);
 	if (r >= 0)
 		r = open_store(app);
+	if (r >= 0)
+		r = quotas_load(app);
 	if (r >= 0)
 		r = supervisor_client_new(app->event, WORKER_FD_SUPERVISOR, &supervisor_events, app,
 					  &app->supervisor);

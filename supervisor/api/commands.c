@@ -131,6 +131,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 	};
 
 	live_settle(live, result->number);
+	session->coming_bytes -= put->spec.body_length;
 	if (result->end != ACTIVITY_PUT_DONE) {
 		if (request)
 			reply_put_failed(request, result);
@@ -176,6 +177,22 @@ static enum quota_reason quota_put(const struct session *session, const struct c
 	return quota_component(session, put->file, body_bytes);
 }
 
+/* False: it was answered. */
+static bool within_quotas(struct request *request, const struct session *session, const char *file,
+			  size_t body_bytes)
+{
+	const struct session_component *old = session_component_find(session, file);
+	size_t old_bytes = old ? old->body_bytes : 0;
+	struct quota_refusal refusal;
+
+	if (tenant_quota_store(session, &request_config(request)->quota,
+			       body_bytes > old_bytes ? body_bytes - old_bytes : 0, body_bytes,
+			       clock_boottime(), &refusal))
+		return true;
+	reply_refusal(request, &refusal);
+	return false;
+}
+
 static void start_put(struct request *request, struct session *session, struct component_put *put)
 {
 	struct live *live = live_of(session);
@@ -190,6 +207,7 @@ static void start_put(struct request *request, struct session *session, struct c
 		put_free(put);
 		return;
 	}
+	session->coming_bytes += put->spec.body_length;
 	live_add(live, &put->activity, &put_ops, wire_job);
 }
 
@@ -234,6 +252,10 @@ void action_component(struct request *request, struct session *session, struct s
 		return;
 	}
 	note_component(request, put->file, spec);
+	if (!within_quotas(request, session, put->file, spec->body_length)) {
+		free(put);
+		return;
+	}
 	put->app = request_app(request);
 	put->to = answer_to(request);
 	put->session = session->id;

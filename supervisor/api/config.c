@@ -45,6 +45,13 @@ int config_check(const struct api_config *config, struct err *err)
 			return err_fail(err, -EBADMSG, "config", "endpoint default %zu", i);
 	if (config->log_level >= LOG_LEVEL_MAX_)
 		return err_fail(err, -EBADMSG, "config", "log level");
+	if (config->quota.n_overrides > QUOTA_OVERRIDES_MAX)
+		return err_fail(err, -EBADMSG, "config", "too many quotas");
+	for (uint32_t i = 0; i < config->quota.n_overrides; i++)
+		if (config->quota.override[i].scope >= QUOTA_SCOPE_HOST ||
+		    !terminated(config->quota.override[i].name,
+				sizeof(config->quota.override[i].name)))
+			return err_fail(err, -EBADMSG, "config", "quota %u", i);
 	if (config->max_sessions == 0)
 		return err_fail(err, -EBADMSG, "config", "max_sessions");
 	return 0;

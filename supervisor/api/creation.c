@@ -306,6 +306,25 @@ static void note_creation(struct request *request, const struct session *session
 	request_note(request, "endpoints", endpoints);
 }
 
+/* False: it was answered. What is asked for is entered in this same turn, by registry_add. */
+static bool within_quotas(struct request *request, uint32_t profile_index)
+{
+	struct app *app = request_app(request);
+	const struct identity *identity = &request->identity;
+	const struct quota_asker asker = {
+		.owner = identity->is_operator ? "" : identity->user,
+		.workspace = identity->workspace,
+	};
+	struct quota_refusal refusal;
+
+	if (tenant_quota_session(&app->registry.tenants, &app->config->quota, &asker,
+				 image_profile(&app->policy, profile_index)->limits.memory_bytes,
+				 clock_boottime(), clock_realtime(), &refusal))
+		return true;
+	reply_refusal(request, &refusal);
+	return false;
+}
+
 void action_create(struct request *request, struct spec_create *spec, bool dagster)
 {
 	struct app *app = request_app(request);
@@ -330,6 +349,8 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 		reply_quota(request, quota);
 		return;
 	}
+	if (!within_quotas(request, (uint32_t)profile))
+		return;
 	session = new_session(request, spec, dagster, (uint32_t)profile);
 	if (!session) {
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");

@@ -17,6 +17,7 @@
 #include "supervisor/api/creation.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/quotas.h"
 #include "supervisor/api/rebuild.h"
 #include "supervisor/api/session/fit.h"
 
@@ -227,8 +228,12 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 	/* Not found and stopping: there is nothing left of it, or there will not be. */
 	if (answer && (answer->error == LAUNCH_E_NONE || answer->error == LAUNCH_E_NOT_FOUND ||
 		       answer->error == LAUNCH_E_STOPPING)) {
-		if (session)
+		if (session) {
+			quotas_tree_gone(session, answer->error == LAUNCH_E_NONE
+							  ? answer->u.gone.cpu_us
+							  : session->cpu_us);
 			sessions_event(app, session, SESSION_EVENT_GONE, SESSION_REASON_LOST);
+		}
 		return;
 	}
 	log_line(LOG_LEVEL_ERROR, &context, "session did not end", "error=%s",
@@ -380,6 +385,7 @@ void sessions_gone(struct app *app, const struct id *id, const struct launch_gon
 		return;
 	if (gone->reason == LAUNCH_GONE_OOM)
 		reason = SESSION_REASON_MEMORY;
+	quotas_tree_gone(session, gone->cpu_us);
 	sessions_event(app, session, SESSION_EVENT_GONE, reason);
 }
 

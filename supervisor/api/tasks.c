@@ -449,12 +449,17 @@ void action_execute(struct request *request, struct session *session)
 {
 	struct app *app = request_app(request);
 	enum quota_reason quota = quota_job(session, app->config->queue_max_jobs);
+	struct quota_refusal refusal;
 	struct execute_op *op;
 	struct job *job;
 	void *write;
 
 	if (quota != QUOTA_OK) {
 		reply_quota(request, quota);
+		return;
+	}
+	if (!tenant_quota_job(session, &app->config->quota, clock_realtime(), &refusal)) {
+		reply_refusal(request, &refusal);
 		return;
 	}
 	op = calloc(1, sizeof(*op));

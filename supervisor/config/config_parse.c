@@ -36,6 +36,9 @@ struct parse {
 	struct buf *complaints;
 	unsigned int n_complaints;
 	bool is_set[MAX_OPTIONS]; /* by row; in this file */
+	/* By override: bit per option of its scope, in this file and in any. */
+	uint32_t override_set[QUOTA_OVERRIDES_MAX];
+	uint32_t override_given[QUOTA_OVERRIDES_MAX];
 	struct config_settings *settings;
 	bool no_memory;
 };
@@ -150,15 +153,132 @@ void config_settings_done(struct config_settings *settings)
 	*settings = (struct config_settings){0};
 }
 
+static bool set_value(struct parse *parse, const struct option_row *row, const char *section,
+		      const char *key, const char *value)
+{
+	const char *wanted = "";
+
+	if (option_value_set(row, value, parse->answer, &wanted) == 0)
+		return true;
+	if (option_value_unit(row))
+		complain(parse, "[%s] %s wants %s from %llu to %llu%s", section, key, wanted,
+			 (unsigned long long)row->min, (unsigned long long)row->max,
+			 option_value_unit(row));
+	else
+		complain(parse, "[%s] %s wants %s", section, key, wanted);
+	return false;
+}
+
+/* Number of the tenant's override, a new one if need be; QUOTA_OVERRIDES_MAX: none is left. */
+static uint32_t find_override(struct quota_config *quota, enum quota_scope scope, const char *name)
+{
+	uint32_t i = 0;
+
+	while (i < quota->n_overrides &&
+	       (quota->override[i].scope != scope || !str_equal(quota->override[i].name, name)))
+		i++;
+	if (i < quota->n_overrides || i == QUOTA_OVERRIDES_MAX)
+		return i;
+	quota->override[i].scope = scope;
+	if (str_copy(quota->override[i].name, sizeof(quota->override[i].name), name) < 0)
+		return QUOTA_OVERRIDES_MAX; /* no: its length was looked at */
+	quota->n_overrides++;
+	return i;
+}
+
+/* The row's place within the limits of its scope. */
+static size_t limit_offset(const struct option_row *row, enum quota_scope scope)
+{
+	return row->offset - offsetof(struct config_answer, api.quota.limits) -
+	       scope * sizeof(struct quota_limits);
+}
+
+static uint32_t limit_bit(const struct option_row *row, enum quota_scope scope)
+{
+	return 1u << (limit_offset(row, scope) / sizeof(uint32_t));
+}
+
+/* The same option of one tenant. */
+static bool on_override(struct parse *parse, const char *section, enum quota_scope scope,
+			const char *name, const char *key, const char *value)
+{
+	const struct option_row *row = option_table_of_tenant(scope, key);
+	struct option_row shifted;
+	uint32_t i;
+
+	if (!row) {
+		complain_unknown(parse, scope == QUOTA_SCOPE_OWNER ? "owner" : "workspace", key);
+		return false;
+	}
+	if (name[0] == '\0' || strlen(name) > IDENTITY_MAX ||
+	    !str_only(name, strlen(name), "._:@-")) {
+		complain(parse, "the name in the section is 1 to %d of letters, digits, . _ : @ -",
+			 IDENTITY_MAX);
+		return false;
+	}
+	i = find_override(&parse->answer->api.quota, scope, name);
+	if (i == QUOTA_OVERRIDES_MAX) {
+		complain(parse, "at most %d owners and workspaces have a section of their own",
+			 QUOTA_OVERRIDES_MAX);
+		return false;
+	}
+	if (parse->override_set[i] & limit_bit(row, scope)) {
+		complain(parse, "[%s] %s is set twice", section, key);
+		return false;
+	}
+	parse->override_set[i] |= limit_bit(row, scope);
+	parse->override_given[i] |= limit_bit(row, scope);
+	shifted = *row;
+	shifted.offset = offsetof(struct config_answer, api.quota.override) +
+			 i * sizeof(struct quota_override) +
+			 offsetof(struct quota_override, limits) + limit_offset(row, scope);
+	return set_value(parse, &shifted, section, key, value);
+}
+
+/* What an override leaves out is what its scope has, wherever that stands. */
+static void fill_overrides(const struct parse *parse, struct config_answer *answer)
+{
+	struct quota_config *quota = &answer->api.quota;
+	size_t n;
+	const struct option_row *rows = option_table_rows(&n);
+
+	for (uint32_t i = 0; i < quota->n_overrides; i++) {
+		struct quota_override *override = &quota->override[i];
+		enum quota_scope scope = (enum quota_scope) override->scope;
+		struct quota_limits given = override->limits;
+
+		override->limits = quota->limits[scope];
+		for (size_t j = 0; j < n; j++) {
+			const struct option_row *row = &rows[j];
+			size_t at;
+
+			if (option_table_of_tenant(scope, row->key) != row ||
+			    !(parse->override_given[i] & limit_bit(row, scope)))
+				continue;
+			at = limit_offset(row, scope);
+			memcpy((uint8_t *)&override->limits + at, (const uint8_t *)&given + at,
+			       row->type == OPTION_TYPE_SIZE ? sizeof(uint64_t) : sizeof(uint32_t));
+		}
+	}
+}
+
 /* 1: go on, 0: an error in this line (the library goes on and remembers it). */
 static int on_option(void *user, const char *section, const char *key, const char *value)
 {
 	struct parse *parse = user;
 	const struct option_row *row = option_table_find(section, key);
-	const char *wanted = "";
+	enum quota_scope scope;
+	const char *name;
 	size_t n;
 	size_t index;
 
+	if (option_table_scope(section, &scope, &name)) {
+		if (!on_override(parse, section, scope, name, key, value))
+			return 0;
+		if (keep_setting(parse, section, key, value) < 0)
+			parse->no_memory = true;
+		return 1;
+	}
 	if (!row) {
 		complain_unknown(parse, section, key);
 		return 0;
@@ -169,15 +289,8 @@ static int on_option(void *user, const char *section, const char *key, const cha
 		return 0;
 	}
 	parse->is_set[index] = true;
-	if (option_value_set(row, value, parse->answer, &wanted) < 0) {
-		if (option_value_unit(row))
-			complain(parse, "[%s] %s wants %s from %llu to %llu%s", section, key,
-				 wanted, (unsigned long long)row->min, (unsigned long long)row->max,
-				 option_value_unit(row));
-		else
-			complain(parse, "[%s] %s wants %s", section, key, wanted);
+	if (!set_value(parse, row, section, key, value))
 		return 0;
-	}
 	if (keep_setting(parse, section, key, value) < 0)
 		parse->no_memory = true;
 	return 1;
@@ -225,6 +338,7 @@ static int parse_file(struct parse *parse, const struct config_text *text)
 	parse->end = text->text + text->size;
 	parse->line = 0;
 	memset(parse->is_set, 0, sizeof(parse->is_set));
+	memset(parse->override_set, 0, sizeof(parse->override_set));
 	if (memchr(text->text, '\0', text->size) || !str_utf8_valid(text->text, text->size)) {
 		complain(parse, "the file is no UTF-8 text");
 		return 0;
@@ -259,6 +373,7 @@ int config_parse(const struct config_text *texts, size_t n_texts, struct config_
 	}
 	if (parse.n_complaints > 0)
 		return -EINVAL;
+	fill_overrides(&parse, answer);
 	answer->api.max_sessions = answer->supervisor.max_sessions;
 	*ret_answer = *answer;
 	return 0;

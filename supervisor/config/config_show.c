@@ -128,6 +128,17 @@ void config_show(FILE *stream, enum config_form form, const struct config_text *
 			continue; /* every name fits */
 		print_row(stream, form, &shown, i == 0);
 	}
+	/* Quotas of one tenant have no row of their own. */
+	for (size_t i = 0; i < settings->n; i++) {
+		const struct config_setting *setting = &settings->setting[i];
+		enum quota_scope scope;
+		const char *name;
+
+		if (option_table_scope(setting->section, &scope, &name) &&
+		    fill(&shown, setting->section, option_table_of_tenant(scope, setting->key),
+			 texts, setting, waiting) == 0)
+			print_row(stream, form, &shown, false);
+	}
 	if (form == CONFIG_FORM_JSON)
 		(void)fputs("\n]\n", stream);
 }

@@ -17,6 +17,11 @@
 #define LIMITS     "limits"
 #define AUDIT      "audit"
 #define STATE      "state"
+#define OWNER      "owner"
+#define WORKSPACE  "workspace"
+#define HOST       "host"
+
+#define QUOTA(scope, member) AT(api.quota.limits[QUOTA_SCOPE_##scope].member)
 
 /* Two lines an option. */
 /* clang-format off */
@@ -108,6 +113,43 @@ static const struct option_row rows[] = {
 	 AT(supervisor.session.cpu_pct), OPTION_RELOAD_NEW, "processor time of one session at most; 100: one core"},
 	{LIMITS, "session_ptys", OPTION_TYPE_U32, 0, PLAN_PTYS_MAX, "64",
 	 AT(supervisor.session.max_ptys), OPTION_RELOAD_NEW, "terminals of one session at most"},
+
+	{OWNER, "sessions", OPTION_TYPE_U32, 0, CONFIG_SESSIONS_MAX, "20",
+	 QUOTA(OWNER, sessions), OPTION_RELOAD_NEW, "open sessions of one owner"},
+	{OWNER, "jobs", OPTION_TYPE_U32, 0, CONFIG_QUOTA_JOBS_MAX, "20",
+	 QUOTA(OWNER, jobs), OPTION_RELOAD, "waiting jobs of one owner"},
+	{OWNER, "memory", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "80GiB",
+	 QUOTA(OWNER, memory_bytes), OPTION_RELOAD_NEW, "sum of the memory limits of the sessions of one owner; 0: no bound"},
+	{OWNER, "stored", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "1GiB",
+	 QUOTA(OWNER, stored_bytes), OPTION_RELOAD, "bytes of components in the open sessions of one owner; 0: no bound"},
+	{OWNER, "cpu_per_day", OPTION_TYPE_SECONDS, 0, CONFIG_KEEP_MAX_S, "24h",
+	 QUOTA(OWNER, cpu_s), OPTION_RELOAD, "processor time of one owner in one day (UTC); 0: no bound"},
+	{OWNER, "launches_per_second", OPTION_TYPE_U32, 0, CONFIG_LAUNCH_RATE_MAX, "50",
+	 QUOTA(OWNER, launches_per_s), OPTION_RELOAD_NEW, "session launches a second of one owner; 0: no bound"},
+	{OWNER, "stored_per_second", OPTION_TYPE_SIZE, 0, CONFIG_QUOTA_RATE_MAX, "32MiB",
+	 QUOTA(OWNER, stored_per_s), OPTION_RELOAD, "bytes of components a second of one owner; 0: no bound"},
+
+	{WORKSPACE, "sessions", OPTION_TYPE_U32, 0, CONFIG_SESSIONS_MAX, "50",
+	 QUOTA(WORKSPACE, sessions), OPTION_RELOAD_NEW, "open sessions of one workspace"},
+	{WORKSPACE, "jobs", OPTION_TYPE_U32, 0, CONFIG_QUOTA_JOBS_MAX, "100",
+	 QUOTA(WORKSPACE, jobs), OPTION_RELOAD, "waiting jobs of one workspace"},
+	{WORKSPACE, "memory", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "200GiB",
+	 QUOTA(WORKSPACE, memory_bytes), OPTION_RELOAD_NEW, "sum of the memory limits of the sessions of one workspace; 0: no bound"},
+	{WORKSPACE, "stored", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "4GiB",
+	 QUOTA(WORKSPACE, stored_bytes), OPTION_RELOAD, "bytes of components in the open sessions of one workspace; 0: no bound"},
+	{WORKSPACE, "cpu_per_day", OPTION_TYPE_SECONDS, 0, CONFIG_KEEP_MAX_S, "96h",
+	 QUOTA(WORKSPACE, cpu_s), OPTION_RELOAD, "processor time of one workspace in one day (UTC); 0: no bound"},
+
+	{HOST, "sessions", OPTION_TYPE_U32, 0, CONFIG_SESSIONS_MAX, "500",
+	 QUOTA(HOST, sessions), OPTION_RELOAD_NEW, "open sessions of all together"},
+	{HOST, "jobs", OPTION_TYPE_U32, 0, CONFIG_QUOTA_JOBS_MAX, "1000",
+	 QUOTA(HOST, jobs), OPTION_RELOAD, "waiting jobs of all together"},
+	{HOST, "memory", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "0",
+	 QUOTA(HOST, memory_bytes), OPTION_RELOAD_NEW, "sum of the memory limits of the sessions of all together; 0: no bound"},
+	{HOST, "stored", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "32GiB",
+	 QUOTA(HOST, stored_bytes), OPTION_RELOAD, "bytes of components in the open sessions of all together; 0: no bound"},
+	{HOST, "cpu_per_day", OPTION_TYPE_SECONDS, 0, CONFIG_KEEP_MAX_S, "0s",
+	 QUOTA(HOST, cpu_s), OPTION_RELOAD, "processor time of all together in one day (UTC); 0: no bound"},
 };
 /* clang-format on */
 
@@ -129,6 +171,30 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_ORIGINS] = "origins",
 	[OPTION_TYPE_ENDPOINT] = "text",
 };
+
+bool option_table_scope(const char *section, enum quota_scope *ret_scope, const char **ret_name)
+{
+	static const char *const scopes[] = {
+		[QUOTA_SCOPE_OWNER] = OWNER,
+		[QUOTA_SCOPE_WORKSPACE] = WORKSPACE,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
+		size_t length = strlen(scopes[i]);
+
+		if (strncmp(section, scopes[i], length) != 0 || section[length] != ':')
+			continue;
+		*ret_scope = (enum quota_scope)i;
+		*ret_name = section + length + 1;
+		return true;
+	}
+	return false;
+}
+
+const struct option_row *option_table_of_tenant(enum quota_scope scope, const char *key)
+{
+	return option_table_find(scope == QUOTA_SCOPE_OWNER ? OWNER : WORKSPACE, key);
+}
 
 const struct option_row *option_table_rows(size_t *ret_n)
 {

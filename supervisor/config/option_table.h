@@ -11,6 +11,8 @@
 
 #include "base/auto.h"
 
+#include "sandboxd/worker.h"
+
 enum option_type {
 	OPTION_TYPE_U32,
 	OPTION_TYPE_U64,
@@ -53,6 +55,10 @@ const struct option_row *option_table_rows(size_t *ret_n);
 bool option_table_has_section(const char *section);
 /* NULL: no such option. */
 const struct option_row *option_table_find(const char *section, const char *key);
+/* "owner:NAME" or "workspace:NAME": the quota of one tenant. ret_name points into section. */
+bool option_table_scope(const char *section, enum quota_scope *ret_scope, const char **ret_name);
+/* The option of this key for the scope's tenants, or NULL. Its offset is that of the default. */
+const struct option_row *option_table_of_tenant(enum quota_scope scope, const char *key);
 /* The key of this section that is closest to a misspelt one, or NULL when none is near. */
 const char *option_table_nearest(const char *section, const char *key);
 /* Tab separated: section, key, type, default, range, reload or restart, new or running sessions,

@@ -229,6 +229,69 @@ static void test_config_parse_a_complaint_names_its_file(void **state)
 			       "mean sessions?"));
 }
 
+static const struct quota_limits *limits_of(const struct config_answer *answer,
+					    enum quota_scope scope, const char *name)
+{
+	for (uint32_t i = 0; i < answer->api.quota.n_overrides; i++) {
+		const struct quota_override *override = &answer->api.quota.override[i];
+
+		if (override->scope == scope && strcmp(override->name, name) == 0)
+			return &override->limits;
+	}
+	fail_msg("%s", name);
+	return NULL;
+}
+
+/* What a tenant's section leaves out is the scope's, wherever that stands. */
+static void test_config_parse_quota_of_one_tenant(void **state)
+{
+	struct fixture *fixture = *state;
+	const struct config_answer *answer = fixture->answer;
+	static const char first[] = "[owner:alice]\nsessions = 3\ncpu_per_day = 0s\n"
+				    "[owner]\nmemory = 7GiB\nsessions = 9\n";
+	static const char second[] = "[workspace:123e4567-e89b-12d3-a456-426614174000]\n"
+				     "stored = 1MiB\n[owner:alice]\njobs = 0\nsessions = 4\n";
+	const struct config_text files[] = {
+		{.name = "a", .text = first,  .size = sizeof(first) - 1 },
+		{.name = "b", .text = second, .size = sizeof(second) - 1},
+	};
+	const struct quota_limits *limits;
+
+	assert_int_equal(config_parse(files, 2, fixture->answer, NULL, &fixture->complaints), 0);
+	assert_int_equal(config_check(answer, sizeof(*answer), NULL), 0);
+	assert_int_equal(answer->api.quota.n_overrides, 2);
+	limits = limits_of(answer, QUOTA_SCOPE_OWNER, "alice");
+	assert_int_equal(limits->sessions, 4);
+	assert_int_equal(limits->jobs, 0);
+	assert_int_equal(limits->cpu_s, 0);
+	assert_int_equal(limits->memory_bytes, 7ull << 30);
+	assert_int_equal(limits->stored_per_s, 32u << 20);
+	limits = limits_of(answer, QUOTA_SCOPE_WORKSPACE, "123e4567-e89b-12d3-a456-426614174000");
+	assert_int_equal(limits->sessions, 50);
+	assert_int_equal(limits->stored_bytes, 1u << 20);
+}
+
+static void test_config_parse_quota_mistakes_are_named(void **state)
+{
+	struct fixture *fixture = *state;
+	char text[QUOTA_OVERRIDES_MAX * 40];
+	size_t used = 0;
+
+	expect_complaint(fixture, "[owner:a]\nsessions = 1\nsessions = 2\n",
+			 "line 3: [owner:a] sessions is set twice");
+	expect_complaint(fixture, "[owner:a b]\nsessions = 1\n", "the name in the section");
+	expect_complaint(fixture, "[owner:]\nsessions = 1\n", "the name in the section");
+	expect_complaint(fixture, "[workspace:1234567890123456789012345678901234567]\njobs = 1\n",
+			 "the name in the section");
+	expect_complaint(fixture, "[workspace:a]\nlaunches_per_second = 1\n",
+			 "[workspace] has no option launches_per_second");
+	expect_complaint(fixture, "[host:a]\njobs = 1\n", "unknown section [host:a]");
+	for (int i = 0; i <= QUOTA_OVERRIDES_MAX; i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "[owner:u%d]\njobs=1\n",
+					 i);
+	expect_complaint(fixture, text, "at most 256 owners and workspaces");
+}
+
 /* The supervisor keeps what only a restart changes by a table of its own. */
 static void test_option_table_and_the_supervisor_agree_on_restarts(void **state)
 {
@@ -332,6 +395,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(test_config_parse_a_later_file_goes_before_an_earlier_one,
 					set_up, tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_a_complaint_names_its_file, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_quota_of_one_tenant, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_quota_mistakes_are_named, set_up,
 					tear_down),
 	cmocka_unit_test(test_option_table_and_the_supervisor_agree_on_restarts),
 	cmocka_unit_test(test_bundle_read_takes_whole_bundles_only),

@@ -44,6 +44,7 @@ HANDLER(handle_metrics)
 HANDLER(handle_openapi)
 HANDLER(handle_capabilities)
 HANDLER(handle_config)
+HANDLER(handle_quota)
 
 static struct route_match match(const char *method, const char *path)
 {

@@ -57,3 +57,4 @@ void action_stats(struct request *request, struct session *session);
 void action_metrics(struct request *request);
 void action_capabilities(struct request *request);
 void action_config(struct request *request);
+void action_quota(struct request *request);

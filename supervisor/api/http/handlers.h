@@ -38,3 +38,4 @@ void handle_metrics(struct request *request);
 void handle_openapi(struct request *request);
 void handle_capabilities(struct request *request);
 void handle_config(struct request *request);
+void handle_quota(struct request *request);

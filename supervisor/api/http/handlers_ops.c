@@ -72,3 +72,8 @@ void handle_config(struct request *request)
 {
 	action_config(request);
 }
+
+void handle_quota(struct request *request)
+{
+	action_quota(request);
+}

@@ -80,6 +80,10 @@ static const struct schema_row schemas[] = {
 	{"Proof",          OBJECT											  },
 	{"Trace",          OBJECT											  },
 	{"Capabilities",   OBJECT											  },
+	{"Quota",
+	 "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"object\",\"additionalProperties\":"
+	 "{\"type\":\"object\",\"properties\":{\"limit\":{\"type\":[\"integer\",\"null\"]},\"used\":" INTEGER
+	 "}}}}"													    },
 	{"ConfigState",
 	 "{\"type\":\"object\",\"properties\":{\"generation\":" INTEGER ",\"at\":" STRING
 	 ",\"refused\":" BOOLEAN ",\"text\":" STRING ",\"needs_restart\":" STRINGS "}}"                                    },

@@ -74,13 +74,23 @@ void reply_invalid_body(struct request *request, const char *type, const char *f
 	reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
 }
 
-void reply_quota(struct request *request, enum quota_reason reason)
+static void reply_later(struct request *request, const char *detail, uint32_t retry_after_s)
 {
 	char seconds[16];
 
-	IGNORE_RESULT(str_format(seconds, sizeof(seconds), "%u", quota_retry_after_s(reason)));
+	IGNORE_RESULT(str_format(seconds, sizeof(seconds), "%u", retry_after_s));
 	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
-	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, quota_text(reason));
+	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, detail);
+}
+
+void reply_refusal(struct request *request, const struct quota_refusal *refusal)
+{
+	reply_later(request, refusal->detail, refusal->retry_after_s);
+}
+
+void reply_quota(struct request *request, enum quota_reason reason)
+{
+	reply_later(request, quota_text(reason), quota_retry_after_s(reason));
 }
 
 void reply_busy(struct request *request, const char *detail)

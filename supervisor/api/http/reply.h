@@ -7,6 +7,7 @@
 
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/session/quota.h"
+#include "supervisor/api/session/tenant_quota.h"
 
 /* Takes the reference; NULL (no memory): 500. */
 void reply_json(struct request *request, int status, json_t *doc);
@@ -20,6 +21,7 @@ void reply_spec_error(struct request *request, int error, json_t *items);
 void reply_invalid_body(struct request *request, const char *type, const char *field,
 			const char *message);
 /* 429 with Retry-After. */
+void reply_refusal(struct request *request, const struct quota_refusal *refusal); /* 429 */
 void reply_quota(struct request *request, enum quota_reason reason);
 /* 503 with Retry-After, and the connection ends. */
 void reply_busy(struct request *request, const char *detail);

@@ -9,6 +9,7 @@ int registry_init(struct registry *registry)
 {
 	*registry = (struct registry){.by_id = IDMAP_NULL};
 	list_init(&registry->by_age);
+	tenants_init(&registry->tenants);
 	return 0;
 }
 
@@ -16,6 +17,7 @@ void registry_done(struct registry *registry)
 {
 	ASSERT(list_empty(&registry->by_age));
 	idmap_done(&registry->by_id);
+	tenants_done(&registry->tenants);
 	free(registry->heap);
 	registry->heap = NULL;
 }
@@ -91,6 +93,11 @@ int registry_add(struct registry *registry, struct session *session)
 	r = idmap_add(&registry->by_id, &session->id, session);
 	if (r < 0)
 		return r;
+	r = tenants_add(&registry->tenants, session);
+	if (r < 0) {
+		idmap_remove(&registry->by_id, &session->id);
+		return r;
+	}
 	/* New ones go to the front at once; only adopted ones have to look for their place. */
 	at = registry->by_age.next;
 	while (at != &registry->by_age &&
@@ -108,6 +115,7 @@ void registry_remove(struct registry *registry, struct session *session)
 
 	ASSERT(registry_find(registry, &session->id) == session);
 	idmap_remove(&registry->by_id, &session->id);
+	tenants_remove(session);
 	list_remove(&session->by_age);
 	registry->n_heap--;
 	if (at == registry->n_heap)

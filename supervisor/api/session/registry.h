@@ -15,6 +15,7 @@
 
 #include "supervisor/api/session/idmap.h"
 #include "supervisor/api/session/session.h"
+#include "supervisor/api/session/tenants.h"
 
 struct registry {
 	struct idmap by_id;
@@ -22,6 +23,7 @@ struct registry {
 	struct session **heap; /* by expires_at, owned array */
 	size_t n_heap;
 	size_t heap_allocated;
+	struct tenants tenants;
 };
 
 struct viewer {

@@ -34,6 +34,7 @@
 #include "supervisor/api/jobs/flow.h"
 #include "supervisor/api/jobs/load.h"
 #include "supervisor/api/session/spec.h"
+#include "supervisor/api/session/tenants.h"
 
 enum session_state {
 	SESSION_STATE_CREATING,
@@ -116,6 +117,7 @@ struct session {
 	struct session_component *component; /* sorted by name, owned */
 	size_t n_components;
 	size_t components_bytes;
+	size_t coming_bytes; /* of components that are being written */
 
 	struct load_result load; /* of the last load or execute */
 	bool loaded;
@@ -133,8 +135,12 @@ struct session {
 
 	void *link; /* the link adapter's connection; not touched here */
 
-	struct list by_age; /* registry: newest first */
-	size_t deadline_at; /* registry: place in the heap */
+	struct list by_age;                          /* registry: newest first */
+	size_t deadline_at;                          /* registry: place in the heap */
+	struct tenant_place place[QUOTA_SCOPE_MAX_]; /* registry: in its tenants */
+	uint64_t cpu_us;                             /* of its tree, as last seen */
+	bool cpu_from_before; /* of a tree that an earlier worker saw: the first look is not charged
+			       */
 };
 
 #define SESSION_LOG_SUMMARY 50

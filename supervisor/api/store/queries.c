@@ -110,6 +110,11 @@ static const char *const sql[] = {
 		" (SELECT id FROM sandbox_tasks WHERE session_id IN " OLD_SESSIONS ")",
 	[QUERY_RETAIN_ROWS_TASKS] = "DELETE FROM sandbox_tasks WHERE session_id IN " OLD_SESSIONS,
 	[QUERY_RETAIN_ROWS] = "DELETE FROM dagster_sandbox_sessions WHERE id IN " OLD_SESSIONS,
+	[QUERY_USAGE_PUT] = "INSERT INTO sandbox_usage (day, scope, name, cpu_us)"
+			    " VALUES (?1, ?2, ?3, ?4) ON CONFLICT (day, scope, name)"
+			    " DO UPDATE SET cpu_us = excluded.cpu_us",
+	[QUERY_USAGE_FORGET] = "DELETE FROM sandbox_usage WHERE day < ?1",
+	[QUERY_USAGES] = "SELECT scope, name, cpu_us FROM sandbox_usage WHERE day = ?1",
 	[QUERY_BEGIN] = "BEGIN IMMEDIATE",
 	[QUERY_COMMIT] = "COMMIT",
 	[QUERY_ROLLBACK] = "ROLLBACK",

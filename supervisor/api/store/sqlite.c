@@ -375,6 +375,21 @@ static int sqlite_frames_put(struct store *store, const struct job *job, uint32_
 	return queue(sqlite_store_of(store), write);
 }
 
+static int sqlite_usage_put(struct store *store, const struct store_usage *usage)
+{
+	struct write *write = write_new(NULL, NULL);
+	const struct value values[] = {
+		value_integer(usage->day),
+		value_integer(usage->scope),
+		value_text(usage->name),
+		value_integer((int64_t)usage->cpu_us),
+	};
+
+	write_add(write, QUERY_USAGE_FORGET, values, 1);
+	write_add(write, QUERY_USAGE_PUT, values, ARRAY_SIZE(values));
+	return queue(sqlite_store_of(store), write);
+}
+
 static int sqlite_retain(struct store *store, const struct janitor_retention *retention,
 			 store_done done, void *userdata)
 {
@@ -403,6 +418,8 @@ const struct store_ops sqlite_ops = {
 	.tasks_of_session = sqlite_tasks_of_session,
 	.frames_get = sqlite_frames_get,
 	.component_get = sqlite_component_get,
+	.usage_put = sqlite_usage_put,
+	.each_usage = sqlite_each_usage,
 	.retain = sqlite_retain,
 	.forget = sqlite_forget,
 	.flush = sqlite_flush,

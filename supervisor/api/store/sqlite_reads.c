@@ -281,3 +281,26 @@ int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userd
 		return r;
 	return migrate_errno(rc);
 }
+
+int sqlite_each_usage(struct store *store, uint32_t day, store_usage_seen seen, void *userdata)
+{
+	sqlite3_stmt *statement = sqlite_store_of(store)->statement[QUERY_USAGES];
+	int rc = sqlite3_bind_int64(statement, 1, day);
+	int r = 0;
+
+	while (rc == SQLITE_OK || rc == SQLITE_ROW) {
+		struct store_usage usage = {.day = day};
+
+		rc = sqlite3_step(statement);
+		if (rc != SQLITE_ROW)
+			break;
+		usage.scope = (uint32_t)sqlite3_column_int64(statement, 0);
+		usage.name = (const char *)sqlite3_column_text(statement, 1);
+		usage.cpu_us = (uint64_t)sqlite3_column_int64(statement, 2);
+		r = usage.name ? seen(userdata, &usage) : 0;
+		if (r < 0)
+			break;
+	}
+	(void)sqlite3_reset(statement);
+	return r < 0 ? r : migrate_errno(rc);
+}

@@ -70,6 +70,7 @@ int sqlite_frames_get(struct store *store, const struct id *task, uint32_t after
 int sqlite_component_get(struct store *store, const struct id *session, const char *after,
 			 store_component_read component_read, void *userdata);
 int sqlite_each_open_session(struct store *store, store_session_seen seen, void *userdata);
+int sqlite_each_usage(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
 int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userdata);
 
 /* sqlite_open.c: the last try for what waits, then everything is freed. */

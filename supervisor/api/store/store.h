@@ -118,6 +118,15 @@ enum store_tree {
 	STORE_TREE_RESTORING, /* a new tree: its shim's numbers begin again */
 };
 
+/* Processor time of one tenant in one day. */
+struct store_usage {
+	uint32_t day;
+	uint32_t scope; /* enum quota_scope */
+	const char *name;
+	uint64_t cpu_us;
+};
+typedef int (*store_usage_seen)(void *userdata, const struct store_usage *usage);
+
 struct store_stats {
 	uint64_t n_writes;
 	uint64_t n_commits;
@@ -157,6 +166,8 @@ struct store_ops {
 			  size_t max_bytes, store_frames_read read, void *userdata);
 	int (*component_get)(struct store *store, const struct id *session, const char *after,
 			     store_component_read read, void *userdata);
+	int (*usage_put)(struct store *store, const struct store_usage *usage);
+	int (*each_usage)(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
 	int (*retain)(struct store *store, const struct janitor_retention *retention,
 		      store_done done, void *userdata);
 	void (*forget)(struct store *store, const void *userdata);
@@ -290,6 +301,19 @@ MUST_USE static inline int store_component_get(struct store *store, const struct
 					       void *userdata)
 {
 	return store->ops->component_get(store, session, after, read, userdata);
+}
+
+/* Set or replaced. Earlier days are deleted; nobody is told. */
+MUST_USE static inline int store_usage_put(struct store *store, const struct store_usage *usage)
+{
+	return store->ops->usage_put(store, usage);
+}
+
+/* At start, as store_each_open_session. */
+MUST_USE static inline int store_each_usage(struct store *store, uint32_t day,
+					    store_usage_seen seen, void *userdata)
+{
+	return store->ops->each_usage(store, day, seen, userdata);
 }
 
 /* One bounded step of retention deletes. STORE_OK: there may be more, call it again soon, else what

@@ -1,0 +1,169 @@
+/*
+ * Theory. A tree's processor time is asked for a few sessions a tick, round and round, and comes
+ * once more with its end, so that short sessions count as well. What a tree had used before this
+ * worker saw it was charged by an earlier one, up to its last look.
+ */
+#include "supervisor/api/quotas.h"
+
+#include <string.h>
+
+#include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/reply.h"
+#include "supervisor/api/live.h"
+
+#define ASKED_A_TICK 64u
+
+struct look {
+	struct app *app;
+	struct id session;
+};
+
+static void on_stat(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct look *look = userdata;
+	struct session *session = registry_find(&look->app->registry, &look->session);
+
+	(void)fd_close(fd);
+	free(look);
+	if (session && answer && answer->error == LAUNCH_E_NONE)
+		tenants_charge_cpu(session, answer->u.stat.cpu_us);
+}
+
+static void ask_stat(struct app *app, const struct session *session)
+{
+	struct look *look = calloc(1, sizeof(*look));
+
+	if (!look)
+		return; /* the next round */
+	look->app = app;
+	look->session = session->id;
+	if (supervisor_client_request(app->supervisor,
+				      &(struct supervisor_request){.type = LAUNCH_STAT,
+								   .session = &session->id,
+								   .timeout = APP_REQUEST_TIMEOUT},
+				      on_stat, look) < 0)
+		free(look);
+}
+
+/* The list turns: those that were asked go to its end. */
+static void ask_some(struct app *app)
+{
+	size_t n = registry_count(&app->registry);
+
+	if (n > ASKED_A_TICK)
+		n = ASKED_A_TICK;
+	while (n-- > 0 && !list_empty(&app->lives)) {
+		struct list *first = app->lives.next;
+		const struct live *live = LIST_ENTRY(first, struct live, link);
+
+		list_remove(first);
+		list_append(&app->lives, first);
+		if (live->shim)
+			ask_stat(app, live->session);
+	}
+}
+
+static void write_tenant(struct app *app, struct tenant *tenant)
+{
+	const struct store_usage usage = {
+		.day = app->registry.tenants.day,
+		.scope = tenant->scope,
+		.name = tenant->name,
+		.cpu_us = tenant->cpu_us,
+	};
+
+	if (!tenant->cpu_dirty)
+		return;
+	tenant->cpu_dirty = false;
+	if (store_usage_put(app->store, &usage) < 0)
+		tenant->cpu_dirty = true;
+}
+
+void quotas_tick(struct app *app)
+{
+	struct tenants *tenants = &app->registry.tenants;
+
+	(void)tenants_turn_day(tenants, clock_realtime());
+	ask_some(app);
+	if (store_stats(app->store).degraded)
+		return; /* one write for all of it, when it takes some again */
+	write_tenant(app, &tenants->host);
+	for (size_t i = 0; i < TENANTS_N_BUCKETS; i++)
+		LIST_FOR_EACH (link, &tenants->bucket[i])
+			write_tenant(app, LIST_ENTRY(link, struct tenant, link));
+}
+
+void quotas_tree_gone(struct session *session, uint64_t cpu_us)
+{
+	tenants_charge_cpu(session, cpu_us);
+	session->cpu_us = 0;
+	session->cpu_from_before = false;
+}
+
+static int take_usage(void *userdata, const struct store_usage *usage)
+{
+	struct app *app = userdata;
+	struct tenant *tenant = usage->scope < QUOTA_SCOPE_MAX_
+					? tenants_get(&app->registry.tenants,
+						      (enum quota_scope)usage->scope, usage->name)
+					: NULL;
+
+	if (tenant)
+		tenant->cpu_us = usage->cpu_us;
+	return 0;
+}
+
+int quotas_load(struct app *app)
+{
+	(void)tenants_turn_day(&app->registry.tenants, clock_realtime());
+	return store_each_usage(app->store, app->registry.tenants.day, take_usage, app);
+}
+
+/* The route. */
+
+static json_t *pair(uint64_t limit, uint64_t used, bool is_bound)
+{
+	return json_pack("{s:o, s:I}", "limit",
+			 is_bound ? json_integer((json_int_t)limit) : json_null(), "used",
+			 (json_int_t)used);
+}
+
+static json_t *tenant_document(const struct quota_limits *limits, const struct tenant *tenant)
+{
+	struct tenant_use use = {0};
+	uint64_t cpu_s = tenant ? tenant->cpu_us / USEC_PER_SEC : 0;
+
+	if (tenant)
+		tenant_sum(tenant, &use);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "sessions",
+			 pair(limits->sessions, use.n_sessions, true), "queued_jobs",
+			 pair(limits->jobs, use.n_jobs, true), "memory_bytes",
+			 pair(limits->memory_bytes, use.memory_bytes, limits->memory_bytes != 0),
+			 "stored_bytes",
+			 pair(limits->stored_bytes, use.stored_bytes, limits->stored_bytes != 0),
+			 "cpu_seconds_today", pair(limits->cpu_s, cpu_s, limits->cpu_s != 0));
+}
+
+static void add_scope(json_t *answer, struct app *app, enum quota_scope scope, const char *name)
+{
+	(void)json_object_set_new(
+		answer, tenant_quota_scope_text(scope),
+		tenant_document(tenant_quota_limits(&app->config->quota, scope, name),
+				tenants_find(&app->registry.tenants, scope, name)));
+}
+
+void action_quota(struct request *request)
+{
+	struct app *app = request_app(request);
+	const struct identity *identity = &request->identity;
+	json_t *answer = json_object();
+
+	if (!identity->is_operator)
+		add_scope(answer, app, QUOTA_SCOPE_OWNER, identity->user);
+	if (identity->workspace[0] != '\0')
+		add_scope(answer, app, QUOTA_SCOPE_WORKSPACE, identity->workspace);
+	/* Sums over everybody: what others have could be told from them. */
+	if (identity->scopes & AUTH_ADMIN)
+		add_scope(answer, app, QUOTA_SCOPE_HOST, "");
+	reply_json(request, MHD_HTTP_OK, answer);
+}

@@ -1,0 +1,13 @@
+/*
+ * What tenants use, kept up to date: processor time of sessions, by day, in the store as well.
+ */
+#pragma once
+
+#include "supervisor/api/app.h"
+
+/* At start, before sessions are taken: what was used today. 0 or -errno. */
+MUST_USE int quotas_load(struct app *app);
+/* Asks for the processor time of some sessions, and writes what has changed. */
+void quotas_tick(struct app *app);
+/* Nothing of the session's tree is left; it had used that much in all. */
+void quotas_tree_gone(struct session *session, uint64_t cpu_us);

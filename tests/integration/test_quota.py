@@ -1,0 +1,168 @@
+"""Quotas of owners, workspaces and the host: refused with 429, no number of another tenant shown."""
+import concurrent.futures
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from harness import RUNTIME, SESSIONS, Daemon, wait_until
+
+QUOTA = "/dagster/sandbox/quota"
+CONFIG = """\
+[identity]
+trusted_peers = 0
+[owner]
+sessions = 2
+jobs = 1
+stored = 1MiB
+[workspace]
+sessions = 3
+[host]
+sessions = 5
+[owner:carol]
+sessions = 4
+[workspace:big]
+sessions = 10
+"""
+
+
+@pytest.fixture(scope="module", name="own")
+def fixture_own():
+    daemon = Daemon(config=CONFIG)
+    yield daemon
+    daemon.done()
+
+
+@pytest.fixture(autouse=True)
+def fixture_nothing_left(own):
+    yield
+    for session in own.root.get(SESSIONS).json:
+        own.root.remove(session["id"])
+    wait_until(lambda: host_use(own)["sessions"]["used"] == 0)
+
+
+def host_use(daemon):
+    return daemon.root.get(QUOTA).json["host"]
+
+
+def refused(answer, text):
+    assert answer.status == 429, answer
+    assert answer.json == {"detail": text}
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_sessions_of_an_owner_a_workspace_and_the_host(own):
+    alice, bob = own.client("alice", workspace="w"), own.client("bob", workspace="w")
+    alice.create(), alice.create()
+    refused(alice.post(SESSIONS), "quota: 2 live sessions for this owner")
+    refused(alice.post(RUNTIME, {"profile": "agent"}), "quota: 2 live sessions for this owner")
+    bob.create()
+    refused(bob.post(SESSIONS), "quota: 3 live sessions for this workspace")
+    carol = own.client("carol", workspace="big")
+    carol.create(), carol.create()
+    refused(carol.post(SESSIONS), "quota: 5 live sessions for this host")
+    refused(own.root.post(SESSIONS), "quota: 5 live sessions for this host")
+    alice.remove(alice.get(SESSIONS).json[0]["id"])
+    assert carol.post(SESSIONS).status == 201
+
+
+def test_a_section_of_its_own_goes_before_the_default(own):
+    carol = own.client("carol", workspace="big")
+    for _ in range(4):
+        carol.create()
+    refused(carol.post(SESSIONS), "quota: 4 live sessions for this owner")
+
+
+def test_creates_at_once_do_not_pass_together(own):
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda _: own.client("dave").post(SESSIONS).status, range(12)))
+    assert sorted(answers) == [201] * 2 + [429] * 10
+
+
+def test_quota_shows_the_askers_own_numbers_only(own):
+    alice = own.client("alice", workspace="w")
+    alice.create()
+    own.client("bob", workspace="w").create()
+    own.client("eve", workspace="other").create()
+    told = alice.get(QUOTA).json
+    assert set(told) == {"owner", "workspace"}
+    assert told["owner"]["sessions"] == {"limit": 2, "used": 1}
+    assert told["workspace"]["sessions"] == {"limit": 3, "used": 2}
+    assert told["owner"]["stored_bytes"] == {"limit": 1 << 20, "used": 0}
+    assert told["owner"]["memory_bytes"]["used"] == 1 << 30
+    assert own.client("nobody").get(QUOTA).json["owner"]["sessions"] == {"limit": 2, "used": 0}
+    assert set(own.client("adele", "data:read platform:admin").get(QUOTA).json) == {"owner", "host"}
+    assert set(own.root.get(QUOTA).json) == {"host"}
+    assert host_use(own)["sessions"] == {"limit": 5, "used": 3}
+    assert own.client("alice", "data:write").get(QUOTA).status == 403
+
+
+def test_stored_bytes_of_an_owner(own):
+    alice = own.client("alice")
+    one, two = alice.create(), alice.create()
+    body = "# " + "x" * (600 * 1024) + "\n"
+    assert alice.write(one, "a", body).status == 200
+    refused(alice.write(two, "b", body), "quota: 1 MiB of stored components for this owner")
+    # The same name again is no more than the difference.
+    assert alice.write(one, "a", body).status == 200
+    assert alice.get(QUOTA).json["owner"]["stored_bytes"]["used"] == len(body)
+    alice.remove(one)
+    assert alice.write(two, "b", body).status == 200
+
+
+def test_the_404_and_the_400_come_before_the_429(own):
+    alice = own.client("alice")
+    session = alice.create()
+    body = "# " + "x" * (900 * 1024) + "\n"
+    assert alice.write(session, "a", body).status == 200
+    assert alice.write(session, "../b", body).status == 400
+    assert alice.write("0f6a2c1e-5b7d-4c8a-9e3f-1a2b3c4d5e6f", "b", body).status == 404
+    assert alice.write(session, "b", body).status == 429
+
+
+def test_processor_time_of_a_day_stays_over_sessions_and_restarts():
+    with_limit = CONFIG + "[workspace:hot]\ncpu_per_day = 1s\n"
+    daemon = Daemon(config=with_limit)
+    try:
+        alice = daemon.client("alice", workspace="hot")
+        box = alice.create_runtime(profile="agent")
+        burn = "import time\nwhile time.process_time() < 1.5: pass"
+        assert alice.run(box, "python3", "-c", burn).code == 0
+        alice.delete(f"{RUNTIME}/{box}")  # its end brings the last reading
+        used = lambda: alice.get(QUOTA).json["workspace"]["cpu_seconds_today"]
+        wait_until(lambda: used()["used"] >= 1)
+        assert used()["limit"] == 1
+        answer = alice.post(SESSIONS)
+        refused(answer, "quota: 1 s of processor time a day for this workspace")
+        assert 1 <= int(answer.headers["Retry-After"]) <= 24 * 3600
+        assert daemon.client("alice").post(SESSIONS).status == 201  # not of that workspace
+        time.sleep(6)  # a tick writes it
+        daemon.stop()
+        daemon.start()
+        refused(alice.post(SESSIONS), "quota: 1 s of processor time a day for this workspace")
+    finally:
+        daemon.done()
+
+
+def test_open_rows_count_after_a_restart(own):
+    """Sessions whose trees are made again at first use are promises as well."""
+    alice = own.client("alice")
+    alice.create(), alice.create()
+    own.stop()
+    own.start()
+    refused(alice.post(SESSIONS), "quota: 2 live sessions for this owner")
+
+
+def test_quotas_follow_a_reload(own):
+    alice = own.client("alice")
+    alice.create(), alice.create()
+    assert alice.post(SESSIONS).status == 429
+    own.config.write_text(re.sub(r"(\[owner\]\nsessions = )2", r"\g<1>3", CONFIG))
+    os.kill(own.process.pid, signal.SIGHUP)
+    wait_until(lambda: alice.get(QUOTA).json["owner"]["sessions"]["limit"] == 3)
+    assert alice.post(SESSIONS).status == 201
+    own.config.write_text(CONFIG)
+    os.kill(own.process.pid, signal.SIGHUP)
+    wait_until(lambda: alice.get(QUOTA).json["owner"]["sessions"] == {"limit": 2, "used": 3})
