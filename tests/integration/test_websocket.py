@@ -3,10 +3,12 @@ import asyncio
 import base64
 import hashlib
 import json
+import os
 import signal
 import socket
 import struct
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -259,6 +261,55 @@ def test_configured_origins_and_their_reload():
             b"HTTP/1.1 403 "), 10, "the origin is refused")
     finally:
         own.done()
+
+
+def read_in_background(pool, caller, task):
+    reading = pool.submit(read, caller, stream_url(task))
+    wait_until(lambda: b"sandboxd_http_streams 1" in caller.get("/metrics").body, 10, "it reads")
+    return reading
+
+
+def test_end_of_the_service_is_an_error_frame_and_a_normal_close():
+    own = Daemon()
+    try:
+        caller = own.client("alice")
+        made = caller.create()
+        with ThreadPoolExecutor() as pool, stopped_shim(own, caller, made):
+            reading = read_in_background(pool, caller, caller.execute(made))
+            own.stop()
+            frames, code = reading.result(30)
+        assert [frame["stage"] for frame in frames] == ["start", "error"]
+        assert frames[-1]["code"] == "host_stopped" and code == 1000
+    finally:
+        own.done()
+
+
+def test_worker_that_dies_costs_no_frame():
+    own = Daemon()
+    own.deaths_expected = True
+    try:
+        caller = own.client("alice")
+        made = caller.create()
+        caller.write(made, "one", SLEEPER)
+        with ThreadPoolExecutor() as pool, stopped_shim(own, caller, made):
+            task = caller.execute(made)
+            reading = read_in_background(pool, caller, task)
+            os.kill(own.worker_pid("sandboxd-api"), signal.SIGKILL)
+            seen, code = reading.result(30)
+        assert [frame["stage"] for frame in seen] == ["start"] and code == 1006
+        wait_until(lambda: answers(caller, task), 20, "the next worker")
+        more, code = read(caller, f"{stream_url(task)}?after={seen[-1]['seq']}")
+        assert seen + more == caller.frames(task) and code == 1000
+        assert more[-1]["stage"] in ("done", "error")
+    finally:
+        own.done()
+
+
+def answers(caller, task):
+    try:
+        return caller.get(f"/dagster/sandbox/tasks/{task}").status == 200
+    except OSError:
+        return False
 
 
 # --- clients that say too much -------------------------------------------------------------------

@@ -19,7 +19,7 @@
 #define MESSAGES_A_TURN   64
 #define QUEUED_MAX        16 /* answers to pings: a client that does not take them is not read */
 #define PING_EVERY        (20 * USEC_PER_SEC)
-#define SILENCE_TIMEOUT   (75 * USEC_PER_SEC)
+#define SILENCE_TIMEOUT   (55 * USEC_PER_SEC) /* behind a ping */
 #define BLOCK_TIMEOUT     (60 * USEC_PER_SEC) /* for one block of the stream */
 #define GOODBYE_TIMEOUT   (10 * USEC_PER_SEC)
 
@@ -400,22 +400,14 @@ void websocket_wake(struct websocket *socket)
 		give_back(socket);
 }
 
-void websocket_sweep(struct websocket *socket, usec_t now)
+/* One ping at a time; while it is not answered no other goes out. */
+static void sweep_silence(struct websocket *socket, usec_t now)
 {
 	struct wslay_event_msg ping = {.opcode = WSLAY_PING};
 
-	if (!socket->handle)
-		return;
-	if (clock_add(socket->heard, SILENCE_TIMEOUT) < now ||
-	    (socket->closing && socket->close_by < now)) {
-		give_back(socket);
-		return;
-	}
-	if (socket->closing)
-		return;
-	if (socket->blocked) {
-		if (clock_add(socket->refilled, BLOCK_TIMEOUT) < now)
-			begin_close(socket, WEBSOCKET_CLOSE_LATER, "too slow", BLOCK_TIMEOUT);
+	if (socket->heard < socket->pinged) {
+		if (clock_add(socket->pinged, SILENCE_TIMEOUT) < now)
+			give_back(socket);
 		return;
 	}
 	if (clock_add(socket->pinged, PING_EVERY) > now)
@@ -423,6 +415,23 @@ void websocket_sweep(struct websocket *socket, usec_t now)
 	socket->pinged = now;
 	if (wslay_event_queue_msg(socket->wslay, &ping) == 0)
 		run(socket);
+}
+
+void websocket_sweep(struct websocket *socket, usec_t now)
+{
+	if (!socket->handle)
+		return;
+	if (socket->closing) {
+		if (socket->close_by < now)
+			give_back(socket);
+	} else if (socket->blocked) {
+		/* Pings lie behind what it has not read. */
+		socket->pinged = socket->heard;
+		if (clock_add(socket->refilled, BLOCK_TIMEOUT) < now)
+			begin_close(socket, WEBSOCKET_CLOSE_LATER, "too slow", BLOCK_TIMEOUT);
+	} else {
+		sweep_silence(socket, now);
+	}
 }
 
 void websocket_stop(struct websocket *socket)
