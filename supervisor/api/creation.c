@@ -306,6 +306,17 @@ static void note_creation(struct request *request, const struct session *session
 	request_note(request, "endpoints", endpoints);
 }
 
+/* Also of a create that fails. */
+static void note_secrets(struct request *request, const struct spec_create *spec)
+{
+	json_t *names = spec->n_secrets > 0 ? json_array() : NULL;
+
+	for (size_t i = 0; names && i < spec->n_secrets; i++)
+		(void)json_array_append_new(names, json_string(spec->secret[i]));
+	if (names)
+		request_note(request, "secrets", names);
+}
+
 /* False: it was answered. What is asked for is entered in this same turn, by registry_add. */
 static bool within_quotas(struct request *request, uint32_t profile_index)
 {
@@ -351,6 +362,7 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 	}
 	if (!within_quotas(request, (uint32_t)profile))
 		return;
+	note_secrets(request, spec);
 	session = new_session(request, spec, dagster, (uint32_t)profile);
 	if (!session) {
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");

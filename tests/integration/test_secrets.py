@@ -339,4 +339,7 @@ def test_value_is_in_the_session_and_nowhere_else(private):
 
     time.sleep(0.2)
     assert files_with(needle, private.home) == []
+    audit = [json.loads(line) for line in (private.state / "api" / "audit.jsonl").open()]
+    assert [line["secrets"] for line in audit if line["action"] == "session.create"] == [
+        ["db"], ["db"], ["db", "absent"]]
     assert files_with(b"db", private.state / "secrets") != []  # names are no secret

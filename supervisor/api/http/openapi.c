@@ -20,13 +20,14 @@ struct schema_row {
 #define INTEGER  "{\"type\":\"integer\"}"
 #define BOOLEAN  "{\"type\":\"boolean\"}"
 #define OBJECT   "{\"type\":\"object\"}"
+#define TEXTS    "{\"type\":\"object\",\"additionalProperties\":" STRING "}"
 #define STRINGS  "{\"type\":\"array\",\"items\":" STRING "}"
 
 static const struct schema_row schemas[] = {
 	{"SessionCreate",
 	 "{\"type\":\"object\",\"properties\":{\"ttl_minutes\":{\"type\":\"integer\",\"minimum\":1,"
-	 "\"maximum\":720,\"default\":60},\"env_overrides\":{\"type\":\"object\","
-	 "\"additionalProperties\":" STRING "}}}"									  },
+	 "\"maximum\":720,\"default\":60},\"env_overrides\":" TEXTS ",\"env\":" TEXTS
+	 ",\"secrets\":" STRINGS "}}"										      },
 	{"Session",
 	 "{\"type\":\"object\",\"properties\":{\"id\":" STRING ",\"owner\":" NULLABLE
 	 ",\"workspace_id\":" NULLABLE ",\"project_id\":" NULLABLE ",\"created_at\":" STRING
@@ -60,9 +61,9 @@ static const struct schema_row schemas[] = {
 	 ",\"message\":" STRING ",\"timestamp\":{\"type\":\"number\"},\"seq\":" INTEGER "}}"                               },
 	{"JanitorRun",
 	 "{\"type\":\"object\",\"properties\":{\"dropped\":" STRINGS ",\"count\":" INTEGER "}}"                            },
-	{"SandboxCreate",  "{\"type\":\"object\",\"properties\":{\"profile\":" STRING
-			  ",\"envs\":{\"type\":\"object\",\"additionalProperties\":" STRING
-			  "},\"ttl\":" INTEGER "}}"                                               },
+	{"SandboxCreate",
+	 "{\"type\":\"object\",\"properties\":{\"profile\":" STRING ",\"env\":" TEXTS
+	 ",\"envs\":" TEXTS ",\"secrets\":" STRINGS ",\"ttl\":" INTEGER "}}"                                               },
 	{"Sandbox",        "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
 		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
 		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN

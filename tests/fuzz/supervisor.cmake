@@ -1,0 +1,1 @@
+sandboxd_fuzzer(fuzz_secret_store LIBS sandboxd_secret_store)
