@@ -94,5 +94,6 @@ struct command_output {
 	int (*write)(void *userdata, int fd, const char *data, size_t length);
 	void *userdata;
 };
+/* Exit status. *ret_timed_out: it had no time to end by itself; NULL: the caller does not care. */
 int command_in_session(struct client *client, const char *session, json_t *request,
-		       const struct command_output *output);
+		       const struct command_output *output, bool *ret_timed_out);

@@ -23,6 +23,8 @@ struct run {
 	const struct command_output *output;
 	int exit_status; /* -1 until the exit line came */
 	bool json;
+	bool quiet;     /* the caller says itself that the time was up */
+	bool timed_out; /* of the exit line */
 };
 
 static int take_output(struct run *run, int fd, const json_t *line)
@@ -46,7 +48,8 @@ static void take_exit(struct run *run, const json_t *line)
 	const json_t *code = json_object_get(line, "code");
 	const json_t *signo = json_object_get(line, "signal");
 
-	if (json_is_true(json_object_get(line, "timed_out")))
+	run->timed_out = json_is_true(json_object_get(line, "timed_out"));
+	if (run->timed_out && !run->quiet)
 		(void)fputs("sandboxctl: the command's time was up\n", stderr);
 	if (json_is_true(json_object_get(line, "truncated")))
 		(void)fputs("sandboxctl: output beyond the limit was dropped\n", stderr);
@@ -137,11 +140,14 @@ static int perform_command(struct client *client, const char *session, json_t *b
 }
 
 int command_in_session(struct client *client, const char *session, json_t *request,
-		       const struct command_output *output)
+		       const struct command_output *output, bool *ret_timed_out)
 {
-	struct run run = {.output = output, .exit_status = -1};
+	struct run run = {.output = output, .exit_status = -1, .quiet = ret_timed_out != NULL};
+	int r = perform_command(client, session, request, &run);
 
-	return perform_command(client, session, request, &run);
+	if (ret_timed_out)
+		*ret_timed_out = run.timed_out;
+	return r;
 }
 
 static int write_stream(void *userdata, int fd, const char *data, size_t length)

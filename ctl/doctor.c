@@ -37,24 +37,35 @@ int doctor_read(const char *path, char *text, size_t text_bytes)
 	return (int)io_read_at(AT_FDCWD, path, text, text_bytes);
 }
 
-static enum doctor_state check_kernel(char text[DOCTOR_TEXT_BYTES])
+int doctor_release(uint32_t *ret_major, uint32_t *ret_minor)
 {
 	struct utsname name;
 	const char *at;
 	char word[2][8];
+
+	if (uname(&name) < 0)
+		return -EINVAL;
+	at = name.release + strspn(name.release, "0123456789");
+	if (*at != '.' ||
+	    str_copy_n(word[0], sizeof(word[0]), name.release, (size_t)(at - name.release)) < 0 ||
+	    str_copy_n(word[1], sizeof(word[1]), at + 1, strspn(at + 1, "0123456789")) < 0 ||
+	    num_parse_u32(word[0], 0, UINT32_MAX, ret_major) < 0 ||
+	    num_parse_u32(word[1], 0, UINT32_MAX, ret_minor) < 0)
+		return -EINVAL;
+	return 0;
+}
+
+static enum doctor_state check_kernel(char text[DOCTOR_TEXT_BYTES])
+{
+	struct utsname name;
 	uint32_t major = 0;
 	uint32_t minor = 0;
 
 	if (uname(&name) < 0)
 		return DOCTOR_MISSING;
-	at = name.release + strspn(name.release, "0123456789");
-	if (str_copy_n(word[0], sizeof(word[0]), name.release, (size_t)(at - name.release)) < 0 ||
-	    str_copy_n(word[1], sizeof(word[1]), at + 1, strspn(at + 1, "0123456789")) < 0 ||
-	    num_parse_u32(word[0], 0, UINT32_MAX, &major) < 0 ||
-	    num_parse_u32(word[1], 0, UINT32_MAX, &minor) < 0)
-		return DOCTOR_MISSING;
 	doctor_text(text, "Linux %.64s on %.32s", name.release, name.machine);
-	if (!str_equal(name.machine, "x86_64") || major < 6 || (major == 6 && minor < 1))
+	if (doctor_release(&major, &minor) < 0 || !str_equal(name.machine, "x86_64") || major < 6 ||
+	    (major == 6 && minor < 1))
 		return DOCTOR_MISSING;
 	return DOCTOR_OK;
 }
@@ -213,16 +224,6 @@ static enum doctor_state check_run(char text[DOCTOR_TEXT_BYTES])
 	return DOCTOR_OK;
 }
 
-static enum doctor_state check_swap(char text[DOCTOR_TEXT_BYTES])
-{
-	char list[1024];
-	int n = doctor_read("/proc/swaps", list, sizeof(list));
-	bool none = n >= 0 && strchr(list, '\n') == NULL;
-
-	doctor_text(text, none ? "none" : "present");
-	return DOCTOR_OK;
-}
-
 /* clang-format off */
 static const struct doctor_row doctor_table[] = {
 	{"kernel", check_kernel, "sandboxd refuses to start", "use Linux 6.1 or later on x86-64"},
@@ -244,7 +245,13 @@ static const struct doctor_row doctor_table[] = {
 	{"id blocks", doctor_id_blocks, "fewer sessions at once", "free ranges in /etc/subuid"},
 	{"template", doctor_template, "", ""},
 	{"runtime directory", check_run, "a directory in /tmp is used instead", "make /run writable"},
-	{"swap", check_swap, "", ""},
+	{"namespace counts", doctor_namespace_counts, "each session needs one of each: fewer sessions", "sysctl -w the limit that is named here, at least 65536"},
+	{"filter memory", doctor_bpf_jit, "filters of further sessions are interpreted, or refused by kernels without an interpreter", "sysctl net.core.bpf_jit_enable=1 net.core.bpf_jit_limit=536870912"},
+	{"process ids", doctor_pid_count, "busy sessions can use up the ids of the host before their own limits stop them", "sysctl kernel.pid_max=4194304 kernel.threads-max=1048576"},
+	{"inotify", doctor_inotify, "a few sessions can use up root's instances: programs of the host that watch files fail", "sysctl fs.inotify.max_user_instances=131072"},
+	{"passed descriptors", doctor_passrights, "a client of the control socket can send descriptors along whose closing makes the api worker wait (a lingering TCP socket)", "use Linux 6.16 or later; give the control socket to trusted proxies only"},
+	{"swap", doctor_swap, "", ""},
+	{"systemd", doctor_systemd, "no start at boot and no journal; sandboxd keeps itself running and logs to standard error", "install systemd and boot with it, or start sandboxd from your init"},
 };
 /* clang-format on */
 

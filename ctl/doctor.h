@@ -32,6 +32,9 @@ void doctor_text(char text[DOCTOR_TEXT_BYTES], const char *format, ...) PRINTF_L
 /* A small file's text without its last newline. Length or -errno. */
 int doctor_read(const char *path, char *text, size_t text_bytes);
 
+/* The first two numbers of the kernel's release. 0 or -EINVAL. */
+int doctor_release(uint32_t *ret_major, uint32_t *ret_minor);
+
 enum doctor_state doctor_cgroup_tree(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_memory_limit(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_pids_limit(char text[DOCTOR_TEXT_BYTES]);
@@ -40,3 +43,10 @@ enum doctor_state doctor_io_limit(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_descriptors(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_id_blocks(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_template(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_namespace_counts(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_bpf_jit(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_pid_count(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_inotify(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_passrights(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_swap(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_systemd(char text[DOCTOR_TEXT_BYTES]);

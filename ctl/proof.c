@@ -22,6 +22,7 @@
 #include "sandboxd/limits.h"
 
 #define INSIDE_MAX_BYTES 65536
+#define PROBE_TIMEOUT_MS 60000 /* as the sleep of pids_script */
 
 /* Reads as little as a shell can without help of ours in the session. */
 static const char inside_script[] =
@@ -37,16 +38,24 @@ static const char inside_script[] =
 /* All live until the last is started, however slow the host; a shell that cannot fork ends them. */
 static const char pids_script[] =
 	"trap 'kill 0' EXIT\n"
-	"i=0; while [ $i -lt $1 ]; do sleep 20 2>/dev/null & i=$((i+1)); done 2>/dev/null\n"
+	"i=0; while [ $i -lt $1 ]; do sleep 60 2>/dev/null & i=$((i+1)); done 2>/dev/null\n"
 	"echo all-started\n";
 static const char memory_script[] = "head -c $1 /dev/zero | tail -n 1 | wc -c; echo survived\n";
 static const char disk_script[] =
 	"head -c $1 /dev/zero >/session/.probe 2>&1 && echo all-written; rm -f /session/.probe\n";
 
+enum verdict {
+	VERDICT_OK,
+	VERDICT_WRONG,
+	VERDICT_UNDECIDED, /* the host is too slow for the probe */
+};
+
 struct report {
 	bool json;
 	json_t *rows;
 	size_t n_bad;
+	size_t n_undecided;
+	uint32_t probe_ms; /* time of one probe */
 	const struct proof_facts *inside;
 	const struct proof_facts *outside; /* NULL: we cannot look */
 	const json_t *proof;
@@ -67,7 +76,8 @@ static int collect_output(void *userdata, int fd, const char *data, size_t lengt
 	return 0;
 }
 
-static int run_inside(struct client *client, const char *session, json_t *body, char **ret_text)
+static int run_inside(struct client *client, const char *session, json_t *body, char **ret_text,
+		      bool *ret_timed_out)
 {
 	struct collect collect = {.text = BUF_NULL(INSIDE_MAX_BYTES)};
 	const struct command_output output = {.write = collect_output, .userdata = &collect};
@@ -76,7 +86,7 @@ static int run_inside(struct client *client, const char *session, json_t *body, 
 
 	if (!body)
 		return -ENOMEM;
-	r = command_in_session(client, session, body, &output);
+	r = command_in_session(client, session, body, &output, ret_timed_out);
 	json_decref(body);
 	text = buf_text(&collect.text);
 	*ret_text = text ? strdup(text) : NULL;
@@ -114,7 +124,8 @@ static int look_inside(struct client *client, const char *session, struct proof_
 
 	proof_facts_init(facts);
 	r = run_inside(client, session,
-		       json_pack("{s:[s,s,s]}", "argv", "/bin/sh", "-c", inside_script), &text);
+		       json_pack("{s:[s,s,s]}", "argv", "/bin/sh", "-c", inside_script), &text,
+		       NULL);
 	if (!text)
 		return EXIT_FAILED;
 	proof_take_status(facts, text, true);
@@ -164,19 +175,31 @@ static void row_number(char *text, size_t text_bytes, uint64_t value)
 		(void)snprintf(text, text_bytes, "%llu", (unsigned long long)value);
 }
 
+static void print_row(struct report *report, const char *what, const char *inside,
+		      const char *outside, const char *note, enum verdict verdict)
+{
+	static const char *const words[] = {
+		[VERDICT_OK] = "ok", [VERDICT_WRONG] = "WRONG", [VERDICT_UNDECIDED] = "?"};
+
+	report->n_bad += verdict == VERDICT_WRONG ? 1 : 0;
+	report->n_undecided += verdict == VERDICT_UNDECIDED ? 1 : 0;
+	if (!report->json) {
+		(void)printf("  %-20s %-14s %-18s %-6s %s\n", what, inside, outside, words[verdict],
+			     note);
+		return;
+	}
+	(void)json_array_append_new(report->rows,
+				    json_pack("{s:s,s:s,s:s,s:s,s:o}", "what", what, "inside",
+					      inside, "outside", outside, "note", note, "ok",
+					      verdict == VERDICT_UNDECIDED
+						      ? json_null()
+						      : json_boolean(verdict == VERDICT_OK)));
+}
+
 static void add_row(struct report *report, const char *what, const char *inside,
 		    const char *outside, const char *note, bool ok)
 {
-	report->n_bad += ok ? 0 : 1;
-	if (report->json) {
-		(void)json_array_append_new(report->rows,
-					    json_pack("{s:s,s:s,s:s,s:s,s:b}", "what", what,
-						      "inside", inside, "outside", outside, "note",
-						      note, "ok", ok));
-		return;
-	}
-	(void)printf("  %-20s %-14s %-18s %-6s %s\n", what, inside, outside, ok ? "ok" : "WRONG",
-		     note);
+	print_row(report, what, inside, outside, note, ok ? VERDICT_OK : VERDICT_WRONG);
 }
 
 static void report_namespaces(struct report *report)
@@ -283,22 +306,31 @@ static void report_limits(struct report *report)
 		     member_number(report->promised, "tmpfs_inodes"), UINT64_MAX);
 }
 
+enum taken {
+	TAKEN_ALL,
+	TAKEN_REFUSED,
+	TAKEN_UNKNOWN, /* its time was up before it met anything */
+};
+
 /* Whether the script could take that much. */
-static bool could_take(struct client *client, const char *session, const char *script,
-		       uint64_t amount)
+static enum taken take(const struct report *report, struct client *client, const char *session,
+		       const char *script, uint64_t amount)
 {
 	AUTO_FREE char *text = NULL;
 	char number[24];
+	bool timed_out = false;
 	int r;
 
 	row_number(number, sizeof(number), amount);
 	r = run_inside(client, session,
 		       json_pack("{s:[s,s,s,s,s],s:i}", "argv", "/bin/sh", "-c", script, "sh",
-				 number, "timeout_ms", 20000),
-		       &text);
+				 number, "timeout_ms", (int)report->probe_ms),
+		       &text, &timed_out);
 	(void)r; /* a limit may end the shell itself: what it printed before is the answer */
-	return text && (strstr(text, "all-started") || strstr(text, "all-written") ||
-			(strstr(text, "survived") && !str_has_prefix(text, "0\n")));
+	if (text && (strstr(text, "all-started") || strstr(text, "all-written") ||
+		     (strstr(text, "survived") && !str_has_prefix(text, "0\n"))))
+		return TAKEN_ALL;
+	return timed_out ? TAKEN_UNKNOWN : TAKEN_REFUSED;
 }
 
 /* A little must be possible, or the refusal of too much would prove nothing. */
@@ -306,15 +338,20 @@ static void probe_limit(struct report *report, struct client *client, const char
 			const char *what, const char *script, uint64_t amount)
 {
 	char number[24];
-	bool little = could_take(client, session, script, 4);
-	bool much = could_take(client, session, script, amount);
+	enum taken little = take(report, client, session, script, 4);
+	enum taken much = TAKEN_UNKNOWN;
 
+	if (little == TAKEN_ALL)
+		much = take(report, client, session, script, amount);
 	row_number(number, sizeof(number), amount);
-	add_row(report, what,
-		much     ? "passed"
-		: little ? "stopped"
-			 : "never started",
-		number, "one more than allowed", little && !much);
+	if (little == TAKEN_REFUSED)
+		add_row(report, what, "never started", number, "one more than allowed", false);
+	else if (much == TAKEN_UNKNOWN)
+		print_row(report, what, "undecided", number, "the time was up before the limit",
+			  VERDICT_UNDECIDED);
+	else
+		add_row(report, what, much == TAKEN_ALL ? "passed" : "stopped", number,
+			"one more than allowed", much == TAKEN_REFUSED);
 }
 
 static void probe_limits(struct report *report, struct client *client, const char *session)
@@ -335,11 +372,15 @@ static void probe_limits(struct report *report, struct client *client, const cha
 static int report_print(struct report *report, const char *session)
 {
 	if (!report->json) {
-		(void)printf("isolation: %s\n", report->n_bad ? "NOT as promised" : "as promised");
+		(void)printf("isolation: %s", report->n_bad ? "NOT as promised" : "as promised");
+		if (report->n_undecided)
+			(void)printf(", %zu undecided", report->n_undecided);
+		(void)putchar('\n');
 		return report->n_bad ? EXIT_FAILED : EXIT_OK;
 	}
-	report->rows = json_pack("{s:s,s:b,s:o}", "session_id", session, "ok", !report->n_bad,
-				 "rows", report->rows);
+	report->rows =
+		json_pack("{s:s,s:b,s:I,s:o}", "session_id", session, "ok", !report->n_bad,
+			  "undecided", (json_int_t)report->n_undecided, "rows", report->rows);
 	if (!report->rows)
 		return EXIT_FAILED;
 	print_json(report->rows);
@@ -372,7 +413,10 @@ int command_proof(struct client *client, const struct options *options)
 	const char *session = options->args[0];
 	struct proof_facts inside;
 	struct proof_facts outside;
-	struct report report = {.json = options->output == OUTPUT_JSON, .inside = &inside};
+	struct report report = {.json = options->output == OUTPUT_JSON,
+				.inside = &inside,
+				.probe_ms = options->timeout_ms ? options->timeout_ms
+								: PROBE_TIMEOUT_MS};
 	int r;
 
 	r = get_below(client, session, "/proof", &reply);
