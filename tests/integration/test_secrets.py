@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import (BIN, RUNTIME, SESSIONS, Daemon, ctl, descendants, name_of, parent_of,
-                     wait_until)
+                     status_of, wait_until)
 
 PASSWORD = "Kp7-horse=battery/staple+9"
 MASK = "***db***"
@@ -258,6 +258,38 @@ def test_session_made_again_has_them_again(private):
     assert caller.shell(made, "echo $DB").text == f"{MASK}\n"
 
 
+# --- the host's key ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def host_key():
+    """systemd's own, over what this host has; the namespace is the suite's own."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", "/var/lib/systemd"], check=True)
+    yield Path("/var/lib/systemd/credential.secret")
+    subprocess.run(["umount", "/var/lib/systemd"], check=True)
+
+
+def test_store_sealed_with_the_hosts_key(host_key):
+    subprocess.run(["systemd-creds", "setup"], check=True, capture_output=True)
+    assert host_key.stat().st_size > 4000
+    own = Daemon()
+    try:
+        put(own, "db", PASSWORD, "--workspace", "blue")
+        assert sorted(p.name for p in (own.state / "secrets").iterdir()) == [
+            "generation", "lock", "store"]
+        caller = own.client("alice", workspace="blue")
+        made = caller.create_runtime(secrets=["db"])
+        assert caller.shell(made, "echo $DB").text == f"{MASK}\n"
+        # Another host: the store alone is worth nothing.
+        host_key.unlink()
+        subprocess.run(["systemd-creds", "setup"], check=True, capture_output=True)
+        assert caller.post(RUNTIME, {"secrets": ["db"]}).status == 503
+        status, _, text = secret(own, "ls")
+        assert status == 1 and "not this key's" in text
+    finally:
+        own.done()
+
+
 # --- nowhere else ------------------------------------------------------------------------------
 
 
@@ -334,6 +366,11 @@ def test_value_is_in_the_session_and_nowhere_else(private):
     services = {pid for pids in private.processes().values() for pid in pids}
     assert set(sleeper) <= set(holders) and set(private.shim_pids()) <= set(holders)
     assert not services & set(holders), holders
+    # The file helper runs as `user`, for us alone: it gave its copy up.
+    helpers = [pid for shim in private.shim_pids() for pid in descendants(shim)
+               if os.readlink(f"/proc/{pid}/exe") == os.readlink(f"/proc/{shim}/exe")
+               and status_of(pid)["Uid"] != status_of(shim)["Uid"]]
+    assert helpers and not set(helpers) & set(holders)
     inside = set().union(*(descendants(shim) for shim in private.shim_pids()))
     assert set(holders) <= inside | set(private.shim_pids()), holders
 

@@ -14,12 +14,15 @@
 
 #include "sandboxd/plan.h"
 #include "sandboxd/policy_image.h"
+#include "sandboxd/secret.h"
 #include "tests/lib/test.h"
 
 struct start {
 	int listen_type; /* 0: no listener */
 	struct shim_params params;
 	struct session_policy policy;
+	const char *secrets; /* NULL: no descriptor */
+	size_t secrets_bytes;
 };
 
 static struct start start_right(void)
@@ -60,13 +63,15 @@ static void run_shim(const struct start *start, int ready_fd)
 		open("/dev/null", O_RDONLY | O_CLOEXEC),
 		fd_memfd_sealed("params", &start->params, sizeof(start->params), 0),
 		ready_fd,
+		start->secrets ? fd_memfd_sealed("secrets", start->secrets, start->secrets_bytes, 0)
+			       : -1,
 	};
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		if (fds[i] >= 0)
 			(void)dup2(fds[i], 50 + i);
 	}
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		(void)close(SHIM_FD_LISTEN + i);
 		if (fds[i] >= 0)
 			(void)dup2(50 + i, SHIM_FD_LISTEN + i);
@@ -148,7 +153,23 @@ static void test_start_with_wrong_policy_is_refused(void **state)
 	expect_error(&start, "shim-policy", EPROTO);
 }
 
+/* A helper that died half way: a session without its secrets would show them unmasked. */
+static void test_start_with_broken_secrets_is_refused(void **state)
+{
+	const struct secret_stream head = {
+		.magic = SECRET_MAGIC, .version = SECRET_VERSION, .n = 1, .bytes = 40};
+	struct start start = start_right();
+
+	(void)state;
+	start.secrets = "";
+	expect_error(&start, "shim-secrets", EBADMSG);
+	start.secrets = (const char *)&head;
+	start.secrets_bytes = sizeof(head);
+	expect_error(&start, "shim-secrets", EBADMSG);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_start_with_broken_secrets_is_refused),
 	cmocka_unit_test(test_start_without_listener_is_refused),
 	cmocka_unit_test(test_start_with_wrong_params_is_refused),
 	cmocka_unit_test(test_start_with_wrong_policy_is_refused),
