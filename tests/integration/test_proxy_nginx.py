@@ -1,5 +1,7 @@
 """nginx in front, with the configuration of docs/proxy."""
+import json
 import os
+import signal
 
 import pytest
 
@@ -7,10 +9,10 @@ pytest.importorskip("websockets", reason="python3-websockets is not installed")
 if not os.path.exists("/usr/sbin/nginx"):
     pytest.skip("nginx is not installed", allow_module_level=True)
 
-from harness import SESSIONS  # noqa: E402
+from harness import SESSIONS, descendants, sse_events, wait_until  # noqa: E402
 from proxy_cases import *  # noqa: E402,F401,F403
 from proxy_cases import ALICE, owners  # noqa: E402
-from proxy_rig import Nginx, proxied_daemon, token  # noqa: E402
+from proxy_rig import Nginx, lines_of, proxied_daemon, token  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,18 @@ def test_control_without_the_lines_that_drop_them_headers_are_obeyed(daemon):
         assert owners(open_door, token("dora"), forged) == ("dora", "red")
     finally:
         open_door.done()
+
+
+def test_reload_leaves_streams_alone(proxy, stopped):
+    task, go_on = stopped
+    events = sse_events(lines_of(proxy, f"/chat/stream/{task}", ALICE))
+    assert json.loads(next(events)[1])["stage"] == "start"
+    workers = descendants(proxy.process.pid)
+    proxy.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: set(descendants(proxy.process.pid)) - set(workers), 10, "a new worker")
+    assert proxy.request("GET", SESSIONS, bearer=ALICE)[0] == 200
+    go_on()
+    assert [json.loads(data)["stage"] for _, data in events][-1] == "done"
 
 
 def test_what_is_not_ours_is_not_passed_on(proxy):

@@ -240,6 +240,20 @@ def test_upgrade_elsewhere_is_an_ordinary_request(alice):
     assert answer.startswith(b"HTTP/1.1 200 "), answer
 
 
+@pytest.mark.parametrize("headers,body", [
+    ("Content-Length: 2\r\n", b"{}"),
+    ("Transfer-Encoding: chunked\r\n", b"2\r\n{}\r\n0\r\n\r\n"),
+])
+def test_body_before_the_upgrade_is_no_frame(alice, finished, headers, body):
+    task, frames = finished
+    head = handshake(alice, stream_url(task)).replace(b"\r\n", f"\r\n{headers}".encode(), 1)
+    answer = alice.raw(head + body + frame(9, b"ping"), timeout=1)
+    assert answer.startswith(b"HTTP/1.1 101 "), answer
+    got = frames_of(answer.partition(b"\r\n\r\n")[2])
+    assert got[0] == (10, b"ping")
+    assert [json.loads(text) for opcode, text in got if opcode == 1] == frames
+
+
 def test_http_1_0_is_an_ordinary_request(alice, finished):
     request = handshake(alice, stream_url(finished[0])).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
     answer = alice.raw(request, timeout=2)
