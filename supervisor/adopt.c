@@ -298,6 +298,21 @@ static bool is_old(const struct host *host, const struct found *found, int recor
 	return events_fd >= 0 && cgroup_populated(events_fd) > 0;
 }
 
+/* Its record names a group that is not where we look: the service was started in another control
+ * group than before, or on another state directory. Nobody would ever look there again. */
+static void end_elsewhere(const struct candidate *candidate)
+{
+	const struct record *record = &candidate->record;
+
+	if (record->group_id == 0)
+		return; /* nor does any record */
+	int r = cgroup_end_by_id(&candidate->host->cgroup, record->group_id,
+				 candidate->found->name);
+	if (r < 0)
+		log_line(LOG_LEVEL_ERROR, NULL, "a group elsewhere cannot be ended", "errno=%d",
+			 -r);
+}
+
 static int examine(struct host *host, struct found *found)
 {
 	struct candidate candidate = {.host = host, .found = found, .pid_fd = -1};
@@ -315,6 +330,8 @@ static int examine(struct host *host, struct found *found)
 	candidate.pid_fd = fd_close(candidate.pid_fd);
 	if (r == 0 || is_ours(r))
 		return r;
+	if (!(found->kinds & FOUND_GROUP))
+		end_elsewhere(&candidate);
 	found->old = i == 1 && is_old(host, found, r);
 	log_line(LOG_LEVEL_WARNING, &(struct log_context){.session = &id},
 		 found->old ? "session was made by another release and is ended"

@@ -1,6 +1,5 @@
 #include "supervisor/cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,7 +14,6 @@
 #include "supervisor/cgroup_find.h"
 
 #define CPU_PERIOD_US        100000u
-#define PROCS_MAX_BYTES      ((size_t)1024 * 1024)
 #define WORKERS_MEMORY_BYTES (2ull << 30)
 #define WORKERS_PIDS         64u
 /* Version 1 leaves the buffers of internet sockets out of the memory limit, and the system's own
@@ -571,81 +569,6 @@ int cgroup_remove(const struct cgroup *cgroup, const char *name)
 			result = -errno;
 	}
 	return result;
-}
-
-static int visit_below(int dir_fd, cgroup_visit visit, void *userdata, bool is_v2)
-{
-	int r = 0;
-	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	DIR *dir = fdopendir(fd);
-	if (!dir) {
-		fd_close(fd);
-		return -ENOMEM;
-	}
-	const struct dirent *entry = NULL;
-	/* NOLINTNEXTLINE(concurrency-mt-unsafe): own stream */
-	while (r == 0 && (entry = readdir(dir))) {
-		if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
-			r = visit(userdata, entry->d_name, is_v2);
-	}
-	(void)closedir(dir);
-	return r;
-}
-
-int cgroup_visit_all(const struct cgroup *cgroup, cgroup_visit visit, void *userdata)
-{
-	int r = visit_below(cgroup->v2_fd, visit, userdata, true);
-
-	for (unsigned int i = 0; r == 0 && i < CGROUP_CONTROLLER_MAX_; i++) {
-		if (cgroup->v1_fd[i] >= 0)
-			r = visit_below(cgroup->v1_fd[i], visit, userdata, false);
-	}
-	return r;
-}
-
-int cgroup_check(const struct cgroup *cgroup, const char *name, uint64_t id)
-{
-	struct stat st;
-
-	if (fstatat(cgroup->v2_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	if (!S_ISDIR(st.st_mode) || st.st_ino != id)
-		return -ESTALE;
-	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
-		if (cgroup->v1_fd[i] >= 0 && faccessat(cgroup->v1_fd[i], name, F_OK, 0) < 0)
-			return -errno;
-	}
-	return 0;
-}
-
-int cgroup_holds(const struct cgroup *cgroup, const char *name, int pid)
-{
-	char path[PATH_BYTES];
-	AUTO_FREE char *text = NULL;
-	size_t size = 0;
-
-	int r = str_format(path, sizeof(path), "%s/cgroup.procs", name);
-	if (r < 0)
-		return r;
-	AUTO_CLOSE int fd = openat(cgroup->v2_fd, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	r = io_read_file(fd, PROCS_MAX_BYTES, &text, &size);
-	if (r < 0)
-		return r;
-	for (char *line = text; line && *line;) {
-		uint32_t found = 0;
-		char *next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		if (num_parse_u32(line, 1, INT32_MAX, &found) == 0 && (int)found == pid)
-			return 1;
-		line = next;
-	}
-	return 0;
 }
 
 uint64_t cgroup_cpu_us(const struct cgroup *cgroup, const char *name)

@@ -85,13 +85,20 @@ MUST_USE int cgroup_open_events(const struct cgroup *cgroup, const char *name);
 /* Remove every group of that name. 0, or -EBUSY: try again later. */
 MUST_USE int cgroup_remove(const struct cgroup *cgroup, const char *name);
 
-/* What a start finds. is_v2: of the v2 tree; a name comes once for each hierarchy that has it. */
+/* cgroup_former.c. What a start finds. is_v2: of the v2 tree; a name comes once for each hierarchy
+ * that has it. */
 typedef int (*cgroup_visit)(void *userdata, const char *name, bool is_v2);
 /* Every group of the instance. 0, what visit returned, or -errno. */
 MUST_USE int cgroup_visit_all(const struct cgroup *cgroup, cgroup_visit visit, void *userdata);
 /* 0: the v2 group of that name has that id, and every v1 hierarchy has its group. -ENOENT, -ESTALE.
  */
 MUST_USE int cgroup_check(const struct cgroup *cgroup, const char *name, uint64_t id);
+/* Any group of the v2 tree that tree_fd is in. The descriptor (O_PATH), -ESTALE: there is none of
+ * that id; -errno. Needs DAC_READ_SEARCH. */
+MUST_USE int cgroup_open_by_id(int tree_fd, uint64_t id);
+/* Kill and remove the v2 group of that id, wherever it is, if that is its name. 0: it is gone;
+ * -ESTALE: another name; -EBUSY after three seconds. Waits: start-up only. */
+MUST_USE int cgroup_end_by_id(const struct cgroup *cgroup, uint64_t id, const char *name);
 /* 1: the process is in the v2 group itself; 0: it is not; -errno. */
 MUST_USE int cgroup_holds(const struct cgroup *cgroup, const char *name, int pid);
 

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -14,6 +13,7 @@
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
+#include "supervisor/cgroup.h"
 
 #define IDBLOCK_MAGIC      0x42444953u
 #define IDBLOCK_VERSION    1
@@ -22,7 +22,6 @@
 #define LOCK_TRIES_START                                                                           \
 	5000u /* nothing is served yet, and another start may hold it for its scan */
 #define ETC_FILE_MAX_BYTES ((size_t)16 * 1024 * 1024)
-#define FILEID_KERNFS_TYPE 0xfe /* file handles of cgroup2: the 64-bit id alone */
 
 enum idblock_state {
 	IDBLOCK_STATE_FREE,
@@ -268,22 +267,11 @@ bool idblock_usable(const struct idblock *idblock, uint32_t index)
 /* Does the v2 group with this id still exist? Asked by id, so that no name can deceive (A13). */
 static bool group_exists(const struct idblock *idblock, uint64_t group_id)
 {
-	union {
-		struct file_handle handle;
-		uint8_t bytes[sizeof(struct file_handle) + sizeof(uint64_t)];
-	} name = {.bytes = {0}};
-
 	if (idblock->group_fd < 0)
 		return true;
-	name.handle.handle_bytes = sizeof(uint64_t);
-	name.handle.handle_type = FILEID_KERNFS_TYPE;
-	memcpy(name.bytes + offsetof(struct file_handle, f_handle), &group_id, sizeof(group_id));
-	int fd = open_by_handle_at(idblock->group_fd, &name.handle, O_PATH | O_CLOEXEC);
-	if (fd < 0)
-		return errno !=
-		       ESTALE; /* any other failure proves nothing: leave the block alone */
-	fd_close(fd);
-	return true;
+	AUTO_CLOSE int fd = cgroup_open_by_id(idblock->group_fd, group_id);
+	/* Any other failure proves nothing: leave the block alone. */
+	return fd != -ESTALE;
 }
 
 /* Locked. May this record be handed out now? */

@@ -4,6 +4,7 @@ add_library(sandboxd_launch STATIC
 	adopt.c
 	cgroup.c
 	cgroup_find.c
+	cgroup_former.c
 	dirwalk.c
 	etc_template.c
 	host.c

@@ -50,12 +50,12 @@ static void stop_egress(struct stop *stop)
 
 static void stop_sessions(struct stop *stop)
 {
-	if (stop->leaving) {
+	stop->state = STOP_STATE_SESSIONS;
+	if (stop->leaving) { /* nothing to wait for: on with the next turn */
 		serve_kill_starting(stop->serve);
-		stop_egress(stop);
+		loop_timer_set(stop->timer, clock_boottime());
 		return;
 	}
-	stop->state = STOP_STATE_SESSIONS;
 	loop_timer_set(stop->timer, clock_add(clock_boottime(), SESSIONS_TIMEOUT));
 	serve_kill_all(stop->serve);
 }
@@ -79,7 +79,8 @@ static int on_timer(void *userdata, uint32_t events)
 		stop_sessions(stop);
 		break;
 	case STOP_STATE_SESSIONS:
-		give_up(stop, "sessions");
+		if (!stop->leaving)
+			give_up(stop, "sessions");
 		stop_egress(stop);
 		break;
 	case STOP_STATE_EGRESS:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import (BIN, SESSIONS, Daemon, descendants, id_blocks_in_use, is_zombie, name_of,
-                     status_of, wait_until)
+from harness import (BIN, SESSIONS, Daemon, cgroup_mounts, descendants, id_blocks_in_use, is_zombie,
+                     name_of, status_of, wait_until)
 
 
 @pytest.fixture
@@ -349,6 +349,47 @@ def test_two_on_one_directory_are_refused(private):
         session = caller.create()
         assert caller.run(session, "/bin/true").code == 0
         caller.remove(session)
+
+
+def test_started_in_another_place_ends_what_is_elsewhere(private):
+    """Its groups are not below the supervisor's own any more: the record says which they are."""
+    caller = private.client("alice")
+    session = caller.create()
+    shims = shims_of(private)
+    tree = next(mount for mount in cgroup_mounts() if (mount / "cgroup.procs").exists()
+                and not (mount / "tasks").exists())
+    place = tree / f"sandboxd-test-{os.getpid()}"
+    place.mkdir()
+    try:
+        end_both(private)
+        private.arguments = ("--cgroup-parent", f"/{place.name}")
+        private.start()
+        assert all(is_zombie(pid) for pid in shims)
+        assert not [p for p in private.cgroups() if p.endswith(session) and place.name not in p]
+        assert caller.run(session, "/bin/true").code == 0  # in a new tree
+        assert len(shims_of(private)) == 1
+        private.stop()
+    finally:
+        for path in sorted(place.glob("**/"), key=lambda p: -len(p.parts)):
+            path.rmdir()
+        for group in private.cgroups():  # where the first one was
+            for path in (Path(group) / "workers", Path(group)):
+                if path.exists():
+                    path.rmdir()
+
+
+def test_lost_state_directory_ends_the_sessions_of_the_lost_instance(private):
+    caller = private.client("alice")
+    caller.create()
+    shims = shims_of(private)
+    groups = private.cgroups()
+    end_both(private)
+    (private.state / "instance").unlink()
+    private.start()
+    assert all(is_zombie(pid) for pid in shims) and not records(private)
+    for path in sorted(groups, key=lambda p: -len(p)):  # of an instance that never comes again
+        if Path(path).exists():
+            Path(path).rmdir()
 
 
 def test_stop_after_a_crash_ends_what_the_crash_left(private):

@@ -1,0 +1,164 @@
+"""Adoption in numbers: many sessions, running work, and deaths in a loop under load."""
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from harness import SESSIONS, Daemon, id_blocks_in_use, wait_until
+from test_adoption import answers, end_both, kill_both, kill_supervisor, records, shims_of
+
+ROOMY = ("[identity]\ntrusted_peers = 0\n[supervisor]\nlaunches_per_second = 1000\n"
+         "[limits]\nmemory = 1024GiB\n")
+
+
+@pytest.fixture
+def roomy():
+    started = Daemon(config=ROOMY)
+    started.deaths_expected = True
+    yield started
+    started.done()
+
+
+def in_parallel(n_threads, items, work):
+    """work(item) for each; the errors."""
+    todo, errors, lock = list(items), [], threading.Lock()
+
+    def run():
+        while True:
+            with lock:
+                if not todo:
+                    return
+                item = todo.pop()
+            try:
+                work(item)
+            except Exception as error:  # pylint: disable=broad-except
+                errors.append(repr(error))
+
+    threads = [threading.Thread(target=run) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [kill_supervisor, kill_both])
+def test_200_sessions_are_adopted(roomy, way):
+    made, lock = {}, threading.Lock()
+
+    def make(number):
+        caller = roomy.client(f"user{number % 16}", workspace=f"team{number % 4}")
+        session = caller.create()
+        assert caller.write(session, "mark", f"type: a.B\n# {session}\n").status == 200
+        with lock:
+            made[session] = caller
+
+    def check(session):
+        caller = made[session]
+        assert caller.get(f"{SESSIONS}/{session}").json["components"] == ["mark.yaml"]
+        found = caller.run(session, "/bin/cat", "/session/mark.yaml").text
+        assert session in found, found
+
+    assert not in_parallel(8, range(200), make)
+    shims, files = shims_of(roomy), records(roomy)
+    assert len(shims) == 200 and len(files) == 400
+    start = time.monotonic()
+    way(roomy)
+    print(f"200 sessions served again after {time.monotonic() - start:.2f} s")
+    assert shims_of(roomy) == shims and records(roomy) == files
+    assert not in_parallel(8, list(made), check)
+    assert not in_parallel(8, list(made), lambda s: made[s].remove(s))
+    wait_until(lambda: not records(roomy) and not shims_of(roomy), 20, "all are removed")
+
+
+def kill_worker(name):
+    def way(daemon):
+        os.kill(daemon.worker_pid(name), signal.SIGKILL)
+        wait_until(lambda: answers(daemon), 30, "answers")
+    way.__name__ = f"kill_{name}"
+    return way
+
+
+def leave(daemon):
+    assert daemon.stop(signal.SIGUSR2) == 0
+    daemon.start()
+
+
+def kill_twice(daemon):
+    """The next supervisor dies as well, in the middle of its adoption if it so happens."""
+    old = daemon.supervisor_pid()
+    os.kill(old, signal.SIGKILL)
+    new = wait_until(lambda: {daemon.supervisor_pid()} - {old, daemon.process.pid}, 20, "the next")
+    time.sleep(random.random() * 0.2)
+    os.kill(new.pop(), signal.SIGKILL)
+    time.sleep(0.1)
+    wait_until(lambda: answers(daemon), 30, "answers")
+
+
+@pytest.mark.slow
+def test_deaths_in_a_loop_under_load_leave_nothing(roomy):
+    """Whoever dies, whenever: what was answered holds, and the end is as the beginning."""
+    ways = [kill_supervisor, kill_both, kill_twice, leave, kill_worker("sandboxd-api"),
+            kill_worker("sandboxd-egress")] * 3
+    random.Random(20261129).shuffle(ways)
+    keeper = roomy.client("keeper")
+    kept = [keeper.create() for _ in range(5)]
+    for session in kept:
+        assert keeper.shell(session, f"echo {session} > /session/mark").code == 0
+    before = roomy.settled()
+    blocks = id_blocks_in_use(roomy.instance)
+    shims = shims_of(roomy)
+    stop, surprises = threading.Event(), []
+
+    def work(number):
+        caller = roomy.client(f"user{number}")
+        mine = []
+        while not stop.is_set() or mine:
+            try:
+                if not stop.is_set():
+                    made = caller.post(SESSIONS, {}, timeout=20)
+                    if made.status == 201:
+                        mine.append(made.json["id"])
+                    elif made.status not in (429, 500, 503):
+                        surprises.append(made)
+                if mine and caller.remove(mine[0]).status in (200, 404):
+                    mine.pop(0)
+            except Exception:  # pylint: disable=broad-except
+                time.sleep(0.02)  # cut by a death
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for way in ways:
+            way(roomy)
+            assert set(shims) <= set(shims_of(roomy)), way.__name__
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not surprises, surprises[:3]
+    for session in kept:
+        assert keeper.shell(session, "cat /session/mark").text.strip() == session
+    # Creates whose answer was cut left sessions that nobody knows but the rows.
+    for row in roomy.root.get(SESSIONS).json:
+        if row["id"] not in kept:
+            roomy.root.remove(row["id"])
+    try:
+        wait_until(lambda: comparable(roomy.snapshot()) == comparable(before), 20, "as before")
+    except AssertionError:
+        assert comparable(roomy.snapshot()) == comparable(before)
+    assert shims_of(roomy) == shims
+    assert abs(id_blocks_in_use(roomy.instance) - blocks) <= 8  # the reserve refills in its time
+    for session in kept:
+        keeper.remove(session)
+    wait_until(lambda: not shims_of(roomy) and not records(roomy), 10, "nothing is left")
+
+
+def comparable(snapshot):
+    """The supervisor is another one: its reserve, and the pidfds of its sessions, are as many."""
+    return {name: value for name, value in snapshot.items() if name != "shims"}
