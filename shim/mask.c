@@ -54,10 +54,12 @@ void mask_init(struct mask *mask, const struct mask_pattern *patterns, size_t n)
 {
 	ASSERT(n <= MASK_MAX_PATTERNS);
 	*mask = (struct mask){.pattern = patterns, .n = n};
+	memset(mask->first, MASK_NONE, sizeof(mask->first));
 	for (size_t i = 0; i < n; i++) {
-		ASSERT(patterns[i].length > 0);
+		ASSERT(patterns[i].length > 1);
 		fill_fail(&patterns[i]);
-		mask->is_first[patterns[i].bytes[0]] = true;
+		mask->next[i] = mask->first[patterns[i].bytes[0]];
+		mask->first[patterns[i].bytes[0]] = (uint8_t)i;
 		if (patterns[i].length > mask->longest)
 			mask->longest = patterns[i].length;
 	}
@@ -141,28 +143,42 @@ static uint32_t advance(const struct mask_pattern *pattern, uint32_t state, uint
 	return pattern->bytes[state] == byte ? state + 1 : 0;
 }
 
-/* One byte more, at `place`. */
+static void keep(struct mask_stream *stream, uint8_t p, uint32_t state)
+{
+	stream->state[p] = state;
+	if (state == 0)
+		return;
+	stream->active[stream->n_active++] = p;
+	if (state > stream->held)
+		stream->held = state;
+}
+
+/* One byte more, at `place`: what is under way goes on or falls back, and what begins with it
+ * begins. */
 static void step(struct mask_stream *stream, size_t place)
 {
 	const struct mask *mask = stream->mask;
-	size_t held = 0;
+	uint8_t byte = stream->data[place];
+	size_t n_before = stream->n_active;
 
 	stream->mark[place] = MARK_PLAIN;
-	if (stream->held == 0 && !mask->is_first[stream->data[place]])
-		return; /* all states are 0 and stay so */
-	for (size_t p = 0; p < mask->n; p++) {
+	stream->n_active = 0;
+	stream->held = 0;
+	for (size_t i = 0; i < n_before; i++) {
+		uint8_t p = stream->active[i];
 		const struct mask_pattern *pattern = &mask->pattern[p];
-		uint32_t state = advance(pattern, stream->state[p], stream->data[place]);
+		uint32_t state = advance(pattern, stream->state[p], byte);
 
 		if (state == pattern->length) {
 			cover(stream, place + 1 - state, place + 1, p);
 			state = pattern->fail[state - 1];
 		}
-		stream->state[p] = state;
-		if (state > held)
-			held = state;
+		keep(stream, p, state);
 	}
-	stream->held = held;
+	/* One that was under way has taken this byte as its first already, if it could. */
+	for (uint8_t p = mask->first[byte]; p != MASK_NONE; p = mask->next[p])
+		if (stream->state[p] == 0)
+			keep(stream, p, 1);
 }
 
 void mask_stream_commit(struct mask_stream *stream, size_t n)
