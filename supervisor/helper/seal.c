@@ -52,19 +52,24 @@ struct seal {
 	struct err err;
 };
 
+/* A step of ours, and the kernel's reason. */
+static int cannot(struct seal *seal, int error_number, const char *what)
+{
+	return err_fail(&seal->err, error_number, "secret", "cannot %s", what);
+}
+
 static int open_dir(struct seal *seal, const char *state_dir)
 {
 	AUTO_CLOSE int state_fd = path_open_trusted(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
 
 	if (state_fd < 0)
-		return err_fail(&seal->err, state_fd, "secret", "open the state directory %s",
-				state_dir);
+		return cannot(seal, state_fd, "open the state directory");
 	if (mkdirat(state_fd, "secrets", 0700) < 0 && errno != EEXIST)
-		return err_fail(&seal->err, -errno, "secret", "make %s/secrets", state_dir);
+		return cannot(seal, -errno, "make the directory `secrets`");
 	seal->dir_fd = openat(state_fd, "secrets", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (seal->dir_fd < 0 || fstat(seal->dir_fd, &st) < 0)
-		return err_fail(&seal->err, -errno, "secret", "open %s/secrets", state_dir);
+		return cannot(seal, -errno, "open the directory `secrets`");
 	if (st.st_uid != 0 || (st.st_mode & 077) != 0)
 		return err_fail(&seal->err, -EPERM, "secret", "%s/secrets is not root's alone",
 				state_dir);
@@ -78,10 +83,10 @@ static int take_lock(struct seal *seal)
 	seal->lock_fd =
 		openat(seal->dir_fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (seal->lock_fd < 0)
-		return err_fail(&seal->err, -errno, "secret", "open the lock");
+		return cannot(seal, -errno, "open the lock");
 	/* Another put takes a moment. */
 	if (fcntl(seal->lock_fd, F_OFD_SETLKW, &whole) < 0)
-		return err_fail(&seal->err, -errno, "secret", "take the lock");
+		return cannot(seal, -errno, "take the lock");
 	return 0;
 }
 
@@ -95,7 +100,7 @@ static int replace(struct seal *seal, const char *name, const void *data, size_t
 	fd = openat(seal->dir_fd, "new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 		    0600);
 	if (fd < 0)
-		return err_fail(&seal->err, -errno, "secret", "make a file");
+		return cannot(seal, -errno, "make a file");
 	r = io_write_all(fd, data, size);
 	if (r >= 0 && fsync(fd) < 0)
 		r = -errno;
@@ -105,7 +110,7 @@ static int replace(struct seal *seal, const char *name, const void *data, size_t
 		r = -errno;
 	if (r < 0) {
 		(void)unlinkat(seal->dir_fd, "new", 0);
-		return err_fail(&seal->err, r, "secret", "write %s", name);
+		return cannot(seal, r, "write a file of the store");
 	}
 	return 0;
 }
@@ -125,7 +130,7 @@ static int get_key(struct seal *seal, int kind, struct secret_key *ret_key)
 	if (kind != SECRET_KEY_FILE) {
 		fd = open_host_key();
 		if (fd < 0 && kind == SECRET_KEY_HOST)
-			return err_fail(&seal->err, fd, "secret", "open the host's credential key");
+			return cannot(seal, fd, "open the host's credential key");
 		if (fd >= 0)
 			kind = SECRET_KEY_HOST;
 	}
@@ -145,11 +150,11 @@ static int get_key(struct seal *seal, int kind, struct secret_key *ret_key)
 			fd = openat(seal->dir_fd, "key", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 		}
 		if (fd < 0)
-			return err_fail(&seal->err, -errno, "secret", "open the key");
+			return cannot(seal, -errno, "open the key");
 	}
 	seal->kind = (enum secret_key_kind)kind;
 	r = secret_key_read(fd, seal->kind, ret_key);
-	return r < 0 ? err_fail(&seal->err, r, "secret", "read the key") : 0;
+	return r < 0 ? cannot(seal, r, "read the key") : 0;
 }
 
 static int read_generation(struct seal *seal, uint64_t *ret_generation)
@@ -161,7 +166,7 @@ static int read_generation(struct seal *seal, uint64_t *ret_generation)
 	if (n == -ENOENT)
 		return 0;
 	if (n < 0 || num_parse_u64(text, 0, UINT64_MAX - 1, ret_generation) < 0)
-		return err_fail(&seal->err, -EBADMSG, "secret", "read the generation");
+		return cannot(seal, -EBADMSG, "read the generation");
 	return 0;
 }
 
@@ -175,11 +180,11 @@ static int open_store(struct seal *seal)
 	int r = 0;
 
 	if (fd < 0 && errno != ENOENT)
-		return err_fail(&seal->err, -errno, "secret", "open the store");
+		return cannot(seal, -errno, "open the store");
 	if (fd >= 0)
 		r = io_read_file(fd, SECRET_FILE_MAX_BYTES, &file, &size);
 	if (r < 0)
-		return err_fail(&seal->err, r, "secret", "read the store");
+		return cannot(seal, r, "read the store");
 	seal->file = (uint8_t *)file;
 	r = secret_store_key_kind(seal->file, size);
 	if (r < 0)
@@ -309,7 +314,7 @@ static int put(struct seal *seal, int argc, char **argv)
 	if (r == -EFBIG)
 		return refuse("a value has at most 64 KiB");
 	if (r < 0) {
-		(void)err_fail(&seal->err, r, "secret", "read the value");
+		(void)cannot(seal, r, "read the value");
 		return STATUS_FAILED;
 	}
 	status = check_value(&row, value, size);

@@ -212,7 +212,7 @@ static int add_row(struct writing *writing, const struct secret_row *row, const 
 		return err_fail(err, -ENOSPC, "secret", "%d secrets are in the store",
 				SECRETS_STORE_MAX);
 	if (!sealed)
-		return err_fail(err, -ENOMEM, "secret", "memory");
+		return err_fail(err, -ENOMEM, "secret", "cannot get memory");
 	*added = *row;
 	added->offset = writing->values.size;
 	randombytes_buf(added->nonce, sizeof(added->nonce));
@@ -266,14 +266,14 @@ int secret_store_write(const struct secret_store *store, enum secret_key_kind ki
 	int r;
 
 	if (!writing.rows)
-		return err_fail(err, -ENOMEM, "secret", "memory");
+		return err_fail(err, -ENOMEM, "secret", "cannot get memory");
 	r = keep_rows(&writing, change->name, err);
 	if (r >= 0 && change->row)
 		r = add_row(&writing, change->row, change->value, err);
 	if (r >= 0) {
 		r = put_together(&writing, ret_file);
 		if (r < 0)
-			(void)err_fail(err, r, "secret", "memory");
+			(void)err_fail(err, r, "secret", "cannot get memory");
 	}
 	free(writing.rows);
 	buf_done(&writing.values);

@@ -14,6 +14,8 @@ HEADERS = ["include/sandboxd/api.h", "supervisor/api/session/body_fields.h"]
 
 # Where, function, index of the argument that is the message. A new way to say no is a new row.
 API = ("supervisor/api/",)
+# What `sandboxctl secret` prints.
+SEAL = ("supervisor/helper/seal.c", "supervisor/helper/secret_store.c")
 CALLS = [
     (API, "reply_detail", 2),
     (API, "reply_busy", 1),
@@ -27,6 +29,8 @@ CALLS = [
     (API, "progress_fail", 4),
     (API, "progress_load_fail", 1),
     (API, "fail_task", 4),
+    (SEAL, "refuse", 0),
+    (SEAL, "err_fail", 3),
     (API, "tasks_fail", 3),
 ]
 # Functions and arrays whose strings are all texts: (file, name).
@@ -127,7 +131,7 @@ def texts_of(file, toks, known):
             if token == function and file.startswith(where):
                 args = arguments(toks, i + 1)
                 found += literals(args[index], known) if len(args) > index else []
-        if file.startswith("ctl/") and token in ("fprintf", "fputs"):
+        if file.startswith(("ctl/", *SEAL)) and token in ("fprintf", "fputs"):
             flat = [t for part in arguments(toks, i + 1) for t in part]
             if "stderr" in flat:
                 found += [t for t in literals(flat, known) if t.startswith("sandboxctl: ")]
@@ -152,7 +156,7 @@ def main():
     known = macros(Path.cwd())
     texts = {}
     for name in sorted(sys.stdin.read().split("\0")):
-        if name.startswith(("supervisor/api/", "ctl/", "base/")) and name.endswith(".c"):
+        if name.startswith(("supervisor/api/", "ctl/", "base/", *SEAL)) and name.endswith(".c"):
             toks = tokens(Path(name).read_text(encoding="utf-8"))
             for text in texts_of(name, toks, known):
                 texts.setdefault(text, name)
