@@ -16,6 +16,7 @@
 struct creation {
 	struct answer_to to;
 	usec_t began; /* boottime: the request */
+	char request[REQUEST_ID_BYTES];
 	struct refusal refusal;
 	bool launched;
 	bool row_done;
@@ -140,7 +141,10 @@ static void note_secret(const struct live *live, struct refusal *refusal, const 
  * names the step, everything else is ours. */
 static void note_refusal(struct live *live, const struct launch_msg *answer)
 {
-	struct log_context context = {.session = &live->session->id};
+	struct log_context context = {
+		.session = &live->session->id,
+		.request = live->creation ? live->creation->request : NULL,
+	};
 	struct refusal *refusal = live->creation ? &live->creation->refusal : rebuild_refusal(live);
 	struct err err = answer->u.err;
 	const char *name;
@@ -370,6 +374,7 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 	}
 	live_of(session)->creation->to = answer_to(request);
 	live_of(session)->creation->began = request->began;
+	memcpy(live_of(session)->creation->request, request->request_id, REQUEST_ID_BYTES);
 	note_creation(request, session);
 	sessions_insert(app, session);
 	if (creation_launch(app, session) < 0)

@@ -169,7 +169,11 @@ static void store_state(struct app *app, struct job *job)
 static void end_task(struct app *app, struct job *job, struct session *session,
 		     enum job_state state)
 {
-	struct log_context context = {.session = &job->session, .job = &job->id};
+	struct log_context context = {
+		.session = &job->session,
+		.job = &job->id,
+		.request = job->request[0] ? job->request : NULL,
+	};
 
 	job_end(job, session, state, clock_realtime());
 	job_table_note_ended(&app->tasks, job);

@@ -28,6 +28,9 @@ def test_lines_of_a_request_carry_its_id(daemon, alice):
     session = answer.json["id"]
     alice.post(f"{SESSIONS}/{session}/components", {"name": "a/b", "body": "x"},
                headers={"Sandbox-Request-Id": "refused-name"})
+    task = alice.post(f"{SESSIONS}/{session}/execute", headers={"Sandbox-Request-Id": "the-task"})
+    frames = alice.frames(task.json["task_id"])
+    assert {frame["request_id"] for frame in frames} == {"the-task"}
     alice.delete(f"{SESSIONS}/{session}", headers={"Sandbox-Request-Id": "the-end"})
 
     def lines(word):
@@ -35,6 +38,7 @@ def test_lines_of_a_request_carry_its_id(daemon, alice):
     wait_until(lambda: lines("the-end"), 10, "the request is logged")
     assert any('msg="request"' in line for line in lines("look-for-me"))
     assert any('msg="component name refused"' in line for line in lines("refused-name"))
+    assert any('msg="task ended"' in line for line in lines("the-task"))
     assert any('msg="session ends"' in line for line in lines("the-end"))
     assert all(line.startswith("from=sandboxd-api time=") for line in lines("the-end"))
 

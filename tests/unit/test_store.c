@@ -616,6 +616,39 @@ static void test_store_full_disk_degrades_and_recovers(void **state)
 	rig_done(&rig);
 }
 
+/* A store at its bound lets go of what is old enough, and then takes what waited. */
+static void test_store_full_makes_room_by_retention(void **state)
+{
+	struct janitor_retention retention = {.bodies_before = 51 * USEC_PER_SEC};
+	static char body[600000];
+	struct answers puts = {0};
+	struct answers room = {0};
+	struct rig rig;
+
+	(void)state;
+	memset(body, 'x', sizeof(body));
+	rig_init(&rig);
+	insert(&rig);
+	put(&rig, "old.yaml", body, sizeof(body), &puts);
+	assert_int_equal(store_session_close(rig.store, &rig.session->id, "deleted",
+					     50 * USEC_PER_SEC, NULL, NULL),
+			 0);
+	rig.store = store_close(rig.store);
+	rig.store = reopen_path(rig.path, 230);
+	put(&rig, "new.yaml", body, sizeof(body), &puts);
+	store_flush(rig.store, 1000);
+	assert_int_equal(puts.last, STORE_DEGRADED);
+	assert_int_equal(store_retain(rig.store, &retention, note, &room), 0);
+	store_flush(rig.store, store_next_wakeup(rig.store));
+	store_flush(rig.store, clock_add(1000, USEC_PER_SEC));
+	assert_int_equal(room.last, STORE_OK);
+	assert_int_equal(puts.last, STORE_OK);
+	assert_false(store_stats(rig.store).degraded);
+	assert_int_equal(store_stats(rig.store).n_waiting, 0);
+	assert_sql(&rig, "SELECT file FROM sandbox_components", "new.yaml");
+	rig_done(&rig);
+}
+
 /* Another process holds the write lock. */
 static void test_store_two_writers_wait_and_recover(void **state)
 {
@@ -896,6 +929,7 @@ int main(void)
 		cmocka_unit_test(test_store_forget_silences_but_writes),
 		cmocka_unit_test(test_store_callback_may_queue),
 		cmocka_unit_test(test_store_full_disk_degrades_and_recovers),
+		cmocka_unit_test(test_store_full_makes_room_by_retention),
 		cmocka_unit_test(test_store_two_writers_wait_and_recover),
 		cmocka_unit_test(test_store_waiting_queue_is_bounded),
 		cmocka_unit_test(test_store_killed_process_keeps_what_it_promised),

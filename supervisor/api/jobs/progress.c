@@ -41,6 +41,11 @@ static int add(struct job *job, struct session *session, enum frames_stage stage
 
 	if (!extras)
 		return -ENOMEM;
+	if (job->request[0] &&
+	    json_object_set_new(extras, "request_id", json_string(job->request)) < 0) {
+		json_decref(extras);
+		return -ENOMEM;
+	}
 	r = frames_add(&job->frames, stage, message, extras, now, NULL);
 	if (r == 0 && session)
 		r = log_entry(job, session, stage, message, extras, now);

@@ -99,7 +99,7 @@ static int run_steps(struct sqlite_store *s, const struct write *write,
 			return SQLITE_OK;
 		}
 	}
-	*ret_result = write->wants_change && sqlite3_total_changes(s->db) == n_before
+	*ret_result = write->is_retention && sqlite3_total_changes(s->db) == n_before
 			      ? STORE_NOT_FOUND
 			      : STORE_OK;
 	return SQLITE_OK;
@@ -122,7 +122,8 @@ static int run_write(struct sqlite_store *s, struct write *write)
 	return r;
 }
 
-int sqlite_commit_waiting(struct sqlite_store *s)
+/* only_retention: of what waits, the deletes of what is old enough. */
+static int commit(struct sqlite_store *s, bool only_retention)
 {
 	int r;
 
@@ -130,7 +131,11 @@ int sqlite_commit_waiting(struct sqlite_store *s)
 	if (r != SQLITE_OK)
 		return r;
 	LIST_FOR_EACH (link, &s->waiting) {
-		r = run_write(s, LIST_ENTRY(link, struct write, link));
+		struct write *write = LIST_ENTRY(link, struct write, link);
+
+		if (only_retention && !write->is_retention)
+			continue;
+		r = run_write(s, write);
 		if (r != SQLITE_OK)
 			break;
 	}
@@ -140,6 +145,11 @@ int sqlite_commit_waiting(struct sqlite_store *s)
 	if (r != SQLITE_OK && !sqlite3_get_autocommit(s->db))
 		(void)run(s, QUERY_ROLLBACK, NULL, 0);
 	return r;
+}
+
+int sqlite_commit_waiting(struct sqlite_store *s)
+{
+	return commit(s, false);
 }
 
 /* ---- flush ---- */
@@ -153,11 +163,37 @@ static void note_commit(struct sqlite_store *s)
 	}
 	s->stats.n_commits++;
 	s->stats.n_waiting = 0;
+	s->n_retentions = 0;
 	s->stats.degraded = false;
 	s->waiting_bytes = 0;
 	s->is_full = false;
 	s->retry_delay = 0;
 	s->retry_at = 0;
+}
+
+/* A full store takes nothing more, but may still lose what is old enough: that goes first, by
+ * itself, or it would wait for ever behind what does not fit. */
+static void make_room(struct sqlite_store *s)
+{
+	uint32_t n_done = 0;
+
+	if (!s->stats.degraded || s->n_retentions == 0 || commit(s, true) != SQLITE_OK)
+		return;
+	LIST_FOR_EACH_SAFE (link, following, &s->waiting) {
+		struct write *write = LIST_ENTRY(link, struct write, link);
+
+		if (!write->is_retention)
+			continue;
+		list_remove(link);
+		list_append(&s->finished, link);
+		s->waiting_bytes -= write->bytes;
+		n_done++;
+	}
+	s->n_retentions = 0;
+	s->stats.n_writes += n_done;
+	s->stats.n_commits++;
+	s->stats.n_waiting -= n_done;
+	s->retry_delay = 0; /* there is room again, or soon more of it */
 }
 
 static void note_failure(struct sqlite_store *s, usec_t now)
@@ -209,6 +245,7 @@ static void sqlite_flush(struct store *store, usec_t now)
 	struct sqlite_store *s = sqlite_store_of(store);
 
 	if (!list_empty(&s->waiting) && (!s->stats.degraded || now >= s->retry_at)) {
+		make_room(s);
 		if (sqlite_commit_waiting(s) == SQLITE_OK)
 			note_commit(s);
 		else
@@ -271,15 +308,17 @@ static int queue(struct sqlite_store *s, struct write *write)
 		(void)write_free(write);
 		return -ENOMEM;
 	}
-	if (s->stats.degraded && s->waiting_bytes + write->bytes > s->max_waiting_bytes)
+	if (!write->is_retention && s->stats.degraded &&
+	    s->waiting_bytes + write->bytes > s->max_waiting_bytes)
 		s->is_full = true;
-	if (s->is_full) {
+	if (s->is_full && !write->is_retention) {
 		write->result = STORE_LOST;
 		list_append(&s->finished, &write->link);
 		return 0;
 	}
 	s->waiting_bytes += write->bytes;
 	s->stats.n_waiting++;
+	s->n_retentions += write->is_retention;
 	list_append(&s->waiting, &write->link);
 	return 0;
 }
@@ -396,7 +435,7 @@ static int sqlite_retain(struct store *store, const struct janitor_retention *re
 	struct write *write = write_new(done, userdata);
 
 	if (write)
-		write->wants_change = true;
+		write->is_retention = true;
 	rows_retain(write, retention);
 	return queue(sqlite_store_of(store), write);
 }

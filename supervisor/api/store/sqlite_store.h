@@ -37,6 +37,7 @@ struct sqlite_store {
 	struct list finished; /* struct write: result is set, callback is owed */
 	struct list reads;    /* struct read */
 	bool is_full; /* a write was given up; so are all behind it until the queue is written */
+	uint32_t n_retentions; /* in waiting */
 	uint64_t waiting_bytes;
 	uint64_t max_waiting_bytes;
 	usec_t retry_at;

@@ -59,7 +59,7 @@ struct write {
 	size_t bytes;
 	bool failed;       /* no memory while it was built */
 	bool told;         /* STORE_DEGRADED was said */
-	bool wants_change; /* no step changed a row: STORE_NOT_FOUND */
+	bool is_retention; /* no step changed a row: STORE_NOT_FOUND */
 	enum store_result result;
 };
 
