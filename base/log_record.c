@@ -84,6 +84,7 @@ static size_t finish(struct out *out, char last)
 	return out->used;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): written through `out` */
 size_t log_record_text(char dest[LOG_TEXT_BYTES], const struct log_record *record,
 		       const char *program, const char *from)
 {
@@ -143,6 +144,7 @@ static bool split_field(const char *field, size_t *ret_key, const char **ret_val
 	return true;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): written through `out` */
 size_t log_record_json(char dest[LOG_JSON_BYTES], const struct log_record *record,
 		       const char *program)
 {
@@ -182,6 +184,7 @@ static void add_journal(struct out *out, const char *key, const char *text)
 		add(out, "%s=%s\n", key, text);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): written through `out` */
 size_t log_record_journal(char dest[LOG_JSON_BYTES], const struct log_record *record,
 			  const char *program)
 {

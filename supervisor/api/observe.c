@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include "supervisor/api/audit.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
@@ -28,6 +29,8 @@ void observe_refresh(struct app *app)
 	readiness_set(&app->readiness, READINESS_SERVICE, app->phase == APP_PHASE_SERVING,
 		      app->phase == APP_PHASE_STOPPING ? "stopping" : "starting");
 	readiness_set(&app->readiness, READINESS_STORE, !store_stats(app->store).degraded, NULL);
+	if (app->readiness.part[READINESS_AUDIT].bad)
+		audit_tick(app); /* may work again */
 }
 
 /* The process answers: that is all this says. */

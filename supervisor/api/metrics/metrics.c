@@ -63,7 +63,7 @@ static uint32_t begun_at(const struct launch_trace *trace, uint32_t index)
 	for (uint32_t i = 0; i < trace->n; i++) {
 		const struct launch_trace_step *other = &trace->step[i];
 		bool is_clone =
-			other->side == 0 && strncmp(other->name, "clone", LAUNCH_TRACE_NAME) == 0;
+			other->side == 0 && memcmp(other->name, "clone", sizeof("clone")) == 0;
 
 		/* The shim, with its one step, begins where the child ended. */
 		if (i != index && other->us <= step->us && other->us > begun &&
