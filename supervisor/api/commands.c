@@ -193,6 +193,17 @@ static bool within_quotas(struct request *request, const struct session *session
 	return false;
 }
 
+/* Processor time of the day. False: it was answered. */
+static bool may_work(struct request *request, const struct session *session)
+{
+	struct quota_refusal refusal;
+
+	if (tenant_quota_work(session, &request_config(request)->quota, clock_realtime(), &refusal))
+		return true;
+	reply_refusal(request, &refusal);
+	return false;
+}
+
 static void start_put(struct request *request, struct session *session, struct component_put *put)
 {
 	struct live *live = live_of(session);
@@ -350,6 +361,8 @@ void action_load(struct request *request, struct session *session)
 		reply_detail(request, MHD_HTTP_CONFLICT, "sandbox session is running");
 		return;
 	}
+	if (!may_work(request, session))
+		return;
 	load = calloc(1, sizeof(*load));
 	if (!load) {
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
@@ -417,7 +430,7 @@ void action_command(struct request *request, struct session *session, struct spe
 	int r;
 
 	note_program(request, spec);
-	if (!request_may_stream(request))
+	if (!may_work(request, session) || !request_may_stream(request))
 		return;
 	r = session_environment(live, spec->env, &environment);
 	if (r < 0)

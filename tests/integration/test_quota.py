@@ -128,6 +128,7 @@ def test_processor_time_of_a_day_stays_over_sessions_and_restarts():
     try:
         alice = daemon.client("alice", workspace="hot")
         box = alice.create_runtime(profile="agent")
+        other = alice.create()
         burn = "import time\nwhile time.process_time() < 1.5: pass"
         assert alice.run(box, "python3", "-c", burn).code == 0
         alice.delete(f"{RUNTIME}/{box}")  # its end brings the last reading
@@ -137,7 +138,11 @@ def test_processor_time_of_a_day_stays_over_sessions_and_restarts():
         answer = alice.post(SESSIONS)
         refused(answer, "quota: 1 s of processor time a day for this workspace")
         assert 1 <= int(answer.headers["Retry-After"]) <= 24 * 3600
-        assert daemon.client("alice").post(SESSIONS).status == 201  # not of that workspace
+        for path in (f"{SESSIONS}/{other}/load", f"{SESSIONS}/{other}/execute"):
+            assert alice.post(path).status == 429, path
+        assert alice.post(f"{RUNTIME}/{other}/commands", {"argv": ["true"]}).status == 429
+        assert alice.get(f"{SESSIONS}/{other}").status == 200
+        assert daemon.client("bob").post(SESSIONS).status == 201  # not of that workspace
         time.sleep(6)  # a tick writes it
         daemon.stop()
         daemon.start()
