@@ -1,18 +1,18 @@
 /*
- * Theory. The reader is a worker with one input and one output: standard input is a snapshot
- * of the files, standard output takes one struct config_answer, standard error takes complaints.
- * The supervisor waits for it, since before the answer there is nothing else to do; the wait is
+ * Theory. The reader is a worker with one input and one output: standard input is a snapshot of the
+ * files, standard output takes one struct config_answer, standard error takes complaints. It is
+ * watched from a loop, the service's own at a reload, so that no launch waits for it; the wait is
  * bounded in time and in bytes, and the answer is checked like any other message from a process
- * that has parsed text.
+ * that has parsed text. It has ended when both pipes and the process have.
  */
 #include "supervisor/config_run.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +20,7 @@
 #include "base/config_bundle.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/str.h"
 
 #include "sandboxd/config.h"
@@ -46,18 +47,24 @@ void config_source_done(struct config_source *source)
 	source->dir_fd = source->dir_fd >= 0 ? fd_close(source->dir_fd) : -1;
 }
 
-struct reader {
+struct config_run {
+	config_run_done done;
+	void *userdata;
 	int pid_fd;
 	int step_fd; /* worker_spawn's pipe */
 	int answer_fd;
 	int text_fd;
+	struct loop_source *process_source;
+	struct loop_source *answer_source;
+	struct loop_source *text_source;
+	struct loop_source *timer;
 	struct config_answer answer;
 	size_t n_answer;                       /* one more than the struct: too long */
 	char text[CONFIG_ERROR_MAX_BYTES + 1]; /* and a NUL */
 	size_t n_text;
 };
 
-static int start_reader(const struct host *host, int file_fd, struct reader *reader,
+static int start_reader(const struct host *host, int file_fd, struct config_run *run,
 			struct err *err)
 {
 	AUTO_CLOSE int answer_write = -1;
@@ -73,150 +80,277 @@ static int start_reader(const struct host *host, int file_fd, struct reader *rea
 
 	if (pipe2(answer_pipe, O_CLOEXEC) < 0)
 		return err_fail(err, -errno, "config", "pipe");
-	reader->answer_fd = answer_pipe[0];
+	run->answer_fd = answer_pipe[0];
 	answer_write = answer_pipe[1];
 	if (pipe2(text_pipe, O_CLOEXEC) < 0)
 		return err_fail(err, -errno, "config", "pipe");
-	reader->text_fd = text_pipe[0];
+	run->text_fd = text_pipe[0];
 	text_write = text_pipe[1];
 	spawn.fds[0] = (struct worker_spawn_fd){file_fd, STDIN_FILENO};
 	spawn.fds[1] = (struct worker_spawn_fd){answer_write, STDOUT_FILENO};
 	spawn.fds[2] = (struct worker_spawn_fd){text_write, STDERR_FILENO};
 	spawn.fds[3] = (struct worker_spawn_fd){host_policy_fd(host), WORKER_FD_POLICY};
 	spawn.n_fds = 4;
-	return worker_spawn(host, &spawn, &reader->pid_fd, &reader->step_fd, err);
+	return worker_spawn(host, &spawn, &run->pid_fd, &run->step_fd, err);
 }
 
-/* One read into what is left of a buffer; *fd is closed at its end. */
-static int take_bytes(int *fd, void *buffer, size_t size, size_t *used)
+/* One read into what is left of a buffer. 0, 1 at its end, or -errno. */
+static int take_bytes(int fd, void *buffer, size_t size, size_t *used)
 {
 	char beyond[1];
 	ssize_t n;
 
 	if (*used < size)
-		n = io_read(*fd, (char *)buffer + *used, size - *used);
+		n = io_read(fd, (char *)buffer + *used, size - *used);
 	else
-		n = io_read(*fd, beyond, sizeof(beyond));
+		n = io_read(fd, beyond, sizeof(beyond));
 	if (n < 0)
 		return (int)n;
-	if (n == 0) {
-		*fd = fd_close(*fd);
-		return 0;
-	}
+	if (n == 0)
+		return 1;
 	*used += (size_t)n;
 	return *used > size ? -EFBIG : 0;
 }
 
-/* Until both pipes and the process have ended. */
-static int collect(struct reader *reader, struct err *err)
-{
-	usec_t deadline = clock_add(clock_boottime(), TIMEOUT);
-	bool alive = true;
-
-	while (alive || reader->answer_fd >= 0 || reader->text_fd >= 0) {
-		struct pollfd fds[3] = {
-			{.fd = reader->answer_fd,           .events = POLLIN},
-			{.fd = reader->text_fd,             .events = POLLIN},
-			{.fd = alive ? reader->pid_fd : -1, .events = POLLIN},
-		};
-		usec_t now = clock_boottime();
-		int r = 0;
-
-		if (now >= deadline)
-			return err_fail(err, -ETIMEDOUT, "config", "the reader gives no answer");
-		if (poll(fds, ARRAY_SIZE(fds), (int)((deadline - now) / USEC_PER_MS) + 1) < 0 &&
-		    errno != EINTR)
-			return err_fail(err, -errno, "config", "poll");
-		if (fds[0].revents)
-			r = take_bytes(&reader->answer_fd, &reader->answer, sizeof(reader->answer),
-				       &reader->n_answer);
-		if (r == 0 && fds[1].revents)
-			r = take_bytes(&reader->text_fd, reader->text, sizeof(reader->text) - 1,
-				       &reader->n_text);
-		if (r < 0)
-			return err_fail(err, r, "config", "the reader says too much");
-		if (fds[2].revents)
-			alive = false;
-	}
-	return 0;
-}
-
-/* What the reader wrote goes to the log line by line; it never holds a value of the file. */
-static void log_complaints(const struct reader *reader)
+/* What the reader wrote goes to the log line by line; it never holds a value of the files. */
+static void log_complaints(const struct config_run *run)
 {
 	struct log_relay relay = LOG_RELAY_NULL;
 
 	relay.from = "sandboxd-config";
-	log_relay_feed(&relay, reader->text, reader->n_text);
+	log_relay_feed(&relay, run->text, run->n_text);
 	log_relay_feed(&relay, "\n", 1);
 }
 
-/* Its first complaint says it best. */
-static int refused(const struct reader *reader, const siginfo_t *info, char *ret_complaint,
-		   struct err *err)
+static void stop_watching(struct config_run *run)
 {
-	size_t length = strcspn(reader->text, "\n");
-
-	if (length >= LAUNCH_CONFIG_TEXT)
-		length = LAUNCH_CONFIG_TEXT - 1;
-	memcpy(ret_complaint, reader->text, length);
-	ret_complaint[length] = '\0';
-	str_printable(ret_complaint);
-	return err_fail(err, -EINVAL, "config",
-			"the configuration is refused (reader: code %d status %d)", info->si_code,
-			info->si_status);
+	run->process_source = loop_remove(run->process_source);
+	run->answer_source = loop_remove(run->answer_source);
+	run->text_source = loop_remove(run->text_source);
+	run->timer = loop_remove(run->timer);
 }
 
-static int judge(struct reader *reader, struct config_answer *ret_answer, char *ret_complaint,
-		 struct err *err)
+static void run_free(struct config_run *run)
 {
-	siginfo_t info = {0};
-	int r;
+	stop_watching(run);
+	run->pid_fd = fd_close(run->pid_fd);
+	run->step_fd = fd_close(run->step_fd);
+	run->answer_fd = fd_close(run->answer_fd);
+	run->text_fd = fd_close(run->text_fd);
+	free(run);
+}
 
-	if (waitid(P_PIDFD, (id_t)reader->pid_fd, &info, WEXITED) < 0)
-		return err_fail(err, -errno, "config", "wait for the reader");
-	if (worker_spawn_result(reader->step_fd, err))
-		return -EIO;
-	if (info.si_code != CLD_EXITED || info.si_status != 0)
-		return refused(reader, &info, ret_complaint, err);
-	r = config_check(&reader->answer, reader->n_answer, err);
-	if (r < 0)
-		return r;
-	*ret_answer = reader->answer;
+static void kill_reader(const struct config_run *run)
+{
+	if (run->pid_fd < 0)
+		return;
+	/* It is pid 1 of its namespace and takes all it has with it. */
+	(void)kernel_pidfd_send_signal(run->pid_fd, SIGKILL);
+	(void)waitid(P_PIDFD, (id_t)run->pid_fd, &(siginfo_t){0}, WEXITED);
+}
+
+/* Tell it, and end. */
+static void finish(struct config_run *run, int r, const char *complaint, struct err *err)
+{
+	stop_watching(run);
+	log_complaints(run);
+	run->done(run->userdata, r == 0 ? &run->answer : NULL, complaint, err);
+	run_free(run);
+}
+
+static int fail(struct config_run *run, int r, const char *text)
+{
+	struct err err = ERR_NULL;
+
+	(void)err_fail(&err, r, "config", "%s", text);
+	kill_reader(run);
+	finish(run, r, "", &err);
 	return 0;
 }
 
-int config_run(const struct host *host, const struct config_source *source,
-	       struct config_answer *ret_answer, char *ret_complaint, struct err *err)
+static void judge(struct config_run *run)
 {
-	AUTO_FREE struct reader *reader = calloc(1, sizeof(*reader)); /* too big for a stack */
-	AUTO_CLOSE int bundle_fd = -1;
+	char complaint[LAUNCH_CONFIG_TEXT] = "";
+	siginfo_t info = {0};
+	struct err err = ERR_NULL;
+	int r = 0;
+
+	/* It has ended: this does not wait. */
+	if (waitid(P_PIDFD, (id_t)run->pid_fd, &info, WEXITED) < 0)
+		r = err_fail(&err, -errno, "config", "wait for the reader");
+	else if (worker_spawn_result(run->step_fd, &err))
+		r = -EIO;
+	else if (info.si_code != CLD_EXITED || info.si_status != 0)
+		r = err_fail(&err, -EINVAL, "config",
+			     "the configuration is refused (reader: code %d status %d)",
+			     info.si_code, info.si_status);
+	else
+		r = config_check(&run->answer, run->n_answer, &err);
+	if (r < 0) {
+		/* Its first complaint says it best. */
+		size_t length = strcspn(run->text, "\n");
+
+		if (length >= sizeof(complaint))
+			length = sizeof(complaint) - 1;
+		memcpy(complaint, run->text, length);
+		str_printable(complaint);
+	}
+	finish(run, r, complaint, &err);
+}
+
+static int judge_when_ended(struct config_run *run)
+{
+	if (!run->process_source && run->answer_fd < 0 && run->text_fd < 0)
+		judge(run);
+	return 0;
+}
+
+static int on_answer(void *userdata, uint32_t events)
+{
+	struct config_run *run = userdata;
 	int r;
 
-	if (!reader)
-		return err_fail(err, -ENOMEM, "config", "memory");
+	(void)events;
+	r = take_bytes(run->answer_fd, &run->answer, sizeof(run->answer), &run->n_answer);
+	if (r < 0)
+		return fail(run, r, "the reader says too much");
+	if (r == 1) {
+		run->answer_source = loop_remove(run->answer_source);
+		run->answer_fd = fd_close(run->answer_fd);
+	}
+	return judge_when_ended(run);
+}
+
+static int on_text(void *userdata, uint32_t events)
+{
+	struct config_run *run = userdata;
+	int r;
+
+	(void)events;
+	r = take_bytes(run->text_fd, run->text, sizeof(run->text) - 1, &run->n_text);
+	if (r < 0)
+		return fail(run, r, "the reader says too much");
+	if (r == 1) {
+		run->text_source = loop_remove(run->text_source);
+		run->text_fd = fd_close(run->text_fd);
+	}
+	return judge_when_ended(run);
+}
+
+static int on_process(void *userdata, uint32_t events)
+{
+	struct config_run *run = userdata;
+
+	(void)events;
+	run->process_source = loop_remove(run->process_source);
+	return judge_when_ended(run);
+}
+
+static int on_timeout(void *userdata, uint32_t events)
+{
+	(void)events;
+	return fail(userdata, -ETIMEDOUT, "the reader gives no answer");
+}
+
+static int watch(struct config_run *run, struct loop *loop)
+{
+	int r;
+
+	r = loop_add(loop, run->answer_fd, EPOLLIN, on_answer, run, &run->answer_source);
+	if (r == 0)
+		r = loop_add(loop, run->text_fd, EPOLLIN, on_text, run, &run->text_source);
+	if (r == 0)
+		r = loop_add(loop, run->pid_fd, EPOLLIN, on_process, run, &run->process_source);
+	if (r == 0)
+		r = loop_add_timer(loop, clock_add(clock_boottime(), TIMEOUT), on_timeout, run,
+				   &run->timer);
+	return r;
+}
+
+int config_run_start(const struct host *host, const struct config_source *source, struct loop *loop,
+		     config_run_done done, void *userdata, struct config_run **ret_run,
+		     struct err *err)
+{
+	AUTO_CLOSE int bundle_fd = -1;
+	struct config_run *run;
+	int r;
+
 	bundle_fd = config_bundle_make(source->dir_fd, source->name, source->may_be_missing, err);
 	if (bundle_fd < 0)
 		return bundle_fd;
-	reader->pid_fd = -1;
-	reader->step_fd = -1;
-	reader->answer_fd = -1;
-	reader->text_fd = -1;
-	r = start_reader(host, bundle_fd, reader, err);
+	run = calloc(1, sizeof(*run));
+	if (!run)
+		return err_fail(err, -ENOMEM, "config", "memory");
+	run->done = done;
+	run->userdata = userdata;
+	run->pid_fd = -1;
+	run->step_fd = -1;
+	run->answer_fd = -1;
+	run->text_fd = -1;
+	r = start_reader(host, bundle_fd, run, err);
 	if (r == 0) {
-		r = collect(reader, err);
-		log_complaints(reader);
-		if (r == 0) {
-			r = judge(reader, ret_answer, ret_complaint, err);
-		} else {
-			/* It is pid 1 of its namespace and takes all it has with it. */
-			(void)kernel_pidfd_send_signal(reader->pid_fd, SIGKILL);
-			(void)waitid(P_PIDFD, (id_t)reader->pid_fd, &(siginfo_t){0}, WEXITED);
+		r = watch(run, loop);
+		if (r < 0)
+			(void)err_fail(err, r, "config", "watch the reader");
+	}
+	if (r < 0) {
+		(void)config_run_cancel(run);
+		return r;
+	}
+	*ret_run = run;
+	return 0;
+}
+
+struct config_run *config_run_cancel(struct config_run *run)
+{
+	if (!run)
+		return NULL;
+	kill_reader(run);
+	run_free(run);
+	return NULL;
+}
+
+/* At the start there is nothing else to do. */
+struct wait {
+	struct loop *loop;
+	struct config_answer *answer;
+	struct err *err;
+	int r;
+};
+
+static void on_waited(void *userdata, const struct config_answer *answer, const char *complaint,
+		      const struct err *err)
+{
+	struct wait *wait = userdata;
+
+	(void)complaint; /* it is in the log */
+	if (answer) {
+		*wait->answer = *answer;
+	} else {
+		*wait->err = *err;
+		wait->r = -err->error_number;
+	}
+	loop_quit(wait->loop, 0);
+}
+
+int config_run(const struct host *host, const struct config_source *source,
+	       struct config_answer *ret_answer, struct err *err)
+{
+	struct wait wait = {.answer = ret_answer, .err = err};
+	struct config_run *run = NULL;
+	int r;
+
+	r = loop_new(&wait.loop);
+	if (r < 0)
+		return err_fail(err, r, "config", "loop");
+	r = config_run_start(host, source, wait.loop, on_waited, &wait, &run, err);
+	if (r == 0) {
+		r = loop_run(wait.loop);
+		if (r < 0) {
+			(void)config_run_cancel(run);
+			(void)err_fail(err, r, "config", "loop");
 		}
 	}
-	reader->pid_fd = fd_close(reader->pid_fd);
-	reader->step_fd = fd_close(reader->step_fd);
-	reader->answer_fd = fd_close(reader->answer_fd);
-	reader->text_fd = fd_close(reader->text_fd);
-	return r;
+	loop_free(wait.loop);
+	return r < 0 ? r : wait.r;
 }

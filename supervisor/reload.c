@@ -26,7 +26,7 @@ static void settle_level(struct reload *reload, struct config_answer *config)
 
 int reload_first(struct reload *reload, const struct host *host, struct err *err)
 {
-	int r = config_run(host, &reload->source, &reload->config, reload->state.text, err);
+	int r = config_run(host, &reload->source, &reload->config, err);
 
 	if (r < 0)
 		return r;
@@ -52,69 +52,103 @@ static int configure_host(struct host *host, const struct config_answer *config,
 }
 
 /* 0: it is in force; else nothing has changed. */
-static int take_effect(struct reload *reload, struct config_answer *config, struct host *host,
-		       struct serve *serve, struct err *err)
+static int take_effect(struct reload *reload, struct config_answer *config, struct err *err)
 {
+	char waiting[sizeof(reload->state.waiting)];
 	int r;
 
-	config_keep(&reload->config, config, reload->state.waiting, sizeof(reload->state.waiting));
-	r = configure_host(host, config, serve, err);
+	config_keep(&reload->config, config, waiting, sizeof(waiting));
+	r = configure_host(reload->host, config, reload->serve, err);
 	if (r < 0) {
 		struct err again = ERR_NULL;
 
 		/* What was in force a moment ago fits. */
-		if (configure_host(host, &reload->config, serve, &again) < 0)
+		if (configure_host(reload->host, &reload->config, reload->serve, &again) < 0)
 			log_err(LOG_LEVEL_ERROR, NULL, "limits of all sessions", &again);
 		return r;
 	}
 	settle_level(reload, config);
-	serve_configure(serve, &config->supervisor);
+	serve_configure(reload->serve, &config->supervisor);
 	reload->config = *config;
+	memcpy(reload->state.waiting, waiting, sizeof(waiting));
 	return 0;
 }
 
-static void note_refusal(struct reload *reload, const struct err *err)
+static void note_refusal(struct reload *reload, const char *complaint, const struct err *err)
 {
 	reload->state.refused = 1;
 	/* The reader's own words are longer than what fits in err. */
-	if (reload->state.text[0] == '\0')
-		IGNORE_RESULT(str_format(reload->state.text, sizeof(reload->state.text), "%s%s%s",
-					 err->step, err->step[0] ? ": " : "", err->text));
+	if (complaint[0])
+		IGNORE_RESULT(str_copy(reload->state.text, sizeof(reload->state.text), complaint));
+	else
+		IGNORE_RESULT(str_format(reload->state.text, sizeof(reload->state.text), "%s",
+					 err->text));
 	log_err(LOG_LEVEL_ERROR, NULL, "reload is refused, the former configuration stays", err);
+	workers_tell_config(reload->workers);
 }
 
 static void note_success(struct reload *reload)
 {
 	reload->state.refused = 0;
+	reload->state.text[0] = '\0';
 	reload->state.generation++;
 	log_line(LOG_LEVEL_INFO, NULL, "configuration is reloaded", "generation=%u",
 		 reload->state.generation);
 	if (reload->state.waiting[0])
 		log_line(LOG_LEVEL_WARNING, NULL, "options that need a restart have changed",
 			 "options=\"%s\"", reload->state.waiting);
+	workers_tell_config(reload->workers);
+	log_set_level((enum log_level)reload->config.api.log_level);
+	workers_set_log_level(reload->workers, (enum log_level)reload->config.api.log_level);
 }
 
-void reload_again(struct reload *reload, struct host *host, struct serve *serve,
-		  struct workers *workers)
+static void on_read(void *userdata, const struct config_answer *answer, const char *complaint,
+		    const struct err *err)
 {
-	AUTO_FREE struct config_answer *config = calloc(1, sizeof(*config)); /* big for a stack */
-	struct err err = ERR_NULL;
-	int r;
+	struct reload *reload = userdata;
+	AUTO_FREE struct config_answer *config = NULL; /* big for a stack */
+	struct err our_err = *err;
+	int r = -err->error_number;
 
+	reload->run = NULL;
 	reload->state.at = clock_realtime();
-	reload->state.text[0] = '\0';
-	r = config ? config_run(host, &reload->source, config, reload->state.text, &err)
-		   : err_fail(&err, -ENOMEM, "config", "memory");
+	if (answer) {
+		config = malloc(sizeof(*config));
+		if (config) {
+			*config = *answer;
+			r = take_effect(reload, config, &our_err);
+		} else {
+			r = err_fail(&our_err, -ENOMEM, "config", "memory");
+		}
+	}
 	if (r == 0)
-		r = take_effect(reload, config, host, serve, &err);
-	if (r < 0)
-		note_refusal(reload, &err);
-	else
 		note_success(reload);
-	workers_tell_config(workers);
-	if (r < 0)
+	else
+		note_refusal(reload, complaint, &our_err);
+	if (!reload->again)
 		return;
-	log_set_level((enum log_level)reload->config.api.log_level);
-	log_set_format((enum log_format)reload->config.supervisor.log_format);
-	workers_set_log_level(workers, (enum log_level)reload->config.api.log_level);
+	reload->again = false;
+	reload_begin(reload);
+}
+
+void reload_begin(struct reload *reload)
+{
+	struct err err = ERR_NULL;
+
+	/* What it reads may be older than this signal. */
+	if (reload->run) {
+		reload->again = true;
+		return;
+	}
+	if (config_run_start(reload->host, &reload->source, reload->loop, on_read, reload,
+			     &reload->run, &err) == 0)
+		return;
+	reload->state.at = clock_realtime();
+	note_refusal(reload, "", &err);
+}
+
+void reload_done(struct reload *reload)
+{
+	reload->run = config_run_cancel(reload->run);
+	reload->again = false;
 }

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/auto.h"
 #include "base/log.h"
 
@@ -20,10 +22,19 @@ struct reload {
 	struct config_answer config; /* in force */
 	struct launch_config state;  /* what the api worker is told */
 	const enum log_level *level; /* of the command line, which goes first; NULL: none */
+
+	struct host *host; /* set once, before the first reload */
+	struct serve *serve;
+	struct workers *workers;
+	struct loop *loop;
+	struct config_run *run; /* a reload is under way */
+	bool again;             /* and was asked for meanwhile */
 };
 
 /* At the start: the first configuration, without which there is no service. 0 or -errno. */
 MUST_USE int reload_first(struct reload *reload, const struct host *host, struct err *err);
-/* Read it again. What became of it is in the log, in `state`, and told to the api worker. */
-void reload_again(struct reload *reload, struct host *host, struct serve *serve,
-		  struct workers *workers);
+/* Read it again, while the loop goes on. What becomes of it is in the log, in `state`, and told to
+ * the api worker. */
+void reload_begin(struct reload *reload);
+/* No reload takes effect any more. */
+void reload_done(struct reload *reload);

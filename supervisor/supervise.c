@@ -59,6 +59,12 @@ struct app {
 
 /* --- events ---------------------------------------------------------------------------------- */
 
+static void reload(struct app *app)
+{
+	if (app->stop.state == STOP_STATE_RUNNING)
+		reload_begin(&app->reload);
+}
+
 static int on_signal(void *userdata, uint32_t events)
 {
 	struct app *app = userdata;
@@ -67,7 +73,7 @@ static int on_signal(void *userdata, uint32_t events)
 	(void)events;
 	while ((number = signals_read(app->signal_fd)) > 0) {
 		if (number == SIGHUP)
-			reload_again(&app->reload, app->host, app->serve, app->workers);
+			reload(app);
 		else if (number == SIGUSR2)
 			stop_leave(&app->stop, 0, false);
 		else
@@ -335,6 +341,10 @@ static int stage_workers(struct app *app, struct err *err)
 	if (r < 0)
 		return r;
 	app->stop.workers = app->workers;
+	app->reload.loop = app->loop;
+	app->reload.host = app->host;
+	app->reload.serve = app->serve;
+	app->reload.workers = app->workers;
 	return 0;
 }
 
@@ -380,6 +390,7 @@ static void remove_private_dirs(struct app *app)
 
 static void close_app(struct app *app)
 {
+	reload_done(&app->reload);
 	app->workers = workers_free(app->workers);
 	app->stop.workers = NULL;
 	/* Sessions that did not end in time, or were left, are the next start's; their objects end

@@ -4,10 +4,12 @@ import os
 import re
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
-from harness import BIN, ROOT, RUNTIME, SESSIONS, Daemon, wait_until
+from harness import BIN, ROOT, RUNTIME, SESSIONS, Daemon, is_zombie, name_of, status_of, wait_until
 
 BASE = "[identity]\ntrusted_peers = 0\n"
 
@@ -121,6 +123,48 @@ def test_reload_is_passed_on_by_the_keeper_and_changes_the_log_level(own):
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: state(own)["generation"] == 3)
     assert "configuration is reloaded" not in own.log.read_text()[before:]
+
+
+def test_many_reloads_at_once_end_with_the_last_file(own):
+    """SIGHUP while one is under way is not lost, and no reader is left behind."""
+    for number in range(2, 32):
+        own.config.write_text(BASE + f"[limits]\nsessions = {number}\n")
+        os.kill(own.process.pid, signal.SIGHUP)
+        if number % 5 == 0:
+            assert own.root.get("/healthz").status == 200
+    wait_until(lambda: own.root.get("/v1/capabilities").json["max_sessions"] == 31)
+    wait_until(lambda: "sandboxd-config" not in own.processes())
+    assert state(own)["refused"] is False
+
+
+def test_launches_go_on_while_a_reader_hangs(own):
+    """The supervisor does not wait for the reader, and gives it up in the end."""
+    pid = own.supervisor_pid()
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    before = set(children.read_text().split())
+
+    def stop_a_reader():
+        os.kill(own.process.pid, signal.SIGHUP)
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            for new in set(children.read_text().split()) - before:
+                try:
+                    os.kill(int(new), signal.SIGSTOP)
+                    # Not one that prepares a user namespace, nor one that was ending already.
+                    wait_until(lambda pid=new: status_of(pid)["State"][0] in "TZ", 1, "it stops")
+                    if name_of(int(new)) == "sandboxd-config" and not is_zombie(int(new)):
+                        return int(new)
+                    os.kill(int(new), signal.SIGCONT)
+                except (ProcessLookupError, FileNotFoundError):
+                    pass
+        return None
+
+    reader = wait_until(stop_a_reader, 30, "a reader is caught")
+    started = time.monotonic()
+    session = own.root.create()
+    assert time.monotonic() - started < 9, "less than the reader is given"
+    own.root.remove(session)
+    wait_until(lambda: not os.path.exists(f"/proc/{reader}"), 20, "the reader is ended")
 
 
 def test_reload_of_trusted_peers_shuts_out_at_once(own):
