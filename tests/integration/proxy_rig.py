@@ -161,18 +161,43 @@ class Proxy:
         return status
 
 
+class Platform(BaseHTTPRequestHandler):
+    """Knows every task."""
+
+    def do_GET(self):
+        text = json.dumps({"platform": self.path, "as": self.headers.get("Authorization")}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+def serve(handler):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
 class Nginx(Proxy):
-    def __init__(self, daemon, leave_out=()):
+    def __init__(self, daemon, leave_out=(), platform=None):
         super().__init__(daemon)
-        self.auth = ThreadingHTTPServer(("127.0.0.1", 0), AuthService)
+        self.auth = serve(AuthService)
         self.auth.asked = []
-        threading.Thread(target=self.auth.serve_forever, daemon=True).start()
         text = (DOCS / "nginx.conf").read_text()
         for old, new in (("unix:/run/sandboxd/control.sock", f"unix:{daemon.control}"),
                          ("127.0.0.1:9000", f"127.0.0.1:{self.auth.server_address[1]}"),
                          ("127.0.0.1:8080", f"127.0.0.1:{self.port}")):
             assert text.count(old) == 1, old
             text = text.replace(old, new)
+        if platform:
+            old = "location /chat/stream/     { include sandboxd_proxy.conf; }"
+            assert text.count(old) == 1
+            text = text.replace(old, "include chat_stream.conf;")
+            text += f"upstream platform {{ server 127.0.0.1:{platform.server_address[1]}; }}\n"
+            shutil.copy(DOCS / "chat_stream.conf", self.home)
         (self.home / "server.conf").write_text(text)
         lines = (DOCS / "sandboxd_proxy.conf").read_text().splitlines()
         assert all(any(word in line for line in lines) for word in leave_out)

@@ -9,10 +9,10 @@ pytest.importorskip("websockets", reason="python3-websockets is not installed")
 if not os.path.exists("/usr/sbin/nginx"):
     pytest.skip("nginx is not installed", allow_module_level=True)
 
-from harness import SESSIONS, descendants, sse_events, wait_until  # noqa: E402
+from harness import ABSENT_ID, SESSIONS, descendants, sse_events, wait_until  # noqa: E402
 from proxy_cases import *  # noqa: E402,F401,F403
-from proxy_cases import ALICE, owners  # noqa: E402
-from proxy_rig import Nginx, lines_of, proxied_daemon, token  # noqa: E402
+from proxy_cases import ALICE, BOB, owners  # noqa: E402
+from proxy_rig import Nginx, Platform, lines_of, proxied_daemon, serve, token  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,25 @@ def test_what_is_not_ours_is_not_passed_on(proxy):
         connection.request("GET", path, headers={"Authorization": f"Bearer {ALICE}"})
         assert connection.getresponse().status == 404, path
         connection.close()
+
+
+def test_tasks_of_others_are_the_platforms(daemon, made, proxy):
+    """The stream path is shared: what sandboxd does not answer for this caller goes on."""
+    task = daemon.client("alice", workspace="blue").execute(made)
+    platform = serve(Platform)
+    shared = Nginx(daemon, platform=platform)
+    try:
+        lines = [line for line in lines_of(shared, f"/chat/stream/{task}", ALICE) if line]
+        assert json.loads(lines[-1].removeprefix(b"data: "))["stage"] == "done"
+        for path, bearer in (("other-task?after=3", ALICE), (ABSENT_ID, ALICE), (task, BOB),
+                             (task, token("alice", scopes="agent:view")), (task, "nonsense")):
+            assert shared.request("GET", f"/chat/stream/{path}", bearer=bearer) == (
+                200, {"platform": f"/chat/stream/{path}", "as": f"Bearer {bearer}"})
+        assert shared.request("GET", SESSIONS, bearer="nonsense")[0] == 401
+    finally:
+        shared.done()
+        platform.shutdown()
+        platform.server_close()
 
 
 def test_service_that_is_down_is_503(daemon):
