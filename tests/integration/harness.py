@@ -520,7 +520,8 @@ class Daemon:
                 end = time.monotonic() + 5
                 while self.leftovers() and time.monotonic() < end:
                     time.sleep(0.05)
-                assert self.leftovers() == []
+                left = self.leftovers()
+                assert left == [], left
             text = self.log.read_text(errors="replace")
             assert "AddressSanitizer" not in text, text[-6000:]
             assert not re.search(r"runtime error:", text), text[-6000:]

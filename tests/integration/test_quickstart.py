@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -74,6 +75,19 @@ def test_directory_with_random_names(checkout, tmp_path):
     assert result.stdout.count("refused") >= 2
     assert result.stdout.count("ignored") == 3
     assert "2 files were refused; 1 assets executed, session removed" in result.stderr
+
+
+def test_stop_after_the_service_was_killed(checkout):
+    """Its sessions live on until it is started again: --stop does that, and ends them."""
+    served = quickstart(checkout, "--serve")
+    assert served.returncode == 0, served.stderr
+    control = Path(served.stdout.splitlines()[-1][len("quickstart: socket "):])
+    Client(control, user="alice", scopes="data:read data:write").create()
+    pid = int((control.parent.parent / "pid").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    stopped = quickstart(checkout, "--stop")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert "nothing is left" in stopped.stdout and not control.exists()
 
 
 def test_serve_and_stop(checkout):
