@@ -1,7 +1,7 @@
 /*
  * Who did what: one JSON line for each request that changes something or was refused for who asked
- * (400 identity, 401, 403, 404), and for each session that ends. Names, sizes and sums; never a
- * value. The line is written before the answer goes out.
+ * (400 identity, 401, 403, 404), and for each session or tree that ends. Names, sizes and sums;
+ * never a value. The line is written before the answer goes out.
  */
 #pragma once
 
@@ -13,7 +13,9 @@ struct request;
 void audit_start(struct app *app);
 /* Answered, or its client left without an answer. */
 void audit_request(struct request *request);
-void audit_session_end(struct app *app, const struct session *session);
+/* The session, or only its process tree, ends; the tree comes again at the next use. */
+void audit_session_end(struct app *app, const struct session *session, enum session_reason reason,
+		       bool only_tree);
 /* Every few seconds: to the disk; and where lines were lost, whether they are taken again. */
 void audit_tick(struct app *app);
 void audit_stop(struct app *app);

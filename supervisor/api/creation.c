@@ -205,6 +205,8 @@ static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 	}
 	(void)TAKE_FD(shim_fd);
 	app->counters.n_created++;
+	if (session->state == SESSION_STATE_REBUILDING)
+		app->metrics.n_adoptions[METRICS_ADOPTION_REBUILT]++;
 	metrics_add_launch(&app->metrics, &answer->u.trace);
 	session->limits_missing = app->facts.limits_missing;
 	sessions_event(app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);

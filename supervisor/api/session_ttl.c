@@ -45,6 +45,7 @@ void action_ttl(struct request *request, struct session *session, uint32_t ttl_m
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
 		return;
 	}
+	request_note(request, "ttl_minutes", json_integer(ttl_minutes));
 	op->app = app;
 	op->to = answer_to(request);
 	op->session = session->id;

@@ -337,6 +337,19 @@ static void do_tree_actions(struct app *app, struct session *session, uint32_t a
 		rebuild_go_on(session);
 }
 
+/* What the audit tells of a change of state. */
+static void audit_change(struct app *app, const struct session *session, enum session_state before,
+			 enum session_reason reason)
+{
+	bool had_tree = before == SESSION_STATE_OPEN || before == SESSION_STATE_RUNNING;
+
+	if (before < SESSION_STATE_CLOSING && session->state >= SESSION_STATE_CLOSING)
+		audit_session_end(app, session, session->reason, false);
+	else if (had_tree && (session->state == SESSION_STATE_FALLING ||
+			      session->state == SESSION_STATE_DORMANT))
+		audit_session_end(app, session, reason, true);
+}
+
 void sessions_event(struct app *app, struct session *session, enum session_event event,
 		    enum session_reason reason)
 {
@@ -363,9 +376,7 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	if (actions & SESSION_ACTION_KILL &&
 	    (event != SESSION_EVENT_LOST || !live_of(session)->kill_later))
 		end_session(app, session);
-	if (before != session->state && session->state >= SESSION_STATE_CLOSING &&
-	    before < SESSION_STATE_CLOSING)
-		audit_session_end(app, session);
+	audit_change(app, session, before, reason);
 	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
 		log_line(LOG_LEVEL_INFO, &context, "session ends", "state=%s reason=%s",
 			 session_state_text(session->state), session_reason_text(session->reason));

@@ -202,3 +202,17 @@ def test_what_cannot_be_written_shows(daemon, alice):
     gap, = of(daemon, action="audit.gap")
     assert gap["lost"] >= lost
     assert of(daemon, action="session.delete", session=session)
+
+
+def test_a_tree_that_falls_is_told(daemon, alice):
+    """The session stays; what became of its processes is known."""
+    session = alice.create()
+    alice.run(session, "true")
+    before = set(daemon.shim_pids())
+    other = alice.create()
+    shim, = set(daemon.shim_pids()) - before
+    os.kill(shim, signal.SIGKILL)
+    wait_until(lambda: of(daemon, session=other, action="session.fall"), 10, "a line")
+    assert alice.run(other, "true").code == 0
+    alice.remove(session)
+    alice.remove(other)

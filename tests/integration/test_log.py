@@ -137,3 +137,40 @@ def test_journal_fields(journal):
         assert wanted not in daemon.log.read_text()
     finally:
         daemon.done()
+
+
+def test_no_endpoint_value_anywhere(daemon, alice, root):
+    """Six planted values: in the session's own environment, and in nothing that the service says."""
+    planted = {
+        "iceberg_rest_uri": "http://planted-one.example/rest",
+        "iceberg_warehouse": "/session/planted-two",
+        "polaris_base_url": "http://planted-three.example",
+        "alpha_vantage_base_url": "http://planted-four.example",
+        "datahub_gms_url": "http://planted-five.example",
+        "kafka_bootstrap": "planted-six.example:9092",
+    }
+    ctl(daemon, "log-level", "debug")
+    said = [alice.post(SESSIONS, {"env_overrides": {"kafka_bootstrap": "planted-bad value\x07"}})]
+    made = alice.post(SESSIONS, {"env_overrides": planted})
+    session = made.json["id"]
+    inside = alice.shell(session, "env | grep -c planted-")
+    assert inside.text.strip() == "6"  # the control: they are there
+    said += [made, alice.write(session, "one", "type: demo.Thing\n"),
+             alice.post(f"{SESSIONS}/{session}/load"), alice.get(f"{SESSIONS}/{session}"),
+             alice.get(SESSIONS), root.get("/metrics"), root.get("/v1/capabilities"),
+             root.get(f"/v1/sandboxes/{session}/proof"), root.get(f"/v1/sandboxes/{session}/trace")]
+    task = alice.execute(session)
+    frames = json.dumps(alice.frames(task))
+    alice.remove(session)
+    ctl(daemon, "log-level", "info")
+    titles = ""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                titles += Path(f"/proc/{entry}/cmdline").read_text(errors="replace")
+            except OSError:
+                pass
+    texts = {"answers": b"".join(answer.body for answer in said).decode(), "frames": frames,
+             "log": daemon.log.read_text(), "titles": titles,
+             "audit": (daemon.state / "api" / "audit.jsonl").read_text()}
+    assert {name for name, text in texts.items() if "planted-" in text} == set()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import Daemon, wait_until
+from harness import ROOT, Daemon, wait_until
 
 NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (-?[0-9.]+|\+Inf|NaN)$')
@@ -135,6 +135,12 @@ def test_no_series_of_a_caller(daemon):
         assert word not in text
     for caller, session in sessions:
         caller.remove(session)
+
+
+def test_every_family_is_in_the_manual(daemon):
+    page = (ROOT / "docs/man/sandboxd-api.7").read_text(encoding="utf-8")
+    told = re.findall(r"^\.It Cm (sandboxd_\S+)", page, re.M)
+    assert sorted(told) == sorted(parse(daemon.root.get("/metrics").body.decode()))
 
 
 def test_counts(daemon, alice):
