@@ -2,9 +2,9 @@
  * Theory. Three lists are laid side by side: the instance's control groups, the sockets and the
  * records of the runtime directory. A name under which all of them agree, with each other and with
  * what the kernel says of the process, is a live session and is taken over as it is; its proof is
- * not repeated, its record says that it held. Every other name is ended and removed: groups killed
- * by one write each, drained side by side, then files. There is no third state, and nothing is
- * guessed.
+ * not repeated, its record says that it held (E11). Every other name is ended and removed: groups
+ * killed by one write each, drained side by side, then files. There is no third state, and nothing
+ * is guessed.
  *
  * Only a contradiction ends a session. What is our own trouble (memory, descriptors) fails the
  * start instead; sessions live on and the next try finds them.

@@ -13,6 +13,7 @@
 #include "base/plan.h"
 #include "base/str.h"
 
+#include "sandboxd/wire.h"
 #include "supervisor/idblock.h"
 
 #define NAME_BYTES (ID_TEXT_BYTES + 16)
@@ -111,7 +112,7 @@ static int check(const struct record *record, const char *name)
 	if (!is_instance(record->instance) ||
 	    !is_padded_text(record->release, sizeof(record->release)))
 		return -EINVAL;
-	if (record->group_id == 0 || record->zero != 0 || !is_block(record->id_base))
+	if (record->group_id == 0 || !is_block(record->id_base))
 		return -EINVAL;
 	if (record->born_at_us > clock_boottime() || !state_fits(record))
 		return -EINVAL;
@@ -150,7 +151,7 @@ int record_read(int dir_fd, const char *name, struct record *ret_record)
 	if (r < 0)
 		return r;
 	*ret_record = record;
-	return 0;
+	return record.wire_version == WIRE_VERSION ? 0 : -EPROTO;
 }
 
 void record_remove(int dir_fd, const char *name)

@@ -38,9 +38,9 @@ struct record {
 	uint64_t group_id;                    /* inode of the session's v2 group */
 	uint64_t born_at_us;                  /* CLOCK_BOOTTIME */
 	uint32_t id_base;
-	uint32_t state; /* enum record_state */
-	int32_t pid;    /* of the shim, as the supervisor counts pids; 0 while STARTING */
-	uint32_t zero;
+	uint32_t state;        /* enum record_state */
+	int32_t pid;           /* of the shim, as the supervisor counts pids; 0 while STARTING */
+	uint32_t wire_version; /* that its shim speaks */
 	char release[RECORD_RELEASE_BYTES]; /* NUL padded; for the log */
 	struct plan plan;
 	struct launch_proof proof; /* LIVE: as it was when the session became ready */
@@ -53,8 +53,9 @@ MUST_USE int record_write(int dir_fd, const char *name, const struct record *rec
 /* Write it anew through that descriptor, by one write inside of one page. */
 MUST_USE int record_rewrite(int fd, const struct record *record);
 /*
- * Read and check. -ENOENT: none; -EPROTO: of another version; -EPERM: not a regular file of ours
- * alone; -EINVAL: a value that no release of this version writes.
+ * Read and check. -ENOENT: none; -EPROTO: of another version, or its shim speaks another one;
+ * -EPERM: not a regular file of ours alone; -EINVAL: a value that no release of this version
+ * writes.
  */
 MUST_USE int record_read(int dir_fd, const char *name, struct record *ret_record);
 /* Accepts that there is none. */

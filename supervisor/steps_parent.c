@@ -22,6 +22,7 @@
 #include "base/str.h"
 
 #include "sandboxd/kernel.h"
+#include "sandboxd/wire.h"
 #include "supervisor/prove.h"
 #include "supervisor/record.h"
 #include "supervisor/session_state.h"
@@ -87,6 +88,7 @@ void session_fill_record(const struct session *session, struct record *ret_recor
 		.born_at_us = session->begun_at,
 		.id_base = session->userns.base,
 		.state = RECORD_STATE_STARTING,
+		.wire_version = WIRE_VERSION,
 		.release = SANDBOXD_VERSION,
 		.plan = session->plan,
 	};
