@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <fts.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -38,8 +39,8 @@ static bool has_process(const char *group)
 	       io_read_at(AT_FDCWD, path, text, sizeof(text)) != 0;
 }
 
-/* Every group of the instances, children first; false from `each` ends the walk. */
-static void walk(bool (*each)(void *userdata, const char *instance, const FTSENT *entry),
+/* Every group of the instances, children first; top: the instance's own. */
+static void walk(void (*each)(void *userdata, const char *instance, const FTSENT *entry, bool top),
 		 void *userdata)
 {
 	char root[] = CGROUP_ROOT;
@@ -57,8 +58,7 @@ static void walk(bool (*each)(void *userdata, const char *instance, const FTSENT
 		}
 		if (entry->fts_info != FTS_DP || !instance[0])
 			continue;
-		if (!each(userdata, instance, entry))
-			break;
+		each(userdata, instance, entry, entry->fts_level == level);
 		if (entry->fts_level == level)
 			instance[0] = '\0';
 	}
@@ -66,13 +66,27 @@ static void walk(bool (*each)(void *userdata, const char *instance, const FTSENT
 		(void)fts_close(fts);
 }
 
-static bool note_alive(void *userdata, const char *instance, const FTSENT *entry)
+static time_t min_age(const char *instance)
 {
+#ifdef SANDBOXD_TEST_HOOKS
+	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	const char *now = getenv("SANDBOX_GC_NOW");
+
+	if (now && str_equal(now, instance))
+		return 0;
+#endif
+	(void)instance;
+	return MIN_AGE_S;
+}
+
+static void note_alive(void *userdata, const char *instance, const FTSENT *entry, bool top)
+{
+	time_t age = time(NULL) - entry->fts_statp->st_ctime;
 	json_t *alive = userdata;
 
-	if (time(NULL) - entry->fts_statp->st_ctime < MIN_AGE_S || has_process(entry->fts_path))
+	(void)top;
+	if (age < min_age(instance) || has_process(entry->fts_path))
 		(void)json_object_set_new(alive, instance, json_true());
-	return true;
 }
 
 struct collect {
@@ -81,14 +95,14 @@ struct collect {
 	bool remove;
 };
 
-static bool collect_dead(void *userdata, const char *instance, const FTSENT *entry)
+static void collect_dead(void *userdata, const char *instance, const FTSENT *entry, bool top)
 {
 	struct collect *collect = userdata;
 
-	if (!json_object_get(collect->alive, instance) &&
-	    (!collect->remove || rmdir(entry->fts_path) == 0))
+	if (json_object_get(collect->alive, instance))
+		return;
+	if ((!collect->remove || rmdir(entry->fts_path) == 0) && top)
 		(void)json_array_append_new(collect->found, json_string(entry->fts_path));
-	return true;
 }
 
 json_t *leftovers(bool remove)

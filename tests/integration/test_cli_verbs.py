@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import BIN, ctl, wait_until
+from harness import BIN, Daemon, ctl, descendants, wait_until
 
 
 def lines(result):
@@ -31,6 +31,11 @@ def made(daemon):
 def start(daemon, *words, **more):
     return subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator), *words],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def shim_of(daemon, session):
+    proof = daemon.root.get(f"/v1/sandboxes/{session}/proof").json
+    return proof["shim_pid"]
 
 
 def test_short_ids_stand_for_the_one_session(daemon, made):
@@ -117,17 +122,41 @@ def test_a_reader_that_goes_away_ends_the_command_and_its_session(daemon):
     wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 10, "the session is gone")
 
 
-def test_execute_interrupted_ends_at_once(daemon, made):
+def test_execute_interrupted_cancels_the_task(daemon, made):
     ctl(daemon, "write", "--name", "a", made, "-", stdin=b"type: a.B\n")
-    shim = daemon.shim_pids()[0]
+    shim = shim_of(daemon, made)
     os.kill(shim, signal.SIGSTOP)  # the task cannot end by itself
+    process = start(daemon, "execute", made)
     try:
-        with start(daemon, "execute", made) as process:
-            assert process.stdout.readline().startswith(b"task ")
-            process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 128 + signal.SIGINT
+        task = process.stdout.readline().split()[1].decode()
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: any("task is cancelled" in line and task in line
+                               for line in daemon.log.read_text().splitlines()), 20, "the cancel was asked for")
     finally:
         os.kill(shim, signal.SIGCONT)
+    assert process.wait(20) == 128 + signal.SIGINT
+    assert b"the task was cancelled" in process.communicate()[1]
+    frames = [json.loads(line) for line in ctl(daemon, "-o", "json", "logs", "-f", task).stdout.splitlines()]
+    assert (frames[-1]["stage"], frames[-1]["code"]) == ("error", "cancelled")
+
+
+def test_cancel_and_ttl(daemon, made):
+    ctl(daemon, "write", "--name", "a", made, "-", stdin=b"type: a.B\n")
+    shim = shim_of(daemon, made)
+    os.kill(shim, signal.SIGSTOP)
+    try:
+        tasks = [lines(ctl(daemon, "execute", "-d", made))[0] for _ in range(2)]
+        assert lines(ctl(daemon, "cancel", tasks[1][:10])) == ["error"]  # it waited
+    finally:
+        os.kill(shim, signal.SIGCONT)
+    assert ctl(daemon, "logs", "-f", tasks[0]).returncode == 0
+    assert lines(ctl(daemon, "cancel", tasks[0])) == ["done"]  # over already
+    followed = ctl(daemon, "logs", "-f", tasks[1])
+    assert followed.returncode == 1 and b"(cancelled)" in followed.stdout
+    before = json.loads(ctl(daemon, "-o", "json", "show", made).stdout)["expires_at"]
+    assert lines(ctl(daemon, "ttl", made, "600"))[0] > f"expires {before}"
+    assert ctl(daemon, "ttl", made, "soon").returncode == 2
+    assert ctl(daemon, "ttl", made, "100000").returncode == 4
 
 
 def test_purge_asks_and_removes_all(daemon):
@@ -205,3 +234,31 @@ def test_a_followed_task_survives_the_worker_of_its_stream(daemon, made):
     frames = [json.loads(line) for line in result.stdout.splitlines()]
     assert [frame["seq"] for frame in frames] == list(range(1, len(frames) + 1)), result.stderr
     assert frames[-1]["stage"] in ("done", "error")
+
+
+def test_gc_removes_the_groups_of_a_dead_instance(daemon):
+    dead = Daemon()
+    assert ctl(dead, "create").returncode == 0
+    pids = [dead.process.pid, *descendants(dead.process.pid)]
+    for pid in pids:  # the keeper first, so that nothing is started again
+        os.kill(pid, signal.SIGKILL)
+    dead.process.wait()
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 10, "all are gone")
+    groups = dead.cgroups()
+    assert groups
+
+    def gc(*options):
+        return json.loads(subprocess.run(
+            [str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "-o", "json", "gc", *options],
+            env={**os.environ, "SANDBOX_GC_NOW": dead.instance}, capture_output=True, timeout=60, check=True).stdout)
+
+    def mine(plan):
+        return {group for group in plan["groups"] if dead.instance in group}
+
+    tops = {group for group in groups if group.endswith(f"sandboxd-{dead.instance}")}
+    assert mine(gc("--dry-run")) == tops and dead.cgroups() == groups
+    assert mine(gc()) == tops and dead.cgroups() == []
+    assert daemon.cgroups()
+    # The instance itself comes up again and ends as ever.
+    dead.start()
+    dead.done()
