@@ -72,6 +72,19 @@ static void test_launch_check_start_with_two_sessions_is_refused(void **state)
 	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
 }
 
+static void test_launch_check_start_with_bad_secrets_is_refused(void **state)
+{
+	struct launch_msg msg = message(LAUNCH_START, session);
+
+	(void)state;
+	msg.u.start.secrets.n = 1;
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO); /* no name */
+	memcpy(msg.u.start.secrets.name[0], "db", 2);
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), 0);
+	msg.u.start.secrets.name[0][0] = '/';
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
+}
+
 static void test_launch_check_hello_fields(void **state)
 {
 	(void)state;
@@ -139,6 +152,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_launch_check_every_type_and_side),
 	cmocka_unit_test(test_launch_check_request_fields),
 	cmocka_unit_test(test_launch_check_start_with_two_sessions_is_refused),
+	cmocka_unit_test(test_launch_check_start_with_bad_secrets_is_refused),
 	cmocka_unit_test(test_launch_check_hello_fields),
 	cmocka_unit_test(test_launch_check_answer_fields),
 	cmocka_unit_test(test_launch_message_start_is_golden),
