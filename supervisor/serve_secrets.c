@@ -14,14 +14,14 @@
 #include "supervisor/serve_state.h"
 #include "supervisor/unseal.h"
 
-#define UNSEALING_MAX 32u /* helpers at once */
+#define UNSEALING_MAX 32u /* helpers at once; further launches wait in order */
 
 struct pending {
 	struct list link; /* serve->unsealing */
 	struct serve *serve;
 	struct serve_client *client;
 	struct launch_msg request;
-	struct unseal *unseal;
+	struct unseal *unseal; /* NULL: waits for its turn */
 };
 
 static struct launch_msg answer_of(const struct launch_msg *request, enum launch_error error)
@@ -36,7 +36,8 @@ static struct launch_msg answer_of(const struct launch_msg *request, enum launch
 static void forget(struct pending *pending)
 {
 	list_remove(&pending->link);
-	pending->serve->n_unsealing--;
+	if (pending->unseal)
+		pending->serve->n_unsealing--;
 	free(pending);
 }
 
@@ -58,6 +59,44 @@ static struct launch_msg refusal(const struct launch_msg *request,
 	return answer;
 }
 
+static void give_up(struct pending *pending, const struct launch_msg *answer)
+{
+	struct serve_client *client = pending->client;
+
+	ceilings_give(&pending->serve->ceilings, &pending->request.u.plan);
+	forget(pending);
+	peer_send(&client->peer, answer, -1);
+}
+
+static void on_unsealed(void *userdata, const struct secret_report *report, int records_fd);
+
+/* Helpers for those whose turn it is. */
+static void run_waiting(struct serve *serve)
+{
+	const struct secret_report none = {.status = SECRET_E_UNKNOWN};
+
+	LIST_FOR_EACH_SAFE (link, following, &serve->unsealing) {
+		struct pending *pending = LIST_ENTRY(link, struct pending, link);
+		struct launch_msg answer = answer_of(&pending->request, LAUNCH_E_STEP);
+		int r = UNSEAL_E_NONE;
+
+		if (pending->unseal)
+			continue;
+		if (serve->n_unsealing >= UNSEALING_MAX)
+			break;
+		if (serve->options.unsealer)
+			r = unseal_start(serve->options.unsealer, &pending->request.u.start.secrets,
+					 on_unsealed, pending, &pending->unseal, &answer.u.err);
+		if (r == 0) {
+			serve->n_unsealing++;
+			continue;
+		}
+		if (r == UNSEAL_E_NONE)
+			answer = refusal(&pending->request, &none);
+		give_up(pending, &answer);
+	}
+}
+
 static void on_unsealed(void *userdata, const struct secret_report *report, int records_fd)
 {
 	struct pending *pending = userdata;
@@ -67,72 +106,48 @@ static void on_unsealed(void *userdata, const struct secret_report *report, int 
 	struct launch_msg answer = answer_of(&request, LAUNCH_E_STEP);
 	enum launch_error error = LAUNCH_E_STEP;
 
-	forget(pending);
 	if (!report || report->status != SECRET_OK) {
-		ceilings_give(&serve->ceilings, &request.u.plan);
 		answer = refusal(&request, report);
+		give_up(pending, &answer);
 	} else if (serve->stopping) {
-		ceilings_give(&serve->ceilings, &request.u.plan);
 		answer.error = LAUNCH_E_STOPPING;
+		give_up(pending, &answer);
 	} else {
-		if (serve_start(client, &request, records_fd, &error, &answer.u.err) == 0)
-			return; /* answered when it has started */
-		if (error != LAUNCH_E_STEP)
-			answer = answer_of(&request, error);
+		forget(pending);
+		/* Answered when it has started, or here. */
+		if (serve_start(client, &request, records_fd, &error, &answer.u.err) < 0) {
+			if (error != LAUNCH_E_STEP)
+				answer = answer_of(&request, error);
+			peer_send(&client->peer, &answer, -1);
+		}
 	}
-	peer_send(&client->peer, &answer, -1);
-}
-
-/* 0, UNSEAL_E_NONE or -errno. */
-static int begin(struct serve_client *client, const struct launch_msg *request, struct err *err)
-{
-	struct serve *serve = client->serve;
-	struct pending *pending = calloc(1, sizeof(*pending));
-	int r;
-
-	if (!pending)
-		return err_fail(err, -ENOMEM, "unseal", "memory");
-	r = unseal_start(serve->options.unsealer, &request->u.start.secrets, on_unsealed, pending,
-			 &pending->unseal, err);
-	if (r != 0) {
-		free(pending);
-		return r;
-	}
-	pending->serve = serve;
-	pending->client = client;
-	pending->request = *request;
-	list_append(&serve->unsealing, &pending->link);
-	serve->n_unsealing++;
-	return 0;
+	run_waiting(serve);
 }
 
 int serve_start_sealed(struct serve_client *client, const struct launch_msg *request)
 {
 	struct serve *serve = client->serve;
-	const struct secret_report none = {.status = SECRET_E_UNKNOWN};
-	struct launch_msg answer = answer_of(request, LAUNCH_E_STEP);
-	int r;
+	struct pending *pending = calloc(1, sizeof(*pending));
 
-	if (!serve->options.unsealer)
-		r = UNSEAL_E_NONE;
-	else if (serve->n_unsealing >= UNSEALING_MAX)
-		r = -EBUSY;
-	else
-		r = begin(client, request, &answer.u.err);
-	if (r == 0)
+	if (!pending) {
+		struct launch_msg answer = answer_of(request, LAUNCH_E_STEP);
+
+		(void)err_fail(&answer.u.err, -ENOMEM, "unseal", "memory");
+		ceilings_give(&serve->ceilings, &request->u.plan);
+		peer_send(&client->peer, &answer, -1);
 		return 0;
-	ceilings_give(&serve->ceilings, &request->u.plan);
-	if (r == UNSEAL_E_NONE)
-		answer = refusal(request, &none);
-	else if (r == -EBUSY)
-		answer = answer_of(request, LAUNCH_E_RATE);
-	peer_send(&client->peer, &answer, -1);
+	}
+	pending->serve = serve;
+	pending->client = client;
+	pending->request = *request;
+	list_append(&serve->unsealing, &pending->link);
+	run_waiting(serve);
 	return 0;
 }
 
 static void cancel(struct pending *pending)
 {
-	pending->unseal = unseal_cancel(pending->unseal);
+	(void)unseal_cancel(pending->unseal);
 	ceilings_give(&pending->serve->ceilings, &pending->request.u.plan);
 	forget(pending);
 }
@@ -150,6 +165,7 @@ void serve_cancel_sealed(struct serve *serve, const uint8_t id[ID_BYTES])
 		peer_send(&pending->client->peer, &answer, -1);
 		cancel(pending);
 	}
+	run_waiting(serve);
 }
 
 bool serve_is_sealed(const struct serve *serve, const uint8_t id[ID_BYTES])
@@ -171,4 +187,5 @@ void serve_forget_sealed(struct serve_client *client)
 		if (pending->client == client)
 			cancel(pending);
 	}
+	run_waiting(client->serve);
 }

@@ -35,7 +35,7 @@ struct serve {
 	bool incompatible_told; /* to an api worker that heard the end of its ADOPT */
 	uint32_t n_sessions;
 	uint32_t n_clients;
-	uint32_t n_unsealing;
+	uint32_t n_unsealing;  /* of `unsealing`: their helper runs */
 	struct list unsealing; /* launches that wait for their secrets: serve_secrets.c */
 	struct list all;
 	struct list bucket[SERVE_N_BUCKETS];

@@ -42,5 +42,5 @@ typedef void (*unseal_done)(void *userdata, const struct secret_report *report, 
 MUST_USE int unseal_start(struct unsealer *unsealer, const struct secret_request *request,
 			  unseal_done done, void *userdata, struct unseal **ret_unseal,
 			  struct err *err);
-/* Nobody waits any more: it is killed, and `done` does not come. Returns NULL. */
+/* Nobody waits any more: it is killed, and `done` does not come. Accepts NULL; returns NULL. */
 struct unseal *unseal_cancel(struct unseal *unseal);

@@ -46,7 +46,8 @@ static struct unseal {
 	unseal_done done;
 	void *userdata;
 	bool cancelled;
-} unsealing;
+} unsealing; /* the last one */
+static unsigned int n_unseals;
 static int refuse_unseal;
 /* NOLINTEND(*-global-variables) */
 
@@ -60,12 +61,15 @@ int unseal_start(struct unsealer *unsealer, const struct secret_request *request
 	if (refuse_unseal > 0)
 		return refuse_unseal;
 	unsealing = (struct unseal){.request = request, .done = done, .userdata = userdata};
+	n_unseals++;
 	*ret_unseal = &unsealing;
 	return 0;
 }
 
 struct unseal *unseal_cancel(struct unseal *unseal)
 {
+	if (!unseal)
+		return NULL;
 	unseal->cancelled = true;
 	unseal->done = NULL;
 	return NULL;
@@ -430,6 +434,7 @@ static int set_up(void **state)
 	options.loop = fixture.loop;
 	options.unsealer = &unsealer;
 	refuse_unseal = 0;
+	n_unseals = 0;
 	assert_int_equal(serve_new(&options, &fixture.serve), 0);
 	open_worker(&fixture, SERVE_WORKER_API);
 	*state = &fixture;
@@ -942,6 +947,30 @@ static void test_serve_secret_that_is_missing_is_named(void **state)
 	}
 }
 
+static void test_serve_helpers_are_bounded_and_the_rest_waits(void **state)
+{
+	struct fixture *fixture = *state;
+	struct launch_msg answer;
+
+	greet(fixture);
+	for (uint8_t i = 1; i <= 34; i++) {
+		struct launch_msg msg = sealed_message(fixture, i);
+
+		ask(fixture, &msg);
+	}
+	assert_int_equal(n_unseals, 32);
+	expect_silence(fixture);
+	report_unsealed(SECRET_E_UNKNOWN, 0);
+	(void)hear(fixture, &answer);
+	assert_int_equal(answer.error, LAUNCH_E_SECRET);
+	assert_int_equal(n_unseals, 33);
+	/* One that waits is killed: it never gets a helper. */
+	answer = request(fixture, LAUNCH_KILL, 34);
+	ask(fixture, &answer);
+	report_unsealed(SECRET_E_UNKNOWN, 0);
+	assert_int_equal(n_unseals, 33);
+}
+
 static void test_serve_waiting_for_secrets_ends_with_its_asker(void **state)
 {
 	struct fixture *fixture = *state;
@@ -973,6 +1002,7 @@ static void test_serve_waiting_for_secrets_ends_with_its_asker(void **state)
 static const struct CMUnitTest tests[] = {
 	SERVE_TEST(test_serve_secrets_come_before_the_session),
 	SERVE_TEST(test_serve_secret_that_is_missing_is_named),
+	SERVE_TEST(test_serve_helpers_are_bounded_and_the_rest_waits),
 	SERVE_TEST(test_serve_waiting_for_secrets_ends_with_its_asker),
 	SERVE_TEST(test_serve_hello_answers_the_facts),
 	SERVE_TEST(test_serve_surprises_end_the_connection),
