@@ -9,6 +9,7 @@
 #include "supervisor/api/live.h"
 
 #define METRICS_MAX_BYTES ((size_t)256 * 1024)
+#define ANSWERS_WITHIN    (5 * USEC_PER_SEC) /* a launch takes milliseconds */
 
 void observe_facts(struct app *app, const struct launch_facts *facts)
 {
@@ -19,7 +20,6 @@ void observe_facts(struct app *app, const struct launch_facts *facts)
 		log_set_level((enum log_level)facts->log_level);
 	IGNORE_RESULT(str_format(text, sizeof(text), "%u of %u egress workers are up",
 				 facts->n_egress_up, facts->n_egress));
-	readiness_set(&app->readiness, READINESS_SUPERVISOR, true, NULL);
 	readiness_set(&app->readiness, READINESS_EGRESS, facts->n_egress_up == facts->n_egress,
 		      text);
 }
@@ -28,6 +28,10 @@ void observe_refresh(struct app *app)
 {
 	readiness_set(&app->readiness, READINESS_SERVICE, app->phase == APP_PHASE_SERVING,
 		      app->phase == APP_PHASE_STOPPING ? "stopping" : "starting");
+	readiness_set(&app->readiness, READINESS_SUPERVISOR,
+		      clock_add(supervisor_client_waits_since(app->supervisor), ANSWERS_WITHIN) >=
+			      clock_boottime(),
+		      "it does not answer");
 	readiness_set(&app->readiness, READINESS_STORE, !store_stats(app->store).degraded, NULL);
 	if (app->readiness.part[READINESS_AUDIT].bad)
 		audit_tick(app); /* may work again */

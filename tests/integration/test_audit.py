@@ -140,6 +140,23 @@ def test_the_next_worker_goes_on(daemon, alice):
     assert of(daemon, session=session, action="session.delete")
 
 
+def test_files_change_hands_with_the_worker(daemon):
+    """The worker's ids come from a block and may be others after a start."""
+    nobody = daemon.client(None)
+    for _ in range(600):
+        nobody.get(SESSIONS)
+    daemon.stop()
+    files = sorted(path_of(daemon).parent.glob("audit.jsonl*"))
+    assert len(files) > 1
+    for file in files:
+        os.chown(file, 12345, 12345)
+    daemon.start()
+    before = len(lines(daemon))
+    nobody.get(SESSIONS)
+    assert len(lines(daemon)) == before + 1
+    assert not {file.stat().st_uid for file in files} & {0, 12345}
+
+
 def test_files_are_bounded(daemon):
     nobody = daemon.client(None)
     for _ in range(1000):

@@ -1,4 +1,5 @@
 """/healthz, /readyz and /metrics: the form that Prometheus takes, and no series that a caller makes."""
+import concurrent.futures
 import os
 import re
 import shutil
@@ -135,6 +136,22 @@ def test_no_series_of_a_caller(daemon):
         assert word not in text
     for caller, session in sessions:
         caller.remove(session)
+
+
+def test_readyz_names_the_supervisor(daemon, root):
+    """Stopped, with a launch that it owes an answer."""
+    supervisor = daemon.supervisor_pid()
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            made = pool.submit(root.create)
+            wait_until(lambda: root.get("/readyz").json.get("reason") == "supervisor", 20, "noticed")
+            os.kill(supervisor, signal.SIGCONT)
+            session = made.result(30)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    assert root.get("/readyz").json == {"status": "ready"}
+    root.remove(session)
 
 
 def test_every_family_is_in_the_manual(daemon):

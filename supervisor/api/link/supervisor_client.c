@@ -15,6 +15,7 @@ struct pending {
 	struct list link;   /* in client->pending, oldest first */
 	struct list unsent; /* in client->unsent, or alone */
 	struct launch_msg msg;
+	usec_t since;
 	usec_t deadline;
 	supervisor_answer callback;
 	void *userdata;
@@ -262,7 +263,8 @@ int supervisor_client_request(struct supervisor_client *client,
 	}
 	if (request->type == LAUNCH_LOG_LEVEL)
 		pending->msg.u.level.level = request->level;
-	pending->deadline = clock_add(clock_boottime(), request->timeout);
+	pending->since = clock_boottime();
+	pending->deadline = clock_add(pending->since, request->timeout);
 	pending->callback = callback;
 	pending->userdata = userdata;
 	list_append(&client->pending, &pending->link);
@@ -279,4 +281,16 @@ int supervisor_client_request(struct supervisor_client *client,
 	}
 	arm_timer(client);
 	return 0;
+}
+
+usec_t supervisor_client_waits_since(const struct supervisor_client *client)
+{
+	LIST_FOR_EACH (entry, &client->pending) {
+		const struct pending *pending = LIST_ENTRY(entry, struct pending, link);
+
+		/* The end of a session may have to wait for the kernel. */
+		if (pending->msg.type != LAUNCH_KILL)
+			return pending->since;
+	}
+	return USEC_NEVER;
 }
