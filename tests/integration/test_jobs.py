@@ -187,6 +187,7 @@ def test_ttl_is_changed_from_now_on_and_kept(private):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_expiry_that_was_moved_is_the_one_that_counts(private):
     caller = private.client("alice")
     session = caller.create()
