@@ -7,7 +7,9 @@ ALTER TABLE dagster_sandbox_sessions ADD COLUMN restoring integer NOT NULL DEFAU
 ALTER TABLE dagster_sandbox_sessions ADD COLUMN secrets_json json;
 
 -- What a task that goes on under another worker has shown already, and the acknowledged output of
--- its loader, which the session no longer keeps. The output is deleted when the task ends.
+-- its loader, which the session no longer keeps. The output is deleted when the task ends. Where
+-- resumable is 0 an earlier release started the task and kept none of it.
+ALTER TABLE sandbox_tasks ADD COLUMN resumable integer NOT NULL DEFAULT 0;
 ALTER TABLE sandbox_tasks ADD COLUMN assets_shown integer NOT NULL DEFAULT 0;
 ALTER TABLE sandbox_tasks ADD COLUMN problems_shown integer NOT NULL DEFAULT 0;
 ALTER TABLE sandbox_tasks ADD COLUMN frames_dropped integer NOT NULL DEFAULT 0;

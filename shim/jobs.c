@@ -414,6 +414,12 @@ int jobs_input_end(struct shim *shim, uint32_t id, uint16_t type)
 	return 0;
 }
 
+void jobs_announce(struct job *job)
+{
+	if (job->state == JOB_STATE_RUNNING && job->pid != 0)
+		job->started_pending = true;
+}
+
 void jobs_cancel(struct shim *shim, uint32_t id)
 {
 	struct job *job = jobs_find_active(shim, id);

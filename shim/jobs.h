@@ -94,6 +94,8 @@ MUST_USE int jobs_put(struct shim *shim, uint32_t id, const uint8_t *payload, si
 MUST_USE int jobs_input(struct shim *shim, uint32_t id, uint16_t type, const uint8_t *data,
 			size_t size);
 MUST_USE int jobs_input_end(struct shim *shim, uint32_t id, uint16_t type);
+/* A new peer hears that it runs. */
+void jobs_announce(struct job *job);
 void jobs_cancel(struct shim *shim, uint32_t id);
 void jobs_ack(struct shim *shim, uint64_t acked);
 

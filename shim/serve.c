@@ -82,7 +82,7 @@ static int serve_send_stats(struct shim *shim)
 	return r;
 }
 
-/* STARTED has no number; it is sent once, before any frame of its job. */
+/* STARTED has no number; it is sent once a connection, before any frame of its job. */
 static int serve_send_started(struct shim *shim)
 {
 	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
@@ -130,10 +130,10 @@ static int serve_send_all(struct shim *shim)
 
 	if (shim->hello_pending)
 		r = serve_send_hello(shim);
-	if (r >= 0 && shim->stats_pending)
-		r = serve_send_stats(shim);
 	if (r >= 0)
 		r = serve_send_started(shim);
+	if (r >= 0 && shim->stats_pending)
+		r = serve_send_stats(shim);
 	if (r < 0)
 		return r;
 	do
@@ -166,8 +166,10 @@ static int serve_hello(struct shim *shim, const uint8_t *payload)
 	    hello.acked > shim->last_number)
 		return -EBADMSG;
 	/* In this order, and greeted last: nothing is sent before our HELLO, nothing twice. */
-	for (size_t i = 0; i < SHIM_N_SLOTS; i++)
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
 		outbox_rewind(&shim->job[i].outbox);
+		jobs_announce(&shim->job[i]);
+	}
 	jobs_ack(shim, hello.acked);
 	shim->hello_pending = true;
 	shim->is_greeted = true;

@@ -14,9 +14,6 @@
 #include "shim/nursery.h"
 #include "shim/secrets.h"
 
-/* Jobs that run, and beside them such that have ended without output and wait for their
- * acknowledgement. */
-#define SHIM_N_SLOTS (2ul * SHIM_MAX_JOBS)
 
 struct shim {
 	struct loop *loop;

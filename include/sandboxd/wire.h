@@ -48,10 +48,11 @@ enum wire_type {
 	WIRE_PING,      /* empty; answered by WIRE_STATS */
 
 	/* shim to api worker */
-	WIRE_STARTED = 64, /* struct wire_started */
-	WIRE_STDOUT,       /* bytes; durable */
-	WIRE_STDERR,       /* bytes; durable */
-	WIRE_EXIT,         /* struct wire_exit; durable; the last frame of its command */
+	/* struct wire_started; on a new connection once more for each command that runs */
+	WIRE_STARTED = 64,
+	WIRE_STDOUT, /* bytes; durable */
+	WIRE_STDERR, /* bytes; durable */
+	WIRE_EXIT,   /* struct wire_exit; durable; the last frame of its command */
 	WIRE_FAILED, /* struct wire_failed; durable; the last frame of its job: it did not start or
 			finish */
 	WIRE_PUT_DONE, /* empty; durable; the file is in place */

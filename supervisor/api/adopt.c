@@ -118,7 +118,7 @@ static void take_tree(struct start_up *start, struct session *session, struct ad
 	session->cpu_from_before = true;
 	if (r >= 0)
 		r = adoptee->fd < 0 ? -ENOTCONN : live_connect(live, adoptee->fd);
-	sessions_event(start->app, session, SESSION_EVENT_LAUNCHED, SESSION_REASON_NONE);
+	sessions_event(start->app, session, SESSION_EVENT_ADOPT_TREE, SESSION_REASON_NONE);
 	if (r >= 0) {
 		(void)TAKE_FD(adoptee->fd);
 		start->n_adopted++;
@@ -208,7 +208,7 @@ static void end_tasks(struct start_up *start)
 		memcpy(&copy, start->tasks.data + at, sizeof(copy));
 		copy.task.owner = copy.owner;
 		copy.task.workspace = copy.workspace;
-		tasks_abandon(start->app, &copy.task, session_reason_code(copy.reason));
+		tasks_take(start->app, &copy.task, session_reason_code(copy.reason));
 	}
 }
 
@@ -248,7 +248,7 @@ static void finish_adoption(struct app *app)
 	LIST_FOR_EACH (entry, &app->lives) {
 		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
 
-		sessions_write_status(app, session); /* no task of it runs any more */
+		sessions_write_status(app, session); /* a row may say running */
 		session->limits_missing = app->facts.limits_missing;
 	}
 	log_line(LOG_LEVEL_INFO, NULL, "adopted",

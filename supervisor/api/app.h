@@ -140,6 +140,8 @@ void tasks_fail(struct app *app, struct session *session, const char *code, cons
 void tasks_leave(struct session *session);
 /* A task that an earlier worker left unended: it goes on where its session's tree lives, else it
  * ends with this code. */
-void tasks_abandon(struct app *app, const struct store_task *task, const char *code);
+void tasks_take(struct app *app, const struct store_task *task, const char *code);
+/* The session's shim has answered for what runs: its tasks go on, in order. */
+void tasks_go_on(struct app *app, struct session *session);
 void tasks_heartbeat(struct app *app, usec_t now);
 void tasks_wake_all(struct app *app);

@@ -71,6 +71,17 @@ static void on_put_done(void *userdata, uint32_t wire_job, uint64_t number)
 		     &(struct activity_result){.end = ACTIVITY_PUT_DONE, .number = number});
 }
 
+static void on_known(void *userdata)
+{
+	struct live *live = userdata;
+
+	/* What was settled so far could not be acknowledged yet. */
+	if (list_empty(&live->credit))
+		list_append(&live->app->crediting, &live->credit);
+	sessions_event(live->app, live->session, SESSION_EVENT_RESTORED, SESSION_REASON_NONE);
+	tasks_go_on(live->app, live->session);
+}
+
 static void on_lost(void *userdata, int error)
 {
 	struct live *live = userdata;
@@ -93,6 +104,7 @@ static const struct shim_link_events link_events = {
 	.exited = on_exited,
 	.failed = on_failed,
 	.put_done = on_put_done,
+	.known = on_known,
 	.lost = on_lost,
 };
 

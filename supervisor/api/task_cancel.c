@@ -20,7 +20,7 @@ static void ask_end(struct app *app, struct job *job)
 	struct session *session = registry_find(&app->registry, &job->session);
 
 	if (job->state == JOB_STATE_QUEUED)
-		tasks_fail_one(app, job, session, "cancelled", "cancelled");
+		tasks_fail_held(app, job, session, "cancelled", "cancelled", NULL);
 	else if (session && live_of(session)->shim)
 		shim_link_cancel(live_of(session)->shim, job->wire_job);
 }

@@ -22,20 +22,8 @@
 #include "supervisor/api/loader_run.h"
 
 #define MAX_HELD_NUMBERS  SHIM_LINK_WINDOW
-#define KEPT_FRAMES_BYTES ((size_t)1024 * 1024) /* of one task in memory once they are stored */
-
-/* One running task on the wire. */
-struct task_run {
-	struct activity activity;
-	struct id task;
-	struct buf numbers; /* struct held_number: fed, not yet handed to the store */
-};
-
-/* A durable frame of the wire, and how much of the loader's output it brought. */
-struct held_number {
-	uint64_t number;
-	uint64_t bytes;
-};
+#define MAX_HELD_BYTES    ((size_t)4 * 1024 * 1024) /* progress.h holds back much less */
+#define KEPT_FRAMES_BYTES ((size_t)1024 * 1024)     /* of one task in memory once they are stored */
 
 /* Something of a task on its way to the store. */
 struct task_write {
@@ -103,12 +91,43 @@ static struct task_write *write_new(struct app *app, const struct job *job, size
 	return write;
 }
 
+/* A durable frame of the wire, and how much of the loader's output it brought. */
+struct held_number {
+	uint64_t number;
+	uint64_t bytes;
+};
+
 static struct held_number held_at(const struct buf *numbers, size_t index)
 {
 	struct held_number held;
 
 	memcpy(&held, numbers->data + index * sizeof(held), sizeof(held));
 	return held;
+}
+
+void held_init(struct held *held)
+{
+	held->numbers = BUF_NULL(MAX_HELD_NUMBERS * sizeof(struct held_number));
+	held->data = BUF_NULL(MAX_HELD_BYTES);
+}
+
+void held_done(struct held *held, struct live *live)
+{
+	for (size_t i = 0; i < held->numbers.size / sizeof(struct held_number); i++)
+		live_settle(live, held_at(&held->numbers, i).number);
+	buf_done(&held->numbers);
+	buf_done(&held->data);
+}
+
+int held_add(struct held *held, uint64_t number, const void *data, size_t size)
+{
+	const struct held_number last = {.number = number, .bytes = size};
+	int r;
+
+	r = buf_append(&held->data, data, size);
+	if (r >= 0)
+		r = buf_append(&held->numbers, &last, sizeof(last));
+	return r;
 }
 
 /* How many of the held numbers brought nothing that is still waiting for its frame. */
@@ -125,37 +144,54 @@ static size_t count_shown(const struct job *job, const struct buf *numbers)
 	return n;
 }
 
-/* Frames from first_seq on, and the numbers that are shown by them or by those before (may be
- * none; numbers may be NULL). */
-static void store_frames(struct app *app, struct job *job, uint32_t first_seq, struct buf *numbers)
+static uint64_t bytes_of(const struct buf *numbers, size_t n)
 {
-	size_t n_numbers = numbers ? count_shown(job, numbers) : 0;
-	struct task_write *write;
-	uint64_t highest = 0;
+	uint64_t bytes = 0;
 
-	if (job->frames.next_seq == first_seq && n_numbers == 0)
-		return;
-	write = write_new(app, job, n_numbers);
-	if (write) {
-		write->last_seq = job->frames.next_seq - 1;
-		for (size_t i = 0; numbers && i < n_numbers; i++)
-			write->number[i] = highest = held_at(numbers, i).number;
-		if (numbers)
-			buf_consume(numbers, n_numbers * sizeof(struct held_number));
-		if (store_frames_put(app->store, job, first_seq, highest, on_write, write) >= 0) {
-			job->n_owed++;
-			return;
-		}
-		settle_numbers(write);
-		free(write);
-	}
-	/* No memory: readers still get their frames. */
-	job->is_incomplete = true;
-	frames_settle(&job->frames, job->frames.next_seq - 1);
-	task_streams_wake(app, &job->id);
+	for (size_t i = 0; i < n; i++)
+		bytes += held_at(numbers, i).bytes;
+	return bytes;
 }
 
-static void store_state(struct app *app, struct job *job)
+/* Frames from first_seq on, and the numbers that are shown by them or by those before (may be
+ * none; held may be NULL). */
+void tasks_store_frames(struct app *app, struct job *job, uint32_t first_seq, struct held *held)
+{
+	size_t n = held ? count_shown(job, &held->numbers) : 0;
+	struct store_output output = {0};
+	struct task_write *write;
+	uint64_t highest = 0;
+	int r;
+
+	if (job->frames.next_seq == first_seq && n == 0)
+		return;
+	write = write_new(app, job, n);
+	if (!write) {
+		/* No memory: readers still get their frames. */
+		job->is_incomplete = true;
+		frames_settle(&job->frames, job->frames.next_seq - 1);
+		task_streams_wake(app, &job->id);
+		return;
+	}
+	write->last_seq = job->frames.next_seq - 1;
+	for (size_t i = 0; i < n; i++)
+		write->number[i] = highest = held_at(&held->numbers, i).number;
+	if (n > 0) {
+		output.data = held->data.data;
+		output.size = (size_t)bytes_of(&held->numbers, n);
+	}
+	job->n_owed++;
+	r = store_frames_put(app->store, job, first_seq, highest,
+			     n > 0 && !job->frames.terminal ? &output : NULL, on_write, write);
+	if (n > 0) {
+		buf_consume(&held->data, output.size);
+		buf_consume(&held->numbers, n * sizeof(struct held_number));
+	}
+	if (r < 0)
+		on_write(write, STORE_LOST);
+}
+
+void tasks_store_state(struct app *app, struct job *job)
 {
 	struct task_write *write = write_new(app, job, 0);
 
@@ -166,8 +202,7 @@ static void store_state(struct app *app, struct job *job)
 }
 
 /* After the terminal frame was added. */
-static void end_task(struct app *app, struct job *job, struct session *session,
-		     enum job_state state)
+void tasks_end(struct app *app, struct job *job, struct session *session, enum job_state state)
 {
 	struct log_context context = {
 		.session = &job->session,
@@ -177,7 +212,7 @@ static void end_task(struct app *app, struct job *job, struct session *session,
 
 	job_end(job, session, state, clock_realtime());
 	job_table_note_ended(&app->tasks, job);
-	store_state(app, job);
+	tasks_store_state(app, job);
 	if (session)
 		sessions_write_log(app, session);
 	task_cancel_ended(app, job);
@@ -187,9 +222,8 @@ static void end_task(struct app *app, struct job *job, struct session *session,
 				      (job->started_at ? job->started_at : job->created_at)));
 }
 
-/* One error frame and the end, whatever state the task is in. */
-static void fail_task(struct app *app, struct job *job, struct session *session, const char *code,
-		      const char *message, struct buf *numbers)
+void tasks_fail_held(struct app *app, struct job *job, struct session *session, const char *code,
+		     const char *message, struct held *held)
 {
 	uint32_t first = job->frames.next_seq;
 
@@ -198,21 +232,15 @@ static void fail_task(struct app *app, struct job *job, struct session *session,
 	if (progress_fail(job, session, code, message, clock_realtime()) < 0 ||
 	    !job->frames.terminal)
 		return; /* no memory: the next restart of this worker ends it */
-	store_frames(app, job, first, numbers);
-	end_task(app, job, session, JOB_STATE_ERROR);
-}
-
-void tasks_fail_one(struct app *app, struct job *job, struct session *session, const char *code,
-		    const char *message)
-{
-	fail_task(app, job, session, code, message, NULL);
+	tasks_store_frames(app, job, first, held);
+	tasks_end(app, job, session, JOB_STATE_ERROR);
 }
 
 void tasks_fail(struct app *app, struct session *session, const char *code, const char *message)
 {
 	LIST_FOR_EACH_SAFE (entry, following, &session->jobs)
-		fail_task(app, LIST_ENTRY(entry, struct job, queue_link), session, code, message,
-			  NULL);
+		tasks_fail_held(app, LIST_ENTRY(entry, struct job, queue_link), session, code,
+				message, NULL);
 }
 
 void tasks_leave(struct session *session)
@@ -223,121 +251,6 @@ void tasks_leave(struct session *session)
 }
 
 /* Running. */
-
-static void run_output(struct activity *activity, uint64_t number, bool is_stderr,
-		       const uint8_t *data, size_t size)
-{
-	struct task_run *run = LIST_ENTRY(activity, struct task_run, activity);
-	struct live *live = activity->live;
-	struct app *app = live->app;
-	struct job *job = job_table_find(&app->tasks, &run->task);
-	struct held_number held;
-	uint32_t first;
-	int r;
-
-	if (!job || job_state_ended(job->state) || is_stderr) {
-		live_settle(live, number);
-		return;
-	}
-	first = job->frames.next_seq;
-	held = (struct held_number){.number = number, .bytes = size};
-	r = buf_append(&run->numbers, &held, sizeof(held));
-	if (r >= 0)
-		r = progress_feed(job, live->session, data, size, clock_realtime());
-	if (r < 0) {
-		shim_link_cancel(live->shim, activity->wire_job);
-		fail_task(app, job, live->session, "loader_output",
-			  "the loader's output is not understood", &run->numbers);
-		live_settle(live, number);
-		return;
-	}
-	store_frames(app, job, first, &run->numbers);
-}
-
-static void finish_run(struct task_run *run, struct job *job, const struct activity_result *result)
-{
-	struct live *live = run->activity.live;
-	enum job_state state = JOB_STATE_ERROR;
-	uint32_t first = job->frames.next_seq;
-	char message[96];
-
-	switch (result->end) {
-	case ACTIVITY_EXITED:
-		if (progress_finish(job, live->session, result->exit_info, clock_realtime(),
-				    &state) >= 0 &&
-		    job->frames.terminal) {
-			store_frames(live->app, job, first, &run->numbers);
-			end_task(live->app, job, live->session, state);
-			return;
-		}
-		IGNORE_RESULT(str_format(message, sizeof(message), "out of memory"));
-		break;
-	case ACTIVITY_FAILED:
-		IGNORE_RESULT(str_format(message, sizeof(message), "the loader failed at step %s",
-					 frame_step_name(result->failed->step)));
-		break;
-	case ACTIVITY_LOST:
-		return; /* who ended the tree has failed its jobs; or this worker leaves them */
-	case ACTIVITY_PUT_DONE:
-	case ACTIVITY_END_MAX_:
-		IGNORE_RESULT(str_format(message, sizeof(message), "unexpected end"));
-		break;
-	}
-	fail_task(live->app, job, live->session, "loader_failed", message, &run->numbers);
-}
-
-static void run_ended(struct activity *activity, const struct activity_result *result)
-{
-	struct task_run *run = LIST_ENTRY(activity, struct task_run, activity);
-	struct live *live = activity->live;
-	struct job *job = job_table_find(&live->app->tasks, &run->task);
-	const struct held_number last = {.number = result->number};
-
-	if (last.number > 0 && buf_append(&run->numbers, &last, sizeof(last)) < 0)
-		live_settle(live, last.number);
-	if (job && !job_state_ended(job->state))
-		finish_run(run, job, result);
-	for (size_t i = 0; i < run->numbers.size / sizeof(struct held_number); i++)
-		live_settle(live, held_at(&run->numbers, i).number);
-	buf_done(&run->numbers);
-	free(run);
-	tasks_next(live->app, live->session);
-}
-
-static const struct activity_ops run_ops = {
-	.output = run_output,
-	.ended = run_ended,
-};
-
-/* 0; -EBUSY or -ENOBUFS: later; other: the task cannot run. */
-static int start_run(struct app *app, struct session *session, struct job *job)
-{
-	struct live *live = live_of(session);
-	struct task_run *run;
-	uint32_t wire_job;
-	uint32_t first;
-	int r;
-
-	run = calloc(1, sizeof(*run));
-	if (!run)
-		return -ENOMEM;
-	run->task = job->id;
-	run->numbers = BUF_NULL(MAX_HELD_NUMBERS * sizeof(struct held_number));
-	r = loader_run(live, LOADER_RUN_EXECUTE, &wire_job);
-	if (r < 0) {
-		free(run);
-		return r;
-	}
-	live_add(live, &run->activity, &run_ops, wire_job);
-	job_start(job, wire_job, clock_realtime());
-	store_state(app, job);
-	first = job->frames.next_seq;
-	r = progress_start(job, session, &app->summary, clock_realtime());
-	if (r >= 0)
-		store_frames(app, job, first, NULL);
-	sessions_event(app, session, SESSION_EVENT_JOB_STARTED, SESSION_REASON_NONE);
-	return r;
-}
 
 void tasks_next(struct app *app, struct session *session)
 {
@@ -354,17 +267,32 @@ void tasks_next(struct app *app, struct session *session)
 					       SESSION_REASON_NONE);
 			return;
 		}
-		r = start_run(app, session, job);
+		r = task_run_start(app, session, job);
 		if (r >= 0 || r == -EBUSY || r == -ENOBUFS)
 			return; /* it runs, or the end of other work calls again */
-		fail_task(app, job, session, "loader_failed", "the loader could not be started",
-			  NULL);
+		tasks_fail_held(app, job, session, "loader_failed",
+				"the loader could not be started", NULL);
 	}
 }
 
-void tasks_abandon(struct app *app, const struct store_task *task, const char *code)
+/* 0: it goes on, or waits for its turn as before. */
+static int resume(struct app *app, struct job *job, const struct store_task *task)
+{
+	struct session *session = registry_find(&app->registry, &job->session);
+
+	/* Only a tree that was adopted is REBUILDING at start. */
+	if (!session || session->state != SESSION_STATE_REBUILDING)
+		return -ENOENT;
+	if (job->state == JOB_STATE_RUNNING)
+		return task_run_resume(app, session, job, task->wire_job);
+	job_enqueue(job, session);
+	return 0;
+}
+
+void tasks_take(struct app *app, const struct store_task *task, const char *code)
 {
 	struct job *job;
+	int r;
 
 	job = job_restore(&task->id, &task->session, task->owner, task->workspace, task->state,
 			  task->last_seq);
@@ -378,10 +306,21 @@ void tasks_abandon(struct app *app, const struct store_task *task, const char *c
 	}
 	/* Its last frame was stored, the state of its row was not. */
 	if (job_state_ended(job->state)) {
-		store_state(app, job);
+		tasks_store_state(app, job);
 		return;
 	}
-	fail_task(app, job, NULL, code, "the service was restarted while the task ran", NULL);
+	r = resume(app, job, task);
+	if (r >= 0)
+		return;
+	tasks_fail_held(app, job, NULL, r == -ENOENT ? code : "worker_restarted",
+			"the service was restarted while the task ran", NULL);
+}
+
+void tasks_go_on(struct app *app, struct session *session)
+{
+	if (session_has_tree(session) && job_running(session))
+		sessions_event(app, session, SESSION_EVENT_JOB_STARTED, SESSION_REASON_NONE);
+	tasks_next(app, session);
 }
 
 /* Execute. */

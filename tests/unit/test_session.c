@@ -81,9 +81,9 @@ static void test_session_apply_random_walks_keep_the_promises(void **state)
 				continue;
 			}
 			assert_int_equal(n_forget, 0); /* nothing happens after the end */
-			if (event == SESSION_EVENT_ADOPT_ROW) {
+			if (event == SESSION_EVENT_ADOPT_ROW || event == SESSION_EVENT_ADOPT_TREE) {
 				is_row = true;
-				has_tree = false;
+				has_tree = event == SESSION_EVENT_ADOPT_TREE;
 			}
 			has_failed |= (actions & SESSION_ACTION_FAIL_JOBS) != 0;
 			if (actions & SESSION_ACTION_DROP_TREE) {

@@ -25,6 +25,7 @@ struct rig {
 	unsigned int n_exited;
 	unsigned int n_failed;
 	unsigned int n_put_done;
+	unsigned int n_known;
 	unsigned int n_lost;
 	int lost_error;
 	uint64_t last_number;
@@ -82,6 +83,13 @@ static void on_put_done(void *userdata, uint32_t job, uint64_t number)
 	rig->last_number = number;
 }
 
+static void on_known(void *userdata)
+{
+	struct rig *rig = userdata;
+
+	rig->n_known++;
+}
+
 static void on_lost(void *userdata, int error)
 {
 	struct rig *rig = userdata;
@@ -96,6 +104,7 @@ static const struct shim_link_events events = {
 	.exited = on_exited,
 	.failed = on_failed,
 	.put_done = on_put_done,
+	.known = on_known,
 	.lost = on_lost,
 };
 
@@ -144,6 +153,14 @@ static void say(struct rig *rig, uint16_t type, uint32_t job, uint64_t number, c
 	if (size > 0)
 		memcpy(message + sizeof(header), payload, size);
 	assert_int_equal(sockmsg_send(rig->shim_fd, message, sizeof(header) + size, NULL, 0), 0);
+}
+
+static void say_stats(struct rig *rig, uint64_t n_held)
+{
+	const struct wire_stats stats = {.frames_held = n_held};
+
+	say(rig, WIRE_STATS, 0, 0, &stats, sizeof(stats));
+	turn(rig);
 }
 
 static void say_hello(struct rig *rig, uint64_t sent)
@@ -374,17 +391,89 @@ static void test_shim_link_adopted_jobs_are_dropped_and_cancelled(void **state)
 	rig_open(&rig, true, 10);
 	say_hello(&rig, 14);
 	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_HELLO);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_PING);
+	say_stats(&rig, 2);
 	/* 11 and 12 were handed out by the earlier worker and credited: they do not come again. */
 	say(&rig, WIRE_STDOUT, 77, 13, "a", 1);
+	turn(&rig);
+	assert_int_equal(rig.n_known, 0);
 	say(&rig, WIRE_EXIT, 77, 14, &status, sizeof(status));
 	turn(&rig);
 	assert_int_equal(rig.n_lost, 0);
 	assert_int_equal(rig.n_output, 0);
+	assert_int_equal(rig.n_known, 1);
 	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_CANCEL);
 	assert_int_equal(header.job, 77);
 	assert_int_equal(shim_link_flush(rig.link), 0);
 	assert_int_equal(hear(&rig, &header, (uint8_t *)&credit, sizeof(credit)), WIRE_CREDIT);
 	assert_int_equal(credit.acked, 14);
+	rig_close(&rig);
+}
+
+static void test_shim_link_resumed_job_goes_on(void **state)
+{
+	const struct wire_started started = {.pid = 9};
+	const struct wire_exit status = {.code = 0};
+	struct wire_header header = {0};
+	struct rig rig = {.shim_fd = -1};
+
+	(void)state;
+	rig_open(&rig, true, 10);
+	assert_int_equal(shim_link_resume(rig.link, 5), 0);
+	say_hello(&rig, 12);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_HELLO);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_PING);
+	say(&rig, WIRE_STARTED, 5, 0, &started, sizeof(started));
+	say_stats(&rig, 1);
+	assert_int_equal(rig.n_known, 0);
+	say(&rig, WIRE_STDOUT, 5, 11, "a", 1);
+	turn(&rig);
+	assert_int_equal(rig.n_known, 1);
+	assert_int_equal(rig.n_output, 1);
+	assert_int_equal(rig.last_number, 11);
+	assert_int_equal(shim_link_jobs(rig.link), 1);
+	say(&rig, WIRE_EXIT, 5, 12, &status, sizeof(status));
+	turn(&rig);
+	assert_int_equal(rig.n_exited, 1);
+	assert_int_equal(rig.n_lost, 0);
+	assert_int_equal(shim_link_jobs(rig.link), 0);
+	rig_close(&rig);
+}
+
+/* What an earlier worker left takes slots of the shim: together with ours they never pass what it
+ * has, or it would end the connection, and with that the session. */
+static void test_shim_link_jobs_of_an_earlier_worker_count(void **state)
+{
+	static const char *const argv[] = {"true", NULL};
+	static const char *const env[] = {NULL};
+	struct shim_link_command command = {.cwd = "/session", .argv = argv, .env = env};
+	const struct wire_started started = {.pid = 9};
+	const struct wire_exit status = {.code = 0};
+	struct rig rig = {.shim_fd = -1};
+	uint32_t job = 0;
+
+	(void)state;
+	rig_open(&rig, true, 0);
+	say_hello(&rig, 2);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), -EBUSY); /* not known yet */
+	for (uint32_t i = 0; i < SHIM_MAX_JOBS; i++)
+		say(&rig, WIRE_STARTED, 100 + i, 0, &started, sizeof(started));
+	say_stats(&rig, 2);
+	/* Two more had ended, and are not acknowledged. */
+	say(&rig, WIRE_EXIT, 90, 1, &status, sizeof(status));
+	say(&rig, WIRE_EXIT, 91, 2, &status, sizeof(status));
+	turn(&rig);
+	assert_int_equal(rig.n_known, 1);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), -EBUSY);
+	for (uint32_t i = 0; i < 3; i++)
+		say(&rig, WIRE_EXIT, 100 + i, 3 + i, &status, sizeof(status));
+	turn(&rig);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), -EBUSY);
+	assert_int_equal(shim_link_flush(rig.link), 0);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(shim_link_exec(rig.link, &command, &job), 0);
+	assert_int_equal(shim_link_exec(rig.link, &command, &job), -EBUSY);
+	assert_int_equal(rig.n_lost, 0);
 	rig_close(&rig);
 }
 
@@ -474,6 +563,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_shim_link_first_frame_must_be_hello),
 	cmocka_unit_test(test_shim_link_end_of_file_is_lost),
 	cmocka_unit_test(test_shim_link_adopted_jobs_are_dropped_and_cancelled),
+	cmocka_unit_test(test_shim_link_resumed_job_goes_on),
+	cmocka_unit_test(test_shim_link_jobs_of_an_earlier_worker_count),
 	cmocka_unit_test(test_shim_link_jobs_are_bounded),
 	cmocka_unit_test(test_shim_link_ended_jobs_count_until_acknowledged),
 	cmocka_unit_test(test_shim_link_stops_reading_at_its_window),

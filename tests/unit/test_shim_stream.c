@@ -217,6 +217,32 @@ static void test_jobs_beyond_the_limit_are_busy(void **state)
 	expect_true(2);
 }
 
+/* Who comes after a worker that died hears what still runs. */
+static void test_commands_that_run_are_announced_again(void **state)
+{
+	struct rig_result result;
+	struct wire_header header;
+	const uint8_t *payload = NULL;
+	int32_t pid;
+
+	(void)state;
+	rig_require();
+	rig_shell(&rig, 7, "exec sleep 60");
+	assert_true(rig_next(&rig, 10000, &header, &payload) >= 0);
+	assert_int_equal(header.type, WIRE_STARTED);
+	pid = ((const struct wire_started *)(const void *)payload)->pid;
+	rig_disconnect(&rig);
+	(void)rig_connect(&rig);
+	assert_true(rig_next(&rig, 10000, &header, &payload) >= 0);
+	assert_int_equal(header.type, WIRE_STARTED);
+	assert_int_equal(header.job, 7);
+	assert_int_equal(((const struct wire_started *)(const void *)payload)->pid, pid);
+	rig_send(&rig, WIRE_CANCEL, 7, NULL, 0);
+	rig_wait(&rig, 7, &result);
+	assert_int_equal(result.exit.flags, WIRE_EXIT_CANCELLED);
+	rig_result_done(&result);
+}
+
 static void test_second_connection_is_refused(void **state)
 {
 	struct rig second = rig;
@@ -237,6 +263,18 @@ static void test_second_connection_is_refused(void **state)
 	assert_int_equal(recv(poll_fd.fd, &byte, 1, 0), 0);
 	(void)fd_close(poll_fd.fd);
 	expect_true(2);
+}
+
+/* The command that runs is announced on each connection. */
+static void meet_again(void)
+{
+	struct wire_header header;
+	const uint8_t *payload = NULL;
+
+	rig_disconnect(&rig);
+	(void)rig_connect(&rig);
+	assert_int_equal(rig_next(&rig, 5000, &header, &payload), sizeof(struct wire_started));
+	assert_int_equal(header.type, WIRE_STARTED);
 }
 
 /* Each of these drops the connection, and only that: the sleeping job goes on. */
@@ -264,26 +302,21 @@ static void test_malformed_frames_drop_the_connection(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		assert_int_equal(sockmsg_send(rig.api_fd, &wrong[i], sizeof(wrong[i]), NULL, 0), 0);
 		assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
-		rig_disconnect(&rig);
-		(void)rig_connect(&rig);
+		meet_again();
 	}
 	assert_int_equal(sockmsg_send(rig.api_fd, "x", 1, NULL, 0), 0);
 	assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
-	rig_disconnect(&rig);
-	(void)rig_connect(&rig);
+	meet_again();
 	/* Acknowledged what was never sent; a job id that is in use; input of the wrong kind. */
 	rig_send(&rig, WIRE_CREDIT, 0, &credit, sizeof(credit));
 	assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
-	rig_disconnect(&rig);
-	(void)rig_connect(&rig);
+	meet_again();
 	rig_shell(&rig, 40, "true");
 	assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
-	rig_disconnect(&rig);
-	(void)rig_connect(&rig);
+	meet_again();
 	rig_send(&rig, WIRE_PUT_DATA, 40, "x", 1);
 	assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
-	rig_disconnect(&rig);
-	(void)rig_connect(&rig);
+	meet_again();
 	/* Input for a job that nobody knows was sent too late, and is no error. */
 	rig_send(&rig, WIRE_STDIN, 4242, "x", 1);
 	rig_send(&rig, WIRE_CANCEL, 4242, NULL, 0);
@@ -319,6 +352,7 @@ int main(void)
 		cmocka_unit_test(test_output_max_is_dropped_and_counted),
 		cmocka_unit_test(test_output_rate_is_held),
 		cmocka_unit_test(test_jobs_beyond_the_limit_are_busy),
+		cmocka_unit_test(test_commands_that_run_are_announced_again),
 		cmocka_unit_test(test_second_connection_is_refused),
 		cmocka_unit_test(test_malformed_frames_drop_the_connection),
 		cmocka_unit_test(test_ping_tells_what_is_held),

@@ -18,6 +18,7 @@ enum wire_job_state {
 	 * not sent again, so nothing waits for it. */
 	WIRE_JOB_COMMAND,
 	WIRE_JOB_PUTTING, /* a file: PUT_DONE or FAILED may come */
+	WIRE_JOB_FOREIGN, /* of an earlier worker: was cancelled, what comes is dropped */
 	/* Nothing of it may come, but the shim keeps its slot until its end is acknowledged: until
 	 * then there is no room for another one. */
 	WIRE_JOB_ENDED,
@@ -49,10 +50,15 @@ struct shim_link {
 	struct flow *flow; /* not owned: the session's */
 	uint32_t next_job;
 	uint32_t n_jobs;
-	struct wire_job job[SHIM_MAX_JOBS];
+	/* As the shim has slots: what an earlier worker left takes some. */
+	struct wire_job job[SHIM_N_SLOTS];
+	uint64_t n_held; /* frames that the shim had for us when it was asked */
+	uint64_t n_durable;
 	int fd;
 	bool greeted;
 	bool adopted;
+	bool counted; /* STATS came: n_held is valid */
+	bool known;
 	bool first_seen; /* a durable frame came */
 	bool lost;
 	bool want_out;
@@ -161,10 +167,11 @@ static int send_waiting(struct shim_link *link)
 
 static struct wire_job *find_job(struct shim_link *link, uint32_t id)
 {
-	for (size_t i = 0; i < SHIM_MAX_JOBS; i++) {
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
 		const struct wire_job *job = &link->job[i];
 
-		if ((job->state == WIRE_JOB_COMMAND || job->state == WIRE_JOB_PUTTING) &&
+		if ((job->state == WIRE_JOB_COMMAND || job->state == WIRE_JOB_PUTTING ||
+		     job->state == WIRE_JOB_FOREIGN) &&
 		    job->id == id)
 			return &link->job[i];
 	}
@@ -177,24 +184,45 @@ static bool is_room(const struct shim_link *link, const struct wire_job *job)
 	       (job->state == WIRE_JOB_ENDED && job->end <= link->flow->credited);
 }
 
+static struct wire_job *find_room(struct shim_link *link, size_t max)
+{
+	struct wire_job *room = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		if (is_room(link, &link->job[i]))
+			room = &link->job[i];
+		else
+			n++;
+	}
+	return n < max ? room : NULL;
+}
+
 static int add_job(struct shim_link *link, enum wire_job_state state, struct wire_job **ret_job)
 {
+	struct wire_job *job;
+
 	if (link->lost)
 		return -EPIPE;
-	for (size_t i = 0; i < SHIM_MAX_JOBS; i++) {
-		struct wire_job *job = &link->job[i];
+	job = link->known ? find_room(link, SHIM_MAX_JOBS) : NULL;
+	if (!job)
+		return -EBUSY;
+	*job = (struct wire_job){.id = link->next_job, .state = state};
+	link->next_job = link->next_job == UINT32_MAX ? 1 : link->next_job + 1;
+	link->n_jobs++;
+	*ret_job = job;
+	return 0;
+}
 
-		if (!is_room(link, job))
-			continue;
-		job->id = link->next_job;
-		job->state = state;
-		job->started = false;
-		link->next_job = link->next_job == UINT32_MAX ? 1 : link->next_job + 1;
-		link->n_jobs++;
-		*ret_job = job;
-		return 0;
-	}
-	return -EBUSY;
+int shim_link_resume(struct shim_link *link, uint32_t id)
+{
+	struct wire_job *job = find_room(link, SHIM_N_SLOTS);
+
+	if (!job)
+		return -EBUSY;
+	*job = (struct wire_job){.id = id, .state = WIRE_JOB_COMMAND};
+	link->n_jobs++;
+	return 0;
 }
 
 /* It was never sent. */
@@ -206,9 +234,10 @@ static void drop_job(struct shim_link *link, struct wire_job *job)
 
 static void end_job(struct shim_link *link, struct wire_job *job, uint64_t number)
 {
+	if (job->state != WIRE_JOB_FOREIGN)
+		link->n_jobs--;
 	job->state = WIRE_JOB_ENDED;
 	job->end = number;
-	link->n_jobs--;
 }
 
 /* Numbers. */
@@ -232,7 +261,8 @@ int shim_link_flush(struct shim_link *link)
 	struct wire_credit credit;
 	int r;
 
-	if (link->lost || !link->greeted || !flow_credit(link->flow, &credit.acked))
+	/* Not before it is known: n_held counts what is not acknowledged. */
+	if (link->lost || !link->greeted || !link->known || !flow_credit(link->flow, &credit.acked))
 		return 0;
 	r = send_bytes(link, WIRE_CREDIT, 0, &credit, sizeof(credit));
 	if (r < 0)
@@ -269,16 +299,36 @@ static int take_hello(struct shim_link *link, const struct wire_header *header,
 
 /* A frame of a job that this link did not start. Only an adopted session has such jobs: nobody
  * waits for them any more, so they end. */
-static int take_foreign(struct shim_link *link, const struct wire_header *header)
+static int take_foreign(struct shim_link *link, const struct wire_header *header,
+			struct wire_job *job)
 {
+	bool is_new = !job;
+
 	if (!link->adopted)
 		return -EPROTO;
 	if (header->number > 0)
 		shim_link_settle(link, header->number);
-	if (header->type == WIRE_STARTED || header->type == WIRE_STDOUT ||
-	    header->type == WIRE_STDERR)
-		return send_bytes(link, WIRE_CANCEL, header->job, NULL, 0);
-	return 0;
+	if (is_new) {
+		job = find_room(link, SHIM_N_SLOTS);
+		if (!job)
+			return -EPROTO; /* more than a shim has slots for */
+		*job = (struct wire_job){.id = header->job, .state = WIRE_JOB_FOREIGN};
+	}
+	if (header->type != WIRE_STARTED && header->type != WIRE_STDOUT &&
+	    header->type != WIRE_STDERR) {
+		end_job(link, job, header->number);
+		return 0;
+	}
+	return is_new ? send_bytes(link, WIRE_CANCEL, header->job, NULL, 0) : 0;
+}
+
+/* STATS comes behind the STARTED of what runs; what has ended follows with its frames. */
+static void check_known(struct shim_link *link)
+{
+	if (link->known || !link->counted || link->n_durable < link->n_held)
+		return;
+	link->known = true;
+	link->events->known(link->userdata);
 }
 
 static int take_started(struct shim_link *link, struct wire_job *job, const uint8_t *payload)
@@ -346,6 +396,17 @@ static int take_number(struct shim_link *link, uint64_t number)
 	return 0;
 }
 
+static int take_stats(struct shim_link *link, const uint8_t *payload)
+{
+	struct wire_stats stats;
+
+	memcpy(&stats, payload, sizeof(stats));
+	if (!link->counted)
+		link->n_held = stats.frames_held;
+	link->counted = true;
+	return 0;
+}
+
 static int take_frame(struct shim_link *link, const struct wire_header *header,
 		      const uint8_t *payload, size_t size)
 {
@@ -355,15 +416,16 @@ static int take_frame(struct shim_link *link, const struct wire_header *header,
 	if (!link->greeted)
 		return take_hello(link, header, payload);
 	if (header->type == WIRE_STATS)
-		return 0;
+		return take_stats(link, payload);
 	if (frame_is_durable(header->type)) {
+		link->n_durable++;
 		r = take_number(link, header->number);
 		if (r != 0)
 			return r < 0 ? r : 0;
 	}
 	job = find_job(link, header->job);
-	if (!job)
-		return take_foreign(link, header);
+	if (!job || job->state == WIRE_JOB_FOREIGN)
+		return take_foreign(link, header, job);
 	switch (header->type) {
 	case WIRE_STARTED:
 		return take_started(link, job, payload);
@@ -399,6 +461,7 @@ static int receive(struct shim_link *link)
 			r = take_frame(link, &header, payload, payload_bytes);
 		if (r < 0)
 			return r;
+		check_known(link);
 	}
 	return 0;
 }
@@ -442,12 +505,15 @@ int shim_link_new(sd_event *event, int fd, const struct shim_link_options *optio
 	link->flow = options->flow;
 	link->next_job = options->first_job > 0 ? options->first_job : 1;
 	link->adopted = options->adopted;
+	link->known = !options->adopted;
 	link->fd = fd;
 	r = fd_set_nonblock(fd, 1);
 	if (r >= 0)
 		r = sd_event_add_io(event, &link->io, fd, EPOLLIN, on_io, link);
 	if (r >= 0)
 		r = send_bytes(link, WIRE_HELLO, 0, &hello, sizeof(hello));
+	if (r >= 0 && link->adopted)
+		r = send_bytes(link, WIRE_PING, 0, NULL, 0);
 	if (r < 0) {
 		link->fd = -1; /* stays the caller's */
 		(void)shim_link_free(link);

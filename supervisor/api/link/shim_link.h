@@ -38,6 +38,9 @@ struct shim_link_events {
 	void (*failed)(void *userdata, uint32_t job, uint64_t number,
 		       const struct wire_failed *failed);
 	void (*put_done)(void *userdata, uint32_t job, uint64_t number);
+	/* Of an adopted session, once: everything that an earlier worker left has been heard of.
+	 * Before that no job can be started. */
+	void (*known)(void *userdata);
 	/* End-of-file or a protocol error; once. No further callback follows. */
 	void (*lost)(void *userdata, int error);
 };
@@ -46,7 +49,8 @@ struct shim_link_options {
 	const struct id *session;
 	struct flow *flow; /* the session's numbers; not owned, outlives the link */
 	bool adopted;      /* frames of jobs that an earlier worker started are dropped, the jobs
-			      cancelled; else they are a protocol error */
+			      cancelled, but for those of shim_link_resume; else they are a
+			      protocol error */
 	uint32_t first_job;
 	uint8_t *scratch; /* WIRE_FRAME_MAX_BYTES, shared by the links of one loop; not owned */
 };
@@ -75,6 +79,9 @@ MUST_USE int shim_link_exec(struct shim_link *link, const struct shim_link_comma
 			    uint32_t *ret_job);
 MUST_USE int shim_link_put(struct shim_link *link, const char *path, uint32_t mode,
 			   const void *data, size_t size, uint32_t *ret_job);
+/* A command that an earlier worker started goes on here. Right after shim_link_new, of an adopted
+ * session. 0 or -EBUSY. */
+MUST_USE int shim_link_resume(struct shim_link *link, uint32_t job);
 void shim_link_cancel(struct shim_link *link, uint32_t job); /* its last frame still follows */
 
 void shim_link_settle(struct shim_link *link, uint64_t number);

@@ -104,6 +104,7 @@ static void note_reason(struct session *session, enum session_event event,
 	case SESSION_EVENT_JOB_STARTED:
 	case SESSION_EVENT_JOBS_IDLE:
 	case SESSION_EVENT_ADOPT_ROW:
+	case SESSION_EVENT_ADOPT_TREE:
 	case SESSION_EVENT_USE:
 	case SESSION_EVENT_RESTORED:
 	case SESSION_EVENT_MAX_:

@@ -56,6 +56,7 @@ enum session_event {
 	SESSION_EVENT_CLOSE,         /* asked for: delete, expiry, janitor */
 	SESSION_EVENT_STOP,          /* the service stops: the tree ends, the row stays open */
 	SESSION_EVENT_ADOPT_ROW,     /* at start: its row is open and there is no tree */
+	SESSION_EVENT_ADOPT_TREE,    /* at start: it lives; RESTORED when its shim has answered */
 	SESSION_EVENT_USE,           /* something needs a tree */
 	SESSION_EVENT_RESTORED,      /* the folder of a new tree is as the row says */
 	SESSION_EVENT_LOST,          /* its shim's socket ended or broke the protocol */

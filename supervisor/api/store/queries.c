@@ -79,7 +79,18 @@ static const char *const sql[] = {
 		"INSERT INTO sandbox_tasks (id, session_id, owner_text, workspace_text, status,"
 		" request_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
 	[QUERY_TASK_STATE] = "UPDATE sandbox_tasks SET status = ?2, wire_job = ?3, started_at = ?4,"
-			     " ended_at = ?5 WHERE id = ?1",
+			     " ended_at = ?5, resumable = 1 WHERE id = ?1",
+	[QUERY_TASK_SHOWN] = "UPDATE sandbox_tasks SET assets_shown = ?2, problems_shown = ?3,"
+			     " frames_dropped = ?4 WHERE id = ?1",
+	[QUERY_TASK_PROGRESS] =
+		"SELECT resumable, assets_shown, problems_shown, frames_dropped,"
+		" (SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM sandbox_frames"
+		"  WHERE task_id = ?1) FROM sandbox_tasks WHERE id = ?1",
+	[QUERY_OUTPUT_INSERT] =
+		"INSERT INTO sandbox_task_output (task_id, wire_number, body) VALUES (?1, ?2, ?3)",
+	[QUERY_OUTPUT_GET] = "SELECT body FROM sandbox_task_output WHERE task_id = ?1"
+			     " ORDER BY wire_number",
+	[QUERY_OUTPUT_DROP] = "DELETE FROM sandbox_task_output WHERE task_id = ?1",
 	[QUERY_TASK_GET] = "SELECT " TASK_COLUMNS " FROM sandbox_tasks WHERE id = ?1",
 	[QUERY_TASKS_OPEN] = "SELECT " TASK_COLUMNS " FROM sandbox_tasks"
 			     " WHERE status IN ('queued', 'running') ORDER BY created_at, id",

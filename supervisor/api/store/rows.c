@@ -209,10 +209,33 @@ void rows_task_state(struct write *write, const struct job *job)
 	};
 
 	write_add(write, QUERY_TASK_STATE, values, ARRAY_SIZE(values));
+	if (job_state_ended(job->state))
+		write_add(write, QUERY_OUTPUT_DROP, values, 1);
+}
+
+/* What another worker needs to go on behind wire_number. */
+static void add_output(struct write *write, const struct job *job, const char *id,
+		       uint64_t wire_number, const struct store_output *output)
+{
+	const struct value shown[] = {
+		value_text(id),
+		value_integer(job->n_assets_shown),
+		value_integer(job->n_problems_shown),
+		value_integer(job->frames.n_dropped),
+	};
+	const struct value values[] = {
+		value_text(id),
+		value_integer((int64_t)wire_number),
+		value_blob(output->data, output->size),
+	};
+
+	write_add(write, QUERY_TASK_SHOWN, shown, ARRAY_SIZE(shown));
+	if (output->size > 0)
+		write_add(write, QUERY_OUTPUT_INSERT, values, ARRAY_SIZE(values));
 }
 
 void rows_frames(struct write *write, const struct job *job, uint32_t first_seq,
-		 uint64_t wire_number)
+		 uint64_t wire_number, const struct store_output *output)
 {
 	char id[ID_TEXT_BYTES];
 	char session[ID_TEXT_BYTES];
@@ -227,6 +250,8 @@ void rows_frames(struct write *write, const struct job *job, uint32_t first_seq,
 
 		write_add_must_change(write, QUERY_SESSION_ACKED, acked, ARRAY_SIZE(acked));
 	}
+	if (output)
+		add_output(write, job, id, wire_number, output);
 	for (uint32_t seq = first_seq > 0 ? first_seq - 1 : 0;
 	     (line = frames_after(&job->frames, seq)); seq = line->seq) {
 		const struct value values[] = {

@@ -57,6 +57,10 @@ static int run(struct sqlite_store *s, enum query query, const struct value *val
 			r = sqlite3_bind_text64(statement, at, values[i].text, values[i].size,
 						SQLITE_STATIC, SQLITE_UTF8);
 			break;
+		case VALUE_BLOB:
+			r = sqlite3_bind_blob64(statement, at, values[i].text, values[i].size,
+						SQLITE_STATIC);
+			break;
 		}
 	}
 	if (r == SQLITE_OK)
@@ -406,11 +410,12 @@ static int sqlite_task_state(struct store *store, const struct job *job, store_d
 }
 
 static int sqlite_frames_put(struct store *store, const struct job *job, uint32_t first_seq,
-			     uint64_t wire_number, store_done done, void *userdata)
+			     uint64_t wire_number, const struct store_output *output,
+			     store_done done, void *userdata)
 {
 	struct write *write = write_new(done, userdata);
 
-	rows_frames(write, job, first_seq, wire_number);
+	rows_frames(write, job, first_seq, wire_number, output);
 	return queue(sqlite_store_of(store), write);
 }
 
@@ -444,6 +449,7 @@ const struct store_ops sqlite_ops = {
 	.close = sqlite_close,
 	.each_open_session = sqlite_each_open_session,
 	.each_open_task = sqlite_each_open_task,
+	.task_progress = sqlite_task_progress,
 	.session_insert = sqlite_session_insert,
 	.session_status = sqlite_session_status,
 	.session_component = sqlite_session_component,

@@ -304,3 +304,59 @@ int sqlite_each_usage(struct store *store, uint32_t day, store_usage_seen seen, 
 	(void)sqlite3_reset(statement);
 	return r < 0 ? r : migrate_errno(rc);
 }
+
+static int read_progress(struct sqlite_store *s, const char *id, struct store_progress *progress)
+{
+	sqlite3_stmt *statement = s->statement[QUERY_TASK_PROGRESS];
+	int rc;
+
+	rc = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(statement);
+	if (rc == SQLITE_ROW)
+		*progress = (struct store_progress){
+			.resumable = sqlite3_column_int(statement, 0) != 0,
+			.n_assets_shown = (uint32_t)sqlite3_column_int64(statement, 1),
+			.n_problems_shown = (uint32_t)sqlite3_column_int64(statement, 2),
+			.n_dropped = (uint32_t)sqlite3_column_int64(statement, 3),
+			.frames_bytes = (uint64_t)sqlite3_column_int64(statement, 4),
+		};
+	(void)sqlite3_reset(statement);
+	(void)sqlite3_clear_bindings(statement);
+	if (rc == SQLITE_DONE)
+		return -ENOENT;
+	return migrate_errno(rc);
+}
+
+int sqlite_task_progress(struct store *store, const struct id *task,
+			 struct store_progress *ret_progress, store_output_seen seen,
+			 void *userdata)
+{
+	struct sqlite_store *s = sqlite_store_of(store);
+	sqlite3_stmt *statement = s->statement[QUERY_OUTPUT_GET];
+	struct store_progress progress;
+	char id[ID_TEXT_BYTES];
+	int rc;
+	int r;
+
+	id_format(task, id);
+	r = read_progress(s, id, &progress);
+	if (r < 0)
+		return r;
+	rc = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(statement);
+	for (; r >= 0 && rc == SQLITE_ROW; rc = sqlite3_step(statement)) {
+		struct store_output output = {.data = sqlite3_column_blob(statement, 0)};
+
+		output.size = (size_t)sqlite3_column_bytes(statement, 0);
+		r = seen(userdata, &output);
+	}
+	(void)sqlite3_reset(statement);
+	(void)sqlite3_clear_bindings(statement);
+	if (r >= 0)
+		r = migrate_errno(rc);
+	if (r == 0)
+		*ret_progress = progress;
+	return r;
+}

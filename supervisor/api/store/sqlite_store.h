@@ -73,6 +73,9 @@ int sqlite_component_get(struct store *store, const struct id *session, const ch
 int sqlite_each_open_session(struct store *store, store_session_seen seen, void *userdata);
 int sqlite_each_usage(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
 int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userdata);
+int sqlite_task_progress(struct store *store, const struct id *task,
+			 struct store_progress *ret_progress, store_output_seen seen,
+			 void *userdata);
 
 /* sqlite_open.c: the last try for what waits, then everything is freed. */
 void sqlite_close(struct store *store);

@@ -88,6 +88,21 @@ struct store_task {
 	uint32_t wire_job;
 };
 typedef int (*store_task_seen)(void *userdata, const struct store_task *task);
+
+/* The loader's output that frames of a task already show, as it was acknowledged. */
+struct store_output {
+	const void *data;
+	size_t size;
+};
+/* How far a task that runs had come. */
+struct store_progress {
+	bool resumable;
+	uint32_t n_assets_shown;
+	uint32_t n_problems_shown;
+	uint32_t n_dropped;
+	uint64_t frames_bytes;
+};
+typedef int (*store_output_seen)(void *userdata, const struct store_output *output);
 /* task is NULL unless STORE_OK. */
 typedef void (*store_task_read)(void *userdata, enum store_result result,
 				const struct store_task *task);
@@ -139,6 +154,9 @@ struct store_ops {
 	void (*close)(struct store *store);
 	int (*each_open_session)(struct store *store, store_session_seen seen, void *userdata);
 	int (*each_open_task)(struct store *store, store_task_seen seen, void *userdata);
+	int (*task_progress)(struct store *store, const struct id *task,
+			     struct store_progress *ret_progress, store_output_seen seen,
+			     void *userdata);
 	int (*session_insert)(struct store *store, const struct session *session, store_done done,
 			      void *userdata);
 	int (*session_status)(struct store *store, const struct session *session, usec_t now,
@@ -157,7 +175,8 @@ struct store_ops {
 	int (*task_state)(struct store *store, const struct job *job, store_done done,
 			  void *userdata);
 	int (*frames_put)(struct store *store, const struct job *job, uint32_t first_seq,
-			  uint64_t wire_number, store_done done, void *userdata);
+			  uint64_t wire_number, const struct store_output *output, store_done done,
+			  void *userdata);
 	int (*task_get)(struct store *store, const struct id *task, store_task_read read,
 			void *userdata);
 	int (*tasks_of_session)(struct store *store, const struct id *session, store_task_read read,
@@ -203,6 +222,14 @@ MUST_USE static inline int store_each_open_task(struct store *store, store_task_
 						void *userdata)
 {
 	return store->ops->each_open_task(store, seen, userdata);
+}
+
+/* How far a task had come, and its output in order. 0; -ENOENT; a negative return of `seen`. */
+MUST_USE static inline int store_task_progress(struct store *store, const struct id *task,
+					       struct store_progress *ret_progress,
+					       store_output_seen seen, void *userdata)
+{
+	return store->ops->task_progress(store, task, ret_progress, seen, userdata);
 }
 
 MUST_USE static inline int store_session_insert(struct store *store, const struct session *session,
@@ -264,13 +291,16 @@ MUST_USE static inline int store_task_state(struct store *store, const struct jo
 /*
  * All frames of the job from first_seq on, and, where wire_number is not 0, the session's
  * acknowledged number, in one transaction. wire_number not above the durable one: STORE_DUPLICATE
- * and no frame is written. first_seq above the last frame: only the number is written.
+ * and no frame is written. first_seq above the last frame: only the number is written. output (may
+ * be NULL): what came under the numbers up to wire_number; kept until the task ends, with how far
+ * the job has come.
  */
 MUST_USE static inline int store_frames_put(struct store *store, const struct job *job,
 					    uint32_t first_seq, uint64_t wire_number,
-					    store_done done, void *userdata)
+					    const struct store_output *output, store_done done,
+					    void *userdata)
 {
-	return store->ops->frames_put(store, job, first_seq, wire_number, done, userdata);
+	return store->ops->frames_put(store, job, first_seq, wire_number, output, done, userdata);
 }
 
 MUST_USE static inline int store_task_get(struct store *store, const struct id *task,

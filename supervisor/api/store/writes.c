@@ -20,6 +20,11 @@ struct value value_bytes(const char *text, size_t size)
 	return (struct value){.type = VALUE_TEXT, .text = text, .size = size};
 }
 
+struct value value_blob(const void *data, size_t size)
+{
+	return (struct value){.type = VALUE_BLOB, .text = data, .size = size};
+}
+
 struct value value_id(const struct id *id, char text[ID_TEXT_BYTES])
 {
 	id_format(id, text);
@@ -78,7 +83,7 @@ static bool copy_texts(struct write_step *step, size_t *ret_size)
 	for (size_t i = 0; i < step->n_values; i++) {
 		struct value *value = &step->value[i];
 
-		if (value->type != VALUE_TEXT)
+		if (value->type != VALUE_TEXT && value->type != VALUE_BLOB)
 			continue;
 		memcpy(step->block + at, value->text, value->size);
 		value->text = step->block + at;

@@ -19,6 +19,7 @@ enum value_type {
 	VALUE_NULL,
 	VALUE_INTEGER,
 	VALUE_TEXT,
+	VALUE_BLOB,
 };
 
 struct value {
@@ -35,6 +36,7 @@ static inline struct value value_integer(int64_t number)
 struct value value_text(const char *text);         /* NULL: a NULL value */
 struct value value_text_or_null(const char *text); /* "" : a NULL value */
 struct value value_bytes(const char *text, size_t size);
+struct value value_blob(const void *data, size_t size);
 /* Into text, which the value then borrows. */
 struct value value_id(const struct id *id, char text[ID_TEXT_BYTES]);
 struct value value_time(usec_t at, char text[CLOCK_ISO_BYTES]); /* 0: a NULL value */
