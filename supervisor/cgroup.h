@@ -48,7 +48,8 @@ struct cgroup {
 			 .v1_fd[2] = -1})
 
 /* Find the hierarchies by /proc/self/mountinfo and /proc/self/cgroup, make the instance's groups.
- * parent: make them below that group, which is there and ours to divide; NULL: below our own. Errors name what the host lacks. */
+ * parent: make them below that group, which is there and ours to divide; NULL: below our own.
+ * Errors name what the host lacks. */
 MUST_USE int cgroup_open(struct cgroup *cgroup, const char *instance, const char *parent,
 			 struct err *err);
 /* What all sessions together may have, whatever their single limits add up to (B21); 0: no limit.

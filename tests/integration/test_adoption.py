@@ -159,6 +159,27 @@ def test_without_pidfd_info():
         daemon.done()
 
 
+def test_without_a_keeper():
+    """As under a service manager: the supervisor is the main process, orphans are another's."""
+    daemon = Daemon(arguments=("--supervisor",))
+    daemon.deaths_expected = True
+    try:
+        caller = daemon.client("alice")
+        session = caller.create()
+        shims = shims_of(daemon)
+        for sig in (signal.SIGKILL, signal.SIGUSR2, signal.SIGKILL):
+            worker = daemon.worker_pid("sandboxd-api")
+            daemon.process.send_signal(sig)
+            assert daemon.process.wait(30) == (0 if sig == signal.SIGUSR2 else -sig)
+            wait_dead(worker)
+            daemon.start()
+            assert shims_of(daemon) == shims and caller.run(session, "/bin/true").code == 0
+        assert daemon.stop() == 0
+        wait_until(lambda: not daemon.leftovers(), 5, "nothing is left")
+    finally:
+        daemon.done()
+
+
 def spoil_remove_record(folder, session):
     (folder / f"{session}.record").unlink()
 
@@ -216,8 +237,16 @@ def spoil_group(folder, session):
     path.write_bytes(data)
 
 
+def spoil_kill(folder, session):
+    """It dies while nobody looks."""
+    data = (folder / f"{session}.record").read_bytes()
+    pid = int.from_bytes(data[40:44], "little")
+    os.kill(pid, signal.SIGKILL)
+    wait_dead(pid)
+
+
 SPOILS = [spoil_remove_record, spoil_remove_socket, spoil_cut, spoil_version, spoil_mode,
-          spoil_state, spoil_swap, spoil_pid, spoil_group]
+          spoil_state, spoil_swap, spoil_pid, spoil_group, spoil_kill]
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
