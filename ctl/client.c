@@ -308,8 +308,15 @@ int client_perform(struct client *client, const struct client_request *request,
 void client_wait(struct client *client, int ms)
 {
 	struct pollfd fd = {.fd = client->signal_fd, .events = POLLIN};
+	const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+	sigset_t mask;
 
-	if (poll(&fd, 1, ms) > 0)
+	/* One that came while it was blocked ends the wait at once. */
+	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	if (sigprocmask(SIG_SETMASK, NULL, &mask) < 0)
+		return;
+	(void)sigdelset(&mask, SIGWINCH);
+	if (ppoll(&fd, 1, &time, &mask) > 0)
 		(void)signal_came(client);
 }
 

@@ -28,7 +28,13 @@ static void on_resize(int signo)
 static void take_resizes(void)
 {
 	struct sigaction action = {.sa_handler = on_resize};
+	sigset_t mask;
 
+	/* Taken in client_wait only, so that none is lost between a table and the wait. */
+	(void)sigemptyset(&mask);
+	(void)sigaddset(&mask, SIGWINCH);
+	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	(void)sigprocmask(SIG_BLOCK, &mask, NULL);
 	(void)sigaction(SIGWINCH, &action, NULL);
 }
 
