@@ -23,10 +23,10 @@ int command_trace(struct client *client, const struct options *options)
 	{
 		json_int_t at = json_integer_value(json_object_get(step, "us"));
 
-		(void)printf("%8lld  %8lld  %-7s  ", (long long)at,
-			     (long long)(at > last ? at - last : 0), print_member(step, "side"));
-		print_text(stdout, print_member(step, "name"));
-		(void)putchar('\n');
+		(void)printf("%8lld  %8lld  ", (long long)at,
+			     (long long)(at > last ? at - last : 0));
+		print_cell(print_member(step, "side"), 7);
+		print_name(print_member(step, "name"));
 		last = at > last ? at : last;
 	}
 	return EXIT_OK;

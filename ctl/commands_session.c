@@ -256,7 +256,7 @@ static void print_compact(const json_t *value)
 		(void)putchar('-');
 	} else {
 		text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-		(void)fputs(text ? text : "-", stdout);
+		print_text(stdout, text ? text : "-");
 		free(text);
 	}
 }
@@ -290,7 +290,9 @@ static void print_value(json_t *value)
 	}
 	json_object_foreach(value, name, item)
 	{
-		(void)printf("%s%s=", between, name);
+		(void)fputs(between, stdout);
+		print_text(stdout, name);
+		(void)putchar('=');
 		print_compact(item);
 		between = " ";
 	}
@@ -302,7 +304,7 @@ static void print_value(json_t *value)
 
 static void print_line(const char *key, json_t *value)
 {
-	(void)printf("%-17s ", key);
+	print_cell(key, 16);
 	if (str_equal(key, "log_summary"))
 		(void)printf("%zu frames", json_array_size(value));
 	else

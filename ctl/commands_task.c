@@ -82,7 +82,8 @@ static void print_frame(struct follow *follow, const json_t *frame, const char *
 	const json_t *problem = json_object_get(json_object_get(frame, "metadata"), "problem");
 	const char *code = json_string_value(json_object_get(frame, "code"));
 
-	(void)printf("%4lld  %-12s", (long long)json_integer_value(seq), stage);
+	(void)printf("%4lld  ", (long long)json_integer_value(seq));
+	print_cell(stage, 10);
 	if (str_equal(stage, "materialize")) {
 		(void)printf("[%zu", follow->n_materialized);
 		if (follow->n_assets)

@@ -112,22 +112,30 @@ void print_stream_end(struct print_stream *stream)
 	(void)fflush(stream->file);
 }
 
+/* Everything but this one control character is escaped by the JSON library. */
+static void put_json(char *text)
+{
+	char *rest = text;
+
+	for (char *at = text ? strchr(text, 0x7f) : NULL; at; at = strchr(rest, 0x7f)) {
+		*at = '\0';
+		(void)fputs(rest, stdout);
+		(void)fputs("\\u007f", stdout);
+		rest = at + 1;
+	}
+	if (text)
+		(void)puts(rest);
+	free(text);
+}
+
 void print_json(const json_t *doc)
 {
-	char *text = json_dumps(doc, JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-
-	if (text)
-		(void)puts(text);
-	free(text);
+	put_json(json_dumps(doc, JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_ENSURE_ASCII));
 }
 
 void print_json_line(const json_t *doc)
 {
-	char *text = doc_format(doc, 1);
-
-	if (text)
-		(void)puts(text);
-	free(text);
+	put_json(doc_format(doc, 1));
 }
 
 bool print_answer(const struct options *options, const json_t *doc)

@@ -241,7 +241,10 @@ def test_gc_removes_the_groups_of_a_dead_instance(daemon):
     assert ctl(dead, "create").returncode == 0
     pids = [dead.process.pid, *descendants(dead.process.pid)]
     for pid in pids:  # the keeper first, so that nothing is started again
-        os.kill(pid, signal.SIGKILL)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it ended with one of those before
     dead.process.wait()
     wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 10, "all are gone")
     groups = dead.cgroups()

@@ -1,0 +1,193 @@
+"""What holds for each verb of sandboxctl: its exit statuses, and that no answer reaches the terminal as it is."""
+import base64
+import http.server
+import json
+import os
+import pty
+import re
+import socketserver
+import subprocess
+import threading
+
+import pytest
+
+from harness import ABSENT_ID, BIN, ctl
+
+EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f"
+WORDS = {"SESSION": ABSENT_ID, "SESSION...": ABSENT_ID, "TASK": ABSENT_ID, "FILE": "/dev/null", "MINUTES": "5",
+         "COMMAND": "/bin/true", "NAME": "name", "LEVEL": "info"}
+# These ask no service.
+LOCAL = {"doctor", "completion", "audit", "config check", "config show", "secret put", "secret ls", "secret rm"}
+# These would wait for more.
+ENDLESS = {"watch": ["--interval", "1"], "top": ["--once"]}
+
+
+def verbs():
+    """Each verb with words that fit its usage, from the program itself."""
+    shown = subprocess.run([str(BIN / "sandboxctl"), "--help"], capture_output=True, text=True, check=True).stdout
+    found = {}
+    for verb in re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", shown.split("Options of")[0], re.M):
+        usage = subprocess.run([str(BIN / "sandboxctl"), *verb.split(), "--help"], capture_output=True, text=True,
+                               check=True).stdout.splitlines()[0]
+        left = re.sub(r"\[[^]]*\]", "", usage.split(verb, 1)[1])
+        words = [WORDS.get(word, word) for word in left.split()]
+        found[verb] = [*verb.split(), *ENDLESS.get(verb, []), *(["--yes"] if verb == "purge" else []), *words]
+    return found
+
+
+ASKING = {verb: words for verb, words in verbs().items() if verb not in LOCAL}
+ABOUT_ONE = {verb: words for verb, words in ASKING.items() if ABSENT_ID in words}
+
+
+def test_the_table_is_complete():
+    assert {"run", "exec", "create", "ls", "show", "watch", "top", "purge", "gc", "quota"} <= set(ASKING)
+    assert {"show", "exec", "logs", "cancel", "ttl", "rm", "tasks", "denials"} <= set(ABOUT_ONE)
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_unknown_options_are_2(verb):
+    result = subprocess.run([str(BIN / "sandboxctl"), *verb.split(), "--nonsense"], capture_output=True,
+                            timeout=60, check=False)
+    assert result.returncode == 2 and b"usage: sandboxctl " + verb.encode() in result.stderr
+
+
+@pytest.mark.parametrize("verb", ABOUT_ONE)
+def test_nothing_there_is_3(daemon, verb):
+    result = ctl(daemon, *ABOUT_ONE[verb])
+    if b"not available" in result.stderr:
+        pytest.skip("the service has no such route")
+    assert result.returncode == 3, result
+
+
+@pytest.mark.parametrize("verb", ASKING)
+def test_without_a_scope_it_is_4(daemon, verb):
+    words = ["version"] if verb == "version" else ["--user", "alice", *ASKING[verb]]
+    result = ctl(daemon, *words, socket_path=daemon.control)
+    if b"not available" in result.stderr:
+        pytest.skip("the service has no such route")
+    assert result.returncode == (0 if verb == "version" else 4), result
+
+
+@pytest.mark.parametrize("verb", ASKING)
+def test_no_service_is_5(daemon, tmp_path, verb):
+    result = ctl(daemon, *ASKING[verb], socket_path=tmp_path / "none.sock")
+    if verb == "version":
+        assert result.returncode == 0 and b"not reachable" in result.stdout
+    else:
+        assert result.returncode == 5 and b"start it" in result.stderr, result
+
+
+# A service of another mind: every text of its answers is hostile.
+
+def document(depth=0):
+    inner = {} if depth > 1 else {"sandbox": document(depth + 1), "metadata": document(depth + 1)}
+    problem = {"file": EVIL, "text": EVIL, "line": 1, "column": 2}
+    base = {key: EVIL for key in ("owner", "workspace_id", "status", "created_at", "expires_at", "message",
+                                  "step", "errno", "detail", "version", "kind", "what", "time", "advice", "code",
+                                  "last_run_id", EVIL)}
+    return {"id": ABSENT_ID[:-1] + "0" + EVIL, "task_id": ABSENT_ID, **base, **inner,
+            "program": {"comm": EVIL, "pid": 1}, "asset_keys": [[EVIL, EVIL]], "components": [EVIL],
+            "steps": [{"name": EVIL, "side": EVIL, "us": 1}], "dropped": [EVIL], "problems": [problem],
+            "host": {EVIL: {"limit": 1, "used": 1}}, "result": {"ok": False, "problems": [problem]},
+            "namespaces": {EVIL: {}}, "in_force": [EVIL], "capabilities": {"shim": EVIL}, "denials": [base],
+            "memory_bytes": 1, "cpu_us": 1, "pids": 1, "limits": {EVIL: EVIL}, "limits_effective": {EVIL: EVIL}}
+
+
+def stream():
+    out = base64.b64encode(EVIL.encode()).decode()
+    frame = document(1)
+    lines = [{"type": "stdout", "data": out}, {"type": "stderr", "data": out}]
+    lines += [{**frame, "stage": stage, "seq": i + 1} for i, stage in enumerate(("start", "materialize", "log", EVIL))]
+    lines += [{**frame, "stage": "done", "seq": 5, "type": "exit", "code": 1}]
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    status = 200
+    detail = EVIL
+
+    def answer(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = self.path.split("?")[0]
+        if self.status != 200:
+            body = json.dumps({"detail": self.detail}).encode()
+        elif "ndjson" in self.headers.get("Accept", ""):
+            body = stream()
+        elif re.search(r"/(sessions|tasks|denials)$", path) and self.command == "GET":
+            body = json.dumps([document(), {**document(), "id": ABSENT_ID[:-1] + "1"}]).encode()
+        else:
+            body = json.dumps(document()).encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = answer
+
+    def address_string(self):
+        return "client"
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    path = tmp_path_factory.mktemp("hostile") / "s"
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = True
+
+    with Server(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield path
+        server.shutdown()
+        thread.join()
+
+
+def on_terminal(socket, words, seconds=20):
+    """Both outputs of sandboxctl on a terminal."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(["timeout", "-s", "INT", str(seconds), str(BIN / "sandboxctl"), "--socket", str(socket), *words],
+                          stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        got = b""
+        try:
+            while more := os.read(master, 65536):
+                got += more
+        except OSError:
+            pass
+        process.wait(30)
+    os.close(master)
+    return got
+
+
+def is_clean(shown):
+    # What sandboxctl itself writes: the bar, the screen of watch and top.
+    ours = shown.replace(b"\r\x1b[K", b"").replace(b"\x1b[H\x1b[2J", b"")
+    return not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]", ours)
+
+
+@pytest.mark.parametrize("verb", ASKING)
+def test_no_answer_reaches_the_terminal_as_it_is(hostile, verb):
+    words = ASKING[verb]
+    Handler.status = 200
+    shown = on_terminal(hostile, words, 2 if verb == "watch" else 20)
+    assert is_clean(shown), (words, shown)
+    assert b"pwned" in shown or verb in ("run", "create", "write", "rm", "purge", "top", "proof"), (words, shown)
+    assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20)), words
+    for Handler.status, Handler.detail in ((404, EVIL), (422, [{"loc": ["body", EVIL], "msg": EVIL}]), (503, EVIL)):
+        shown = on_terminal(hostile, words, 2)
+        assert is_clean(shown), (words, Handler.status, shown)
+
+
+def test_a_short_id_that_fits_several_lists_them(hostile):
+    Handler.status = 200
+    result = subprocess.run([str(BIN / "sandboxctl"), "--socket", str(hostile), "show", ABSENT_ID[:6]],
+                            capture_output=True, timeout=30, check=False)
+    assert result.returncode == 2 and result.stdout == b""
+    listed = result.stderr.decode().splitlines()
+    assert listed[0] == f"sandboxctl: {ABSENT_ID[:6]} is the beginning of several ids:"
+    assert [line.strip()[:36] for line in listed[1:]] == [ABSENT_ID[:-1] + "0", ABSENT_ID[:-1] + "1"]
+    assert is_clean(result.stderr)
