@@ -230,7 +230,7 @@ static void make_variable(const char *name, char variable[SECRET_NAME_BYTES])
 {
 	size_t i;
 
-	for (i = 0; name[i] != '\0' && i < SECRET_NAME_BYTES - 1u; i++) {
+	for (i = 0; i < SECRET_NAME_BYTES - 1u && name[i] != '\0'; i++) {
 		char c = name[i];
 
 		if (c >= 'a' && c <= 'z')
