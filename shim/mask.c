@@ -34,7 +34,7 @@ enum mask_mark {
 	MARK_FIRST, /* and above: the pattern's index */
 };
 
-_Static_assert(MARK_FIRST + MASK_MAX_PATTERNS <= UINT8_MAX, "a mark is a byte");
+_Static_assert(MARK_FIRST + MASK_MAX_PATTERNS <= UINT16_MAX, "a mark has 16 bits");
 
 static void fill_fail(const struct mask_pattern *pattern)
 {
@@ -54,12 +54,13 @@ void mask_init(struct mask *mask, const struct mask_pattern *patterns, size_t n)
 {
 	ASSERT(n <= MASK_MAX_PATTERNS);
 	*mask = (struct mask){.pattern = patterns, .n = n};
-	memset(mask->first, MASK_NONE, sizeof(mask->first));
+	for (size_t i = 0; i < ARRAY_SIZE(mask->first); i++)
+		mask->first[i] = MASK_NONE;
 	for (size_t i = 0; i < n; i++) {
 		ASSERT(patterns[i].length > 1);
 		fill_fail(&patterns[i]);
 		mask->next[i] = mask->first[patterns[i].bytes[0]];
-		mask->first[patterns[i].bytes[0]] = (uint8_t)i;
+		mask->first[patterns[i].bytes[0]] = (uint16_t)i;
 		if (patterns[i].length > mask->longest)
 			mask->longest = patterns[i].length;
 	}
@@ -73,9 +74,10 @@ int mask_stream_init(struct mask_stream *stream, const struct mask *mask, bool k
 		.capacity = mask->longest + MASK_CHUNK_BYTES,
 	};
 	stream->data = malloc(stream->capacity);
-	stream->mark = malloc(stream->capacity);
+	stream->mark = malloc(stream->capacity * sizeof(*stream->mark));
 	stream->state = calloc(mask->n, sizeof(*stream->state));
-	if (!stream->data || !stream->mark || !stream->state) {
+	stream->active = calloc(mask->n, sizeof(*stream->active));
+	if (!stream->data || !stream->mark || !stream->state || !stream->active) {
 		mask_stream_done(stream);
 		return -ENOMEM;
 	}
@@ -89,6 +91,7 @@ void mask_stream_done(struct mask_stream *stream)
 	free(stream->data);
 	free(stream->mark);
 	free(stream->state);
+	free(stream->active);
 	*stream = (struct mask_stream){0};
 }
 
@@ -100,7 +103,7 @@ static void compact(struct mask_stream *stream)
 	if (gone == 0)
 		return;
 	memmove(stream->data, stream->data + gone, stream->used - gone);
-	memmove(stream->mark, stream->mark + gone, stream->used - gone);
+	memmove(stream->mark, stream->mark + gone, (stream->used - gone) * sizeof(*stream->mark));
 	stream->at = 0;
 	stream->used -= gone;
 	stream->covered_from = stream->covered_from > gone ? stream->covered_from - gone : 0;
@@ -127,7 +130,7 @@ static void cover(struct mask_stream *stream, size_t start, size_t end, size_t p
 	} else if (start < stream->covered_to && stream->mark[start] == MARK_COVERED) {
 		stream->covered_from = start; /* joins all behind it to an earlier run */
 	} else {
-		stream->mark[start] = (uint8_t)(MARK_FIRST + p);
+		stream->mark[start] = (uint16_t)(MARK_FIRST + p);
 		stream->covered_from = start;
 	}
 	for (size_t i = from; i < end; i++)
@@ -143,7 +146,7 @@ static uint32_t advance(const struct mask_pattern *pattern, uint32_t state, uint
 	return pattern->bytes[state] == byte ? state + 1 : 0;
 }
 
-static void keep(struct mask_stream *stream, uint8_t p, uint32_t state)
+static void keep(struct mask_stream *stream, uint16_t p, uint32_t state)
 {
 	stream->state[p] = state;
 	if (state == 0)
@@ -165,7 +168,7 @@ static void step(struct mask_stream *stream, size_t place)
 	stream->n_active = 0;
 	stream->held = 0;
 	for (size_t i = 0; i < n_before; i++) {
-		uint8_t p = stream->active[i];
+		uint16_t p = stream->active[i];
 		const struct mask_pattern *pattern = &mask->pattern[p];
 		uint32_t state = advance(pattern, stream->state[p], byte);
 
@@ -176,7 +179,7 @@ static void step(struct mask_stream *stream, size_t place)
 		keep(stream, p, state);
 	}
 	/* One that was under way has taken this byte as its first already, if it could. */
-	for (uint8_t p = mask->first[byte]; p != MASK_NONE; p = mask->next[p])
+	for (uint16_t p = mask->first[byte]; p != MASK_NONE; p = mask->next[p])
 		if (stream->state[p] == 0)
 			keep(stream, p, 1);
 }
@@ -226,7 +229,7 @@ size_t mask_stream_take(struct mask_stream *stream, uint8_t *data, size_t size)
 	size_t n = 0;
 
 	while (n < size) {
-		uint8_t mark;
+		uint16_t mark;
 
 		if (stream->text) {
 			n += take_text(stream, data + n, size - n);

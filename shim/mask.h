@@ -10,8 +10,8 @@
 
 #include "base/auto.h"
 
-#define MASK_MAX_PATTERNS 192
-#define MASK_NONE         UINT8_MAX
+#define MASK_MAX_PATTERNS 1280
+#define MASK_NONE         UINT16_MAX
 #define MASK_CHUNK_BYTES  16384 /* what a stream takes at once beside what it holds back */
 
 struct mask_pattern {
@@ -28,8 +28,8 @@ struct mask {
 	size_t longest;
 	/* Patterns that begin with a byte: the index of the first one, then of the next; MASK_NONE.
 	 */
-	uint8_t first[256];
-	uint8_t next[MASK_MAX_PATTERNS];
+	uint16_t first[256];
+	uint16_t next[MASK_MAX_PATTERNS];
 };
 
 void mask_init(struct mask *mask, const struct mask_pattern *patterns, size_t n);
@@ -43,9 +43,9 @@ struct mask_stream {
 	bool keep_length; /* '*' for each masked byte: for output whose lengths mean something */
 	bool is_ended;
 	uint8_t *data;
-	uint8_t *mark;                     /* per byte of data: enum mask_mark */
-	uint32_t *state;                   /* per pattern: how much of it the input ends with */
-	uint8_t active[MASK_MAX_PATTERNS]; /* those whose state is not 0 */
+	uint16_t *mark;   /* per byte of data: enum mask_mark */
+	uint32_t *state;  /* per pattern: how much of it the input ends with */
+	uint16_t *active; /* those whose state is not 0 */
 	size_t n_active;
 	size_t capacity;
 	size_t at;           /* first byte that was not taken out */

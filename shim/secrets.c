@@ -26,6 +26,14 @@
 	(sizeof(struct secret_stream) + SECRETS_SESSION_BYTES +                                    \
 	 SECRETS_SESSION_MAX * (sizeof(struct secret_record) + 2ul * SECRET_NAME_BYTES))
 
+#define LINES_MAX      64
+#define LINE_MIN_BYTES 8
+
+/* Of one secret: whole, three forms of base64 and their URL forms, two of hexadecimal, one for
+ * URLs; lines. */
+#define PATTERNS_MAX (1ul + 6 + 2 + 1 + LINES_MAX)
+_Static_assert(PATTERNS_MAX *SECRETS_SESSION_MAX <= MASK_MAX_PATTERNS, "room");
+
 /* Bump allocation in the mapping, whose size was computed before. */
 struct arena {
 	uint8_t *at;
@@ -68,7 +76,7 @@ static void add_pattern(struct secrets *secrets, struct arena *arena, const void
 {
 	if (length < SECRET_VALUE_MIN_BYTES)
 		return;
-	ASSERT(secrets->n_patterns < MASK_MAX_PATTERNS);
+	ASSERT(secrets->n_patterns < SECRETS_SESSION_MAX * PATTERNS_MAX);
 	secrets->pattern[secrets->n_patterns++] = (struct mask_pattern){
 		.bytes = bytes,
 		.length = length,
@@ -146,11 +154,37 @@ static void add_url(struct secrets *secrets, struct arena *arena, const struct s
 		add_pattern(secrets, arena, url, n, text);
 }
 
+/* The lines of a key or a document, which programs print one by one, each behind a prefix of
+ * theirs. A short one says nothing. */
+static void add_lines(struct secrets *secrets, struct arena *arena, const struct secret_view *view,
+		      const char *text)
+{
+	const uint8_t *at = view->value;
+	const uint8_t *end = at + view->value_length;
+	size_t n = 0;
+
+	while (at < end && n < LINES_MAX) {
+		const uint8_t *stop = memchr(at, '\n', (size_t)(end - at));
+		size_t length = (size_t)((stop ? stop : end) - at);
+
+		if (length > 0 && at[length - 1] == '\r')
+			length--;
+		if (length >= LINE_MIN_BYTES && length < view->value_length) {
+			uint8_t *line = arena_take(arena, length);
+
+			memcpy(line, at, length);
+			add_pattern(secrets, arena, line, length, text);
+			n++;
+		}
+		at = stop ? stop + 1 : end;
+	}
+}
+
 /* What take_one takes of the arena at most. */
 static size_t arena_need(const struct secret_view *view)
 {
 	size_t text = view->name_length + view->variable_length + 64;
-	size_t bytes = view->value_length * 5 + 64; /* entry; automaton */
+	size_t bytes = view->value_length * 10 + 64 + 16ul * LINES_MAX; /* entry, lines, automata */
 
 	/* Two hexadecimal forms, six of base64 with three copies, one for URLs; automata. */
 	if (view->flags & SECRET_RECORD_ENCODINGS)
@@ -173,6 +207,7 @@ static void take_one(struct secrets *secrets, struct arena *arena, const struct 
 				 view->name));
 	secrets->entry[secrets->n++] = entry;
 	add_pattern(secrets, arena, value, view->value_length, text);
+	add_lines(secrets, arena, view, text);
 	if (!(view->flags & SECRET_RECORD_ENCODINGS))
 		return;
 	add_hex(secrets, arena, view, text);
@@ -183,7 +218,7 @@ static void take_one(struct secrets *secrets, struct arena *arena, const struct 
 int secrets_take(struct secrets *secrets, const struct secret_view *views, size_t n)
 {
 	struct arena arena;
-	size_t size = 0;
+	size_t size = n * PATTERNS_MAX * sizeof(struct mask_pattern);
 	void *map;
 
 	for (size_t i = 0; i < n; i++)
@@ -193,6 +228,7 @@ int secrets_take(struct secrets *secrets, const struct secret_view *views, size_
 		return -ENOMEM;
 	*secrets = (struct secrets){.map = map, .map_bytes = size};
 	arena = (struct arena){.at = map, .end = (uint8_t *)map + size};
+	secrets->pattern = arena_take(&arena, n * PATTERNS_MAX * sizeof(struct mask_pattern));
 	for (size_t i = 0; i < n; i++)
 		take_one(secrets, &arena, &views[i]);
 	mask_init(&secrets->mask, secrets->pattern, secrets->n_patterns);

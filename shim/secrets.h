@@ -18,7 +18,7 @@ struct secret_view;
 struct secrets {
 	size_t n;
 	char *entry[SECRETS_SESSION_MAX]; /* "VARIABLE=value" */
-	struct mask_pattern pattern[MASK_MAX_PATTERNS];
+	struct mask_pattern *pattern;
 	size_t n_patterns;
 	struct mask mask; /* n == 0: nothing is masked */
 	void *map;        /* holds all of the above points to: kept in memory, in no dump */

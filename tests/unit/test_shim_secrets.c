@@ -39,11 +39,13 @@ static void add_record(struct buf *stream, const char *name, const char *variabl
 static int records(void)
 {
 	struct buf stream = BUF_NULL(65536);
-	struct secret_stream head = {.magic = SECRET_MAGIC, .version = SECRET_VERSION, .n = 3};
+	struct secret_stream head = {.magic = SECRET_MAGIC, .version = SECRET_VERSION, .n = 4};
 	int fds[2];
 
 	add_record(&stream, "db", "DB_PASSWORD", PASSWORD, SECRET_RECORD_ENCODINGS);
 	add_record(&stream, "path", "PATHS", "/not/a/path", 0);
+	add_record(&stream, "key", "KEY", "-----BEGIN-----\nMIIEvQIBADAN\n+x\r\nlast-line-of-it\n",
+		   0);
 	add_record(&stream, "given", "GIVEN", "from-the-store", 0);
 	head.bytes = (uint32_t)stream.size;
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
@@ -125,6 +127,16 @@ static void test_encoded_secret_is_masked_where_asked(void **state)
 	expect_output(9, "printf %s $PATHS | base64", "L25vdC9hL3BhdGg=\n");
 }
 
+static void test_lines_of_a_secret_are_masked(void **state)
+{
+	(void)state;
+	rig_require();
+	expect_output(14, "printf %s \"$KEY\" | sed 's/^/> /'",
+		      "> ***key***\n> ***key***\n> +x\r\n> ***key***\n");
+	expect_output(15, "printf %s \"$KEY\"", "***key***");
+	expect_output(16, "echo '  MIIEvQIBADAN,'", "  ***key***,\n");
+}
+
 static void test_variable_of_the_command_wins(void **state)
 {
 	(void)state;
@@ -199,6 +211,7 @@ int main(void)
 		cmocka_unit_test(test_secret_in_two_writes_is_masked),
 		cmocka_unit_test(test_what_is_held_back_comes_at_the_end),
 		cmocka_unit_test(test_encoded_secret_is_masked_where_asked),
+		cmocka_unit_test(test_lines_of_a_secret_are_masked),
 		cmocka_unit_test(test_variable_of_the_command_wins),
 		cmocka_unit_test(test_large_output_arrives_whole),
 		cmocka_unit_test(test_ring_full_loses_nothing),
