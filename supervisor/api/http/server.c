@@ -100,7 +100,10 @@ static void *connection_new(struct http_server *server, struct MHD_Connection *c
 
 static size_t n_counted(const struct http_server *server)
 {
-	return server->n_connections - server->n_streams - server->n_cut;
+	size_t apart = server->n_streams + server->n_cut;
+
+	/* A stream that is being cut is in both. */
+	return apart < server->n_connections ? server->n_connections - apart : 0;
 }
 
 static bool is_stale(const struct http_connection *connection, usec_t now)
