@@ -28,7 +28,9 @@ CALLS = [
     (API, "fit_text", 2),
     (API, "progress_fail", 4),
     (API, "progress_load_fail", 1),
-    (API, "fail_task", 4),
+    (API, "tasks_fail_held", 4),
+    (API, "fail_early", 2),
+    (API, "fail_late", 2),
     (SEAL, "refuse", 0),
     (SEAL, "err_fail", 3),
     (API, "tasks_fail", 3),
@@ -40,12 +42,11 @@ TABLES = [
     ("supervisor/api/session/endpoint.c", "endpoint_value_problem"),
     ("supervisor/api/session/body_fields.c", "secret_problem"),
 ]
-# Formats of the answers that are put together before they are sent: (file, part of the format).
+# Formats of the answers that are put together before they are sent: (file or folder, part of the format).
 FORMATS = [
-    ("supervisor/api/commands.c", " at step "),
-    ("supervisor/api/tasks.c", " at step "),
+    ("supervisor/api/", " at step "),
     ("supervisor/api/creation.c", "launch "),
-    ("supervisor/api/command_stream.c", " at step "),
+    ("supervisor/api/", "\"quota: "),
     ("supervisor/api/http/auth.c", "missing scope"),
 ]
 # What stands in a table beside the texts, or is printed there and is no error.
@@ -123,7 +124,7 @@ def normal(text):
 def texts_of(file, toks, known):
     found = []
     for i, token in enumerate(toks[:-1]):
-        if token.startswith('"') and any(file == f and part in token for f, part in FORMATS):
+        if token.startswith('"') and any(file.startswith(f) and part in token for f, part in FORMATS):
             found += [text for text in literals(toks[i:i + 3], known)[:1] if re.search("%|missing", text)]
         if toks[i + 1] != "(":
             continue
