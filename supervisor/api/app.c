@@ -176,6 +176,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	audit_tick(app);
 	job_table_shrink(&app->tasks);
 	sessions_expire(app);
+	tasks_warn(app);
 	sessions_end_again(app);
 	quotas_tick(app);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives)

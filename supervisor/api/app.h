@@ -141,6 +141,8 @@ void tasks_leave(struct session *session);
 /* A task that an earlier worker left unended: it goes on where its session's tree lives, else it
  * ends with this code. */
 void tasks_take(struct app *app, const struct store_task *task, const char *code);
+/* Tells running tasks that their session expires soon. */
+void tasks_warn(struct app *app);
 /* The session's shim has answered for what runs: its tasks go on, in order. */
 void tasks_go_on(struct app *app, struct session *session);
 void tasks_heartbeat(struct app *app, usec_t now);

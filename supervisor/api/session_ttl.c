@@ -51,7 +51,8 @@ void action_ttl(struct request *request, struct session *session, uint32_t ttl_m
 	op->session = session->id;
 	session->spec.ttl_minutes = ttl_minutes;
 	session->expires_at = clock_add(now, ttl_minutes * USEC_PER_MINUTE);
-	session->warned_minutes = 0;
+	LIST_FOR_EACH (entry, &session->jobs)
+		LIST_ENTRY(entry, struct job, queue_link)->warned_minutes = 0;
 	registry_deadline_changed(&app->registry, session);
 	sessions_expire(app);
 	log_line(LOG_LEVEL_INFO, &context, "session expires at another time", "ttl_minutes=%u",

@@ -43,6 +43,7 @@ static void run_output(struct activity *activity, uint64_t number, bool is_stder
 		r = progress_feed(job, live->session, data, size, clock_realtime());
 	if (r < 0) {
 		shim_link_cancel(live->shim, activity->wire_job);
+		tasks_store_frames(app, job, first, NULL);
 		tasks_fail_held(app, job, live->session, "loader_output",
 				"the loader's output is not understood", &run->held);
 		live_settle(live, number);
@@ -67,6 +68,7 @@ static void finish_run(struct task_run *run, struct job *job, const struct activ
 			tasks_end(live->app, job, live->session, state);
 			return;
 		}
+		tasks_store_frames(live->app, job, first, NULL);
 		IGNORE_RESULT(str_format(message, sizeof(message), "out of memory"));
 		break;
 	case ACTIVITY_FAILED:
@@ -141,7 +143,7 @@ static int feed_again(void *userdata, const struct store_output *output)
 	return load_parser_feed(&job->parser, output->data, output->size);
 }
 
-static int read_again(const struct app *app, struct job *job)
+static int read_again(const struct app *app, struct job *job, usec_t expires_at)
 {
 	struct store_progress progress;
 	int r;
@@ -155,6 +157,8 @@ static int read_again(const struct app *app, struct job *job)
 	job->n_problems_shown = progress.n_problems_shown;
 	job->frames.n_dropped = progress.n_dropped;
 	job->frames.total_bytes = (size_t)progress.frames_bytes;
+	/* What was due has been said. */
+	job->warned_minutes = janitor_plan_warning(expires_at, clock_realtime(), 0);
 	return 0;
 }
 
@@ -167,7 +171,7 @@ int task_run_resume(struct app *app, struct session *session, struct job *job, u
 
 	if (!live->shim || wire_job == 0)
 		return -EPIPE;
-	r = read_again(app, job);
+	r = read_again(app, job, session->expires_at);
 	if (r < 0)
 		return r;
 	run = calloc(1, sizeof(*run));

@@ -229,9 +229,7 @@ void tasks_fail_held(struct app *app, struct job *job, struct session *session, 
 
 	if (job_state_ended(job->state))
 		return;
-	if (progress_fail(job, session, code, message, clock_realtime()) < 0 ||
-	    !job->frames.terminal)
-		return; /* no memory: the next restart of this worker ends it */
+	progress_fail(job, session, code, message, clock_realtime());
 	tasks_store_frames(app, job, first, held);
 	tasks_end(app, job, session, JOB_STATE_ERROR);
 }
@@ -314,6 +312,27 @@ void tasks_take(struct app *app, const struct store_task *task, const char *code
 		return;
 	tasks_fail_held(app, job, NULL, r == -ENOENT ? code : "worker_restarted",
 			"the service was restarted while the task ran", NULL);
+}
+
+void tasks_warn(struct app *app)
+{
+	usec_t now = clock_realtime();
+
+	LIST_FOR_EACH (entry, &app->lives) {
+		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
+		struct job *job = job_running(session);
+		uint32_t first;
+		uint32_t minutes;
+
+		if (!job)
+			continue;
+		minutes = janitor_plan_warning(session->expires_at, now, job->warned_minutes);
+		first = job->frames.next_seq;
+		if (minutes == 0 || progress_warn(job, session, minutes, now) < 0)
+			continue;
+		job->warned_minutes = minutes;
+		tasks_store_frames(app, job, first, NULL);
+	}
 }
 
 void tasks_go_on(struct app *app, struct session *session)

@@ -40,10 +40,10 @@ static void run(struct job *job, struct session *session, const uint8_t *data, s
 		ASSERT(progress_held_bytes(job) <= (uint64_t)PROGRESS_HOLD_BYTES + piece);
 	}
 	if (r == 0)
-		r = progress_finish(job, session, &exit_info, 1, &ended);
+		ASSERT(progress_finish(job, session, &exit_info, 1, &ended) == 0);
 	else
-		r = progress_fail(job, session, "loader_output", "not understood", 1);
-	ASSERT(r == 0);
+		progress_fail(job, session, "loader_output", "not understood", 1);
+	ASSERT(job->frames.terminal);
 	check_frames(&job->frames);
 	job_end(job, session, ended, 1);
 }

@@ -198,8 +198,11 @@ def test_expiry_that_was_moved_is_the_one_that_counts(private):
         caller.request("PATCH", f"{SESSIONS}/{session}", body={"ttl_minutes": 1})
         assert db.execute(row, (session,)).fetchone() == (1,)
     assert state(caller, task) == "running"
-    end = terminal(caller.frames(task, timeout=90))
-    assert end["code"] == "session_expired"
+    frames = caller.frames(task, timeout=90)
+    assert terminal(frames)["code"] == "session_expired"
+    warnings = [f for f in frames if "minutes" in f["metadata"]]
+    assert [(f["stage"], f["metadata"]["minutes"]) for f in warnings] == [("log", 1)]
+    assert warnings[0]["message"] == "the session expires in less than 1 minute"
     assert caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND
 
 

@@ -68,6 +68,20 @@ static void test_janitor_plan_start_leaves_no_third_state(void **state)
 	assert_int_equal(janitor_plan_start(NULL, true, 99), JANITOR_START_KILL);
 }
 
+static void test_janitor_plan_warning_comes_twice(void **state)
+{
+	const usec_t end = 100 * USEC_PER_MINUTE;
+
+	(void)state;
+	assert_int_equal(janitor_plan_warning(end, end - 6 * USEC_PER_MINUTE, 0), 0);
+	assert_int_equal(janitor_plan_warning(end, end - 5 * USEC_PER_MINUTE, 0), 5);
+	assert_int_equal(janitor_plan_warning(end, end - 2 * USEC_PER_MINUTE, 5), 0);
+	assert_int_equal(janitor_plan_warning(end, end - USEC_PER_MINUTE, 5), 1);
+	assert_int_equal(janitor_plan_warning(end, end - USEC_PER_MINUTE, 0), 1); /* not both */
+	assert_int_equal(janitor_plan_warning(end, end - 1, 1), 0);
+	assert_int_equal(janitor_plan_warning(end, end, 5), 0);
+}
+
 static void test_janitor_plan_retention_saturates(void **state)
 {
 	struct janitor_retention retention;
@@ -84,6 +98,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_janitor_plan_expired_earliest_first_and_bounded),
 		cmocka_unit_test(test_janitor_plan_start_leaves_no_third_state),
+		cmocka_unit_test(test_janitor_plan_warning_comes_twice),
 		cmocka_unit_test(test_janitor_plan_retention_saturates),
 	};
 	int n_before = test_begin();

@@ -95,7 +95,7 @@ static void test_progress_start_names_but_never_values(void **state)
 	assert_string_equal(json_string_value(json_object_get(metadata, "kafka_bootstrap")),
 			    "closed");
 	json_decref(doc);
-	assert_int_equal(progress_fail(rig.job, rig.session, "x", "y", 0), 0);
+	progress_fail(rig.job, rig.session, "x", "y", 0);
 	rig_done(&rig, JOB_STATE_ERROR);
 }
 
@@ -189,7 +189,7 @@ static void test_progress_finish_failures_are_one_error(void **state)
 		stages(&rig, text);
 		assert_string_equal(text, "sme");
 		assert_non_null(strstr(rig.job->frames.line[2].text, cases[i].code));
-		assert_int_equal(progress_fail(rig.job, rig.session, "again", "", 0), 0);
+		progress_fail(rig.job, rig.session, "again", "", 0);
 		assert_int_equal(rig.job->frames.n_lines, 3);
 		assert_false(rig.session->loaded);
 		rig_done(&rig, ended);
@@ -214,7 +214,7 @@ static void test_progress_feed_holds_a_bounded_amount(void **state)
 	/* A record that is cut stays held: its frame's number may not be settled. */
 	assert_int_equal(progress_feed(rig.job, rig.session, "DAOL", 4, 0), 0);
 	assert_int_equal(progress_held_bytes(rig.job), 4);
-	assert_int_equal(progress_fail(rig.job, rig.session, "x", "y", 0), 0);
+	progress_fail(rig.job, rig.session, "x", "y", 0);
 	rig_done(&rig, JOB_STATE_ERROR);
 }
 
@@ -234,7 +234,7 @@ static void test_progress_feed_in_small_pieces_holds_few(void **state)
 		assert_true(progress_held_bytes(rig.job) < (uint64_t)PROGRESS_HOLD_FEEDS + 512);
 	}
 	assert_true(rig.job->frames.n_lines > 1);
-	assert_int_equal(progress_fail(rig.job, rig.session, "x", "y", 0), 0);
+	progress_fail(rig.job, rig.session, "x", "y", 0);
 	rig_done(&rig, JOB_STATE_ERROR);
 }
 
@@ -247,7 +247,7 @@ static void test_progress_feed_hostile_bytes(void **state)
 	rig_init(&rig);
 	memset(junk, 'A', sizeof(junk));
 	assert_int_equal(progress_feed(rig.job, rig.session, junk, sizeof(junk), 0), -EBADMSG);
-	assert_int_equal(progress_fail(rig.job, rig.session, "loader_output", "bad output", 0), 0);
+	progress_fail(rig.job, rig.session, "loader_output", "bad output", 0);
 	rig_done(&rig, JOB_STATE_ERROR);
 }
 
@@ -273,7 +273,56 @@ static void test_progress_load_finish_result_and_failure(void **state)
 	assert_int_equal(progress_load_finish(&parser, rig.session, &good), 0);
 	assert_int_equal(rig.session->load.n_problems, 0);
 	assert_true(rig.session->load.complete);
-	assert_int_equal(progress_fail(rig.job, NULL, "x", "y", 0), 0);
+	progress_fail(rig.job, NULL, "x", "y", 0);
+	rig_done(&rig, JOB_STATE_ERROR);
+}
+
+static void *no_memory(size_t size)
+{
+	(void)size;
+	return NULL;
+}
+
+/* A task that cannot be ended would stand in its session's queue for ever. */
+static void test_progress_fail_needs_no_memory(void **state)
+{
+	struct rig rig;
+	json_t *last;
+
+	(void)state;
+	rig_init(&rig);
+	json_set_alloc_funcs(no_memory, free);
+	progress_fail(rig.job, rig.session, "memory", "a \"quoted\" \\ message\n", 1500000);
+	json_set_alloc_funcs(malloc, free);
+	assert_true(rig.job->frames.terminal);
+	assert_int_equal(rig.job->frames.n_lines, 2);
+	last = frame(&rig, 1);
+	assert_string_equal(json_string_value(json_object_get(last, "stage")), "error");
+	assert_string_equal(json_string_value(json_object_get(last, "code")), "memory");
+	assert_string_equal(json_string_value(json_object_get(last, "message")),
+			    "a ?quoted? ? message?");
+	assert_int_equal(json_integer_value(json_object_get(last, "seq")), 2);
+	assert_true(json_real_value(json_object_get(last, "timestamp")) > 1.4);
+	json_decref(last);
+	progress_fail(rig.job, rig.session, "again", "", 0);
+	assert_int_equal(rig.job->frames.n_lines, 2);
+	rig_done(&rig, JOB_STATE_ERROR);
+}
+
+static void test_progress_warn_is_a_log_frame(void **state)
+{
+	struct rig rig;
+	json_t *last;
+
+	(void)state;
+	rig_init(&rig);
+	assert_int_equal(progress_warn(rig.job, rig.session, 1, 0), 0);
+	last = frame(&rig, 1);
+	assert_string_equal(json_string_value(json_object_get(last, "stage")), "log");
+	assert_string_equal(json_string_value(json_object_get(last, "message")),
+			    "the session expires in less than 1 minute");
+	json_decref(last);
+	progress_fail(rig.job, rig.session, "x", "y", 0);
 	rig_done(&rig, JOB_STATE_ERROR);
 }
 
@@ -287,6 +336,8 @@ int main(void)
 		cmocka_unit_test(test_progress_feed_in_small_pieces_holds_few),
 		cmocka_unit_test(test_progress_feed_hostile_bytes),
 		cmocka_unit_test(test_progress_load_finish_result_and_failure),
+		cmocka_unit_test(test_progress_fail_needs_no_memory),
+		cmocka_unit_test(test_progress_warn_is_a_log_frame),
 	};
 	int n_before = test_begin();
 

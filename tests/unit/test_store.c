@@ -232,6 +232,16 @@ static int count_task(void *userdata, const struct store_task *task)
 	return 0;
 }
 
+/* One statement by another connection. */
+static void run_sql(const struct rig *rig, const char *sql)
+{
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
 /* ---- tests ---- */
 
 static void test_store_session_row_round_trip(void **state)
@@ -357,6 +367,140 @@ static void test_store_duplicate_id_does_not_hurt_its_neighbours(void **state)
 	assert_int_equal(answers.all[1], STORE_DUPLICATE);
 	assert_int_equal(answers.all[2], STORE_OK);
 	assert_int_equal(store_stats(rig.store).n_commits, 1);
+	rig_done(&rig);
+}
+
+struct seen_component {
+	int n;
+	enum store_result result;
+	char text[256];
+};
+
+static void see_component(void *userdata, enum store_result result,
+			  const struct store_component *component)
+{
+	struct seen_component *seen = userdata;
+
+	seen->n++;
+	seen->result = result;
+	if (component)
+		assert_int_equal(str_format(seen->text, sizeof(seen->text), "%s=%.*s",
+					    component->file, (int)component->body_length,
+					    component->body),
+				 0);
+}
+
+/* Also those that another program wrote by its own convention; what this store has goes first. */
+static void test_store_component_get_in_order(void **state)
+{
+	static const char *const wanted[] = {"a.yaml=x", "b.yaml=mine", "c=theirs"};
+	struct answers answers = {0};
+	struct seen_component seen = {0};
+	char name[64] = "";
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	insert(&rig);
+	put(&rig, "b.yaml", "mine", 4, &answers);
+	put(&rig, "a.yaml", "x", 1, &answers);
+	store_flush(rig.store, 1);
+	run_sql(&rig, "UPDATE dagster_sandbox_sessions SET components_json ="
+		      " '{\"b.yaml\":\"theirs\",\"c\":\"theirs\",\"d\":5,\"\":\"e\"}'");
+	for (size_t i = 0; i <= ARRAY_SIZE(wanted); i++) {
+		assert_int_equal(store_component_get(rig.store, &rig.session->id,
+						     i > 0 ? name : NULL, see_component, &seen),
+				 0);
+		store_flush(rig.store, 1);
+		assert_int_equal(seen.n, (int)i + 1);
+		if (i == ARRAY_SIZE(wanted))
+			break;
+		assert_string_equal(seen.text, wanted[i]);
+		assert_int_equal(str_copy_n(name, sizeof(name), seen.text, strcspn(seen.text, "=")),
+				 0);
+	}
+	assert_int_equal(seen.result, STORE_NOT_FOUND);
+	rig_done(&rig);
+}
+
+static void test_store_session_tree_begins_numbers_again(void **state)
+{
+	struct seen_session seen = {0};
+	struct answers answers = {0};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	insert(&rig);
+	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 40, NULL, note, &answers), 0);
+	assert_int_equal(store_session_tree(rig.store, &rig.session->id, STORE_TREE_RESTORING, note,
+					    &answers),
+			 0);
+	store_flush(rig.store, 1);
+	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
+	assert_true(seen.row.restoring);
+	assert_int_equal(seen.row.acked, 0);
+	add_frame(&rig, FRAMES_STAGE_START, "one");
+	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 2, NULL, note, &answers), 0);
+	assert_int_equal(store_session_tree(rig.store, &rig.session->id, STORE_TREE_COMPLETE, note,
+					    &answers),
+			 0);
+	store_flush(rig.store, 1);
+	assert_int_equal(answers.last, STORE_OK);
+	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
+	assert_false(seen.row.restoring);
+	assert_int_equal(seen.row.acked, 2);
+	rig_done(&rig);
+}
+
+static int see_output(void *userdata, const struct store_output *output)
+{
+	char *text = userdata;
+
+	(void)strncat(text, output->data, output->size);
+	return 0;
+}
+
+static void test_store_task_progress_until_the_end(void **state)
+{
+	struct store_output output = {.data = "abc", .size = 3};
+	struct store_progress progress;
+	struct answers answers = {0};
+	char text[32] = "";
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	insert(&rig);
+	assert_int_equal(store_task_progress(rig.store, &rig.job->id, &progress, see_output, text),
+			 0);
+	assert_false(progress.resumable); /* as an earlier release left it */
+	job_enqueue(rig.job, rig.session);
+	job_start(rig.job, 9, 5);
+	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
+	rig.job->n_assets_shown = 2;
+	add_frame(&rig, FRAMES_STAGE_MATERIALIZE, "one");
+	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 11, &output, note, &answers), 0);
+	rig.job->n_problems_shown = 7;
+	output = (struct store_output){.data = "def", .size = 3};
+	assert_int_equal(store_frames_put(rig.store, rig.job, 2, 12, &output, note, &answers), 0);
+	/* A number that is stored already brings no output either. */
+	assert_int_equal(store_frames_put(rig.store, rig.job, 2, 12, &output, note, &answers), 0);
+	store_flush(rig.store, 1);
+	assert_int_equal(answers.all[2], STORE_OK);
+	assert_int_equal(answers.all[3], STORE_DUPLICATE);
+	assert_int_equal(store_task_progress(rig.store, &rig.job->id, &progress, see_output, text),
+			 0);
+	assert_true(progress.resumable);
+	assert_int_equal(progress.n_assets_shown, 2);
+	assert_int_equal(progress.n_problems_shown, 7);
+	assert_true(progress.frames_bytes > 20);
+	assert_string_equal(text, "abcdef");
+	add_frame(&rig, FRAMES_STAGE_DONE, "end");
+	job_end(rig.job, rig.session, JOB_STATE_DONE, 9);
+	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
+	store_flush(rig.store, 1);
+	assert_sql(&rig, "SELECT count(*) FROM sandbox_task_output", "0");
 	rig_done(&rig);
 }
 
@@ -922,6 +1066,9 @@ int main(void)
 		cmocka_unit_test(test_store_session_close_keeps_the_first_reason),
 		cmocka_unit_test(test_store_session_close_leaves_no_override_in_the_file),
 		cmocka_unit_test(test_store_duplicate_id_does_not_hurt_its_neighbours),
+		cmocka_unit_test(test_store_component_get_in_order),
+		cmocka_unit_test(test_store_session_tree_begins_numbers_again),
+		cmocka_unit_test(test_store_task_progress_until_the_end),
 		cmocka_unit_test(test_store_frames_and_number_commit_together),
 		cmocka_unit_test(test_store_frames_get_pages_without_gap),
 		cmocka_unit_test(test_store_task_states),

@@ -37,6 +37,18 @@ usec_t janitor_plan_next(const struct registry *registry)
 	return session ? session->expires_at : USEC_NEVER;
 }
 
+uint32_t janitor_plan_warning(usec_t expires_at, usec_t now, uint32_t told)
+{
+	static const uint32_t minutes[] = {1, 5};
+
+	if (now >= expires_at)
+		return 0; /* its end says so */
+	for (size_t i = 0; i < ARRAY_SIZE(minutes); i++)
+		if (expires_at - now <= minutes[i] * USEC_PER_MINUTE)
+			return told == 0 || told > minutes[i] ? minutes[i] : 0;
+	return 0;
+}
+
 enum janitor_start janitor_plan_start(const struct janitor_row *row, bool live, usec_t now)
 {
 	ASSERT(row || live);

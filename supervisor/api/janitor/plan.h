@@ -23,6 +23,10 @@ size_t janitor_plan_expired(const struct registry *registry, usec_t now,
 /* When to look again: the earliest deadline, or USEC_NEVER. */
 usec_t janitor_plan_next(const struct registry *registry);
 
+/* The tasks of a session are told twice that it expires. Which of the two is due: 5 or 1 (minutes),
+ * 0: none. told: the last one, 0: none yet. */
+uint32_t janitor_plan_warning(usec_t expires_at, usec_t now, uint32_t told);
+
 /*
  * At start: a live session of the supervisor without a row is killed, as is one whose folder was
  * not complete; a row that says open or running without a live session is dormant until its next

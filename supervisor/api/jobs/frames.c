@@ -11,6 +11,9 @@
 #include "sandboxd/limits.h"
 #include "supervisor/api/session/fit.h"
 
+#define RESERVE_BYTES ((size_t)640)
+#define MESSAGE_BYTES ((size_t)256)
+
 static const char *const stage_text[] = {
 	[FRAMES_STAGE_START] = "start", [FRAMES_STAGE_MATERIALIZE] = "materialize",
 	[FRAMES_STAGE_LOG] = "log",     [FRAMES_STAGE_DONE] = "done",
@@ -49,6 +52,7 @@ void frames_done(struct frames *frames)
 	for (size_t i = 0; i < frames->n_lines; i++)
 		free(frames->line[i].text);
 	free(frames->line);
+	free(frames->reserve);
 	*frames = (struct frames){.next_seq = 1};
 }
 
@@ -99,12 +103,13 @@ static char *format_frame(const struct frames *frames, enum frames_stage stage, 
 	return text;
 }
 
+/* One line, and one more for frames_end_plain. */
 static int reserve_line(struct frames *frames)
 {
 	size_t n = frames->n_allocated ? frames->n_allocated * 2 : 8;
 	struct frames_line *line;
 
-	if (frames->n_lines < frames->n_allocated)
+	if (frames->n_lines + 1 < frames->n_allocated)
 		return 0;
 	line = reallocarray(frames->line, n, sizeof(*line));
 	if (!line)
@@ -189,6 +194,46 @@ int frames_add(struct frames *frames, enum frames_stage stage, const char *messa
 	if (ret_seq)
 		*ret_seq = frames->next_seq - 1;
 	return 0;
+}
+
+int frames_reserve(struct frames *frames)
+{
+	frames->reserve = malloc(RESERVE_BYTES);
+	if (!frames->reserve)
+		return -ENOMEM;
+	return reserve_line(frames);
+}
+
+void frames_end_plain(struct frames *frames, const struct id *session, const char *code,
+		      const char *message, usec_t now)
+{
+	char session_id[ID_TEXT_BYTES];
+	char task[ID_TEXT_BYTES];
+	char text[MESSAGE_BYTES];
+
+	ASSERT(!frames->terminal && frames->reserve && frames->n_lines < frames->n_allocated);
+	id_format(session, session_id);
+	id_format(&frames->task, task);
+	fit_text(text, sizeof(text), "%s", message);
+	/* Ours hold none of these; a frame that is no JSON would be worse than a changed letter. */
+	for (char *at = text; *at; at++)
+		if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
+			*at = '?';
+	fit_text(
+		frames->reserve, RESERVE_BYTES,
+		"{\"task_id\":\"%s\",\"stage\":\"error\",\"message\":\"%s\",\"timestamp\":%llu.%06llu,"
+		"\"seq\":%u,\"session_id\":\"%s\",\"code\":\"%s\",\"asset_key\":[],\"metadata\":{}}",
+		task, text, (unsigned long long)(now / USEC_PER_SEC),
+		(unsigned long long)(now % USEC_PER_SEC), frames->next_seq, session_id, code);
+	frames->line[frames->n_lines++] = (struct frames_line){
+		.seq = frames->next_seq++,
+		.stage = FRAMES_STAGE_ERROR,
+		.size = (uint32_t)strlen(frames->reserve),
+		.text = TAKE_PTR(frames->reserve),
+	};
+	frames->bytes += frames->line[frames->n_lines - 1].size;
+	frames->total_bytes += frames->line[frames->n_lines - 1].size;
+	frames->terminal = true;
 }
 
 void frames_settle(struct frames *frames, uint32_t seq)

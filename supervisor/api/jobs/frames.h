@@ -47,7 +47,8 @@ struct frames {
 	struct id task;
 	struct frames_line *line; /* owned, rising seq */
 	size_t n_lines;
-	size_t n_allocated;
+	size_t n_allocated;   /* after frames_reserve one more than is used */
+	char *reserve;        /* owned: for a last frame without memory */
 	size_t bytes;         /* of text in memory */
 	size_t total_bytes;   /* of all frames so far */
 	uint32_t next_seq;    /* from 1 */
@@ -61,6 +62,8 @@ struct frames {
 
 void frames_init(struct frames *frames, const struct id *task);
 void frames_done(struct frames *frames);
+/* Room for frames_end_plain, so that a task can end whatever happens. 0 or -ENOMEM. */
+MUST_USE int frames_reserve(struct frames *frames);
 /* Frames 1..last_seq of this task are in the store only (a task read back after a restart). */
 void frames_resume(struct frames *frames, uint32_t last_seq, bool terminal);
 
@@ -73,6 +76,10 @@ void frames_resume(struct frames *frames, uint32_t last_seq, bool terminal);
 #define FRAMES_E_DROPPED  2
 MUST_USE int frames_add(struct frames *frames, enum frames_stage stage, const char *message,
 			json_t *extras, usec_t now, uint32_t *ret_seq);
+/* The terminal `error` frame with the least that it needs, once, without memory. code and message
+ * are texts of ours. */
+void frames_end_plain(struct frames *frames, const struct id *session, const char *code,
+		      const char *message, usec_t now);
 void frames_settle(struct frames *frames, uint32_t seq);
 /* First frame with a number above `after`, settled or not; NULL: none. Valid until the next add. */
 const struct frames_line *frames_after(const struct frames *frames, uint32_t after);

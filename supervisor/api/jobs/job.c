@@ -49,6 +49,8 @@ static struct job *job_alloc(const struct id *id, const struct id *session, cons
 	frames_init(&job->frames, id);
 	list_init(&job->queue_link);
 	list_init(&job->table_link);
+	if (frames_reserve(&job->frames) < 0)
+		return job_free(job);
 	return job;
 }
 

@@ -53,6 +53,7 @@ struct job {
 	uint32_t wire_job; /* number on the shim's socket, 0: none */
 	struct frames frames;
 	struct load_parser parser;
+	uint32_t warned_minutes;   /* it was told that its session expires within so many; 0: not */
 	uint32_t n_assets_shown;   /* progress.c */
 	uint32_t n_problems_shown; /* progress.c */
 	uint64_t held_bytes;       /* fed, but not yet in a frame */

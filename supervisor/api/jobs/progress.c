@@ -47,8 +47,9 @@ static int add(struct job *job, struct session *session, enum frames_stage stage
 		return -ENOMEM;
 	}
 	r = frames_add(&job->frames, stage, message, extras, now, NULL);
+	/* A summary for readers: nothing depends on it, least of all the end of a task. */
 	if (r == 0 && session)
-		r = log_entry(job, session, stage, message, extras, now);
+		IGNORE_RESULT(log_entry(job, session, stage, message, extras, now));
 	json_decref(extras);
 	return r > 0 ? 0 : r;
 }
@@ -272,24 +273,47 @@ int progress_finish(struct job *job, struct session *session, const struct wire_
 		fit_text(text, sizeof(text), "the loader's output is incomplete");
 		code = "loader_output";
 	}
-	r = code ? progress_fail(job, session, code, text, now) : add_done(job, session, now);
+	if (code)
+		progress_fail(job, session, code, text, now);
+	else
+		r = add_done(job, session, now);
 	if (r < 0)
 		return r;
 	*ret_state = code ? JOB_STATE_ERROR : JOB_STATE_DONE;
 	return 0;
 }
 
-int progress_fail(struct job *job, struct session *session, const char *code, const char *message,
-		  usec_t now)
+void progress_fail(struct job *job, struct session *session, const char *code, const char *message,
+		   usec_t now)
 {
 	char id[ID_TEXT_BYTES];
+	int r;
 
 	if (job->frames.terminal)
-		return 0;
+		return;
 	id_format(&job->session, id);
-	return add(job, session, FRAMES_STAGE_ERROR, message,
-		   json_pack("{s:s, s:s, s:[], s:{}}", "session_id", id, "code", code, "asset_key",
-			     "metadata"),
+	r = add(job, session, FRAMES_STAGE_ERROR, message,
+		json_pack("{s:s, s:s, s:[], s:{}}", "session_id", id, "code", code, "asset_key",
+			  "metadata"),
+		now);
+	if (r < 0)
+		frames_end_plain(&job->frames, &job->session, code, message, now);
+}
+
+int progress_warn(struct job *job, struct session *session, uint32_t minutes, usec_t now)
+{
+	char expires[CLOCK_ISO_BYTES];
+	char id[ID_TEXT_BYTES];
+	char message[64];
+
+	id_format(&session->id, id);
+	clock_format_iso(session->expires_at, expires);
+	fit_text(message, sizeof(message), "the session expires in less than %u minute%s", minutes,
+		 minutes == 1 ? "" : "s");
+	return add(job, session, FRAMES_STAGE_LOG, message,
+		   json_pack("{s:s, s:[], s:s, s:{s:s, s:I}}", "session_id", id, "asset_key",
+			     "level", "warning", "metadata", "expires_at", expires, "minutes",
+			     (json_int_t)minutes),
 		   now);
 }
 

@@ -43,9 +43,11 @@ uint64_t progress_held_bytes(const struct job *job);
 MUST_USE int progress_finish(struct job *job, struct session *session,
 			     const struct wire_exit *exit_info, usec_t now,
 			     enum job_state *ret_state);
-/* One `error` frame {code}; nothing if the task has ended. session may be NULL. 0 or -ENOMEM. */
-MUST_USE int progress_fail(struct job *job, struct session *session, const char *code,
-			   const char *message, usec_t now);
+/* One `error` frame {code}; nothing if the task has ended. session may be NULL. Needs no memory. */
+void progress_fail(struct job *job, struct session *session, const char *code, const char *message,
+		   usec_t now);
+/* A `log` frame: the session expires within so many minutes. 0 or -ENOMEM. */
+MUST_USE int progress_warn(struct job *job, struct session *session, uint32_t minutes, usec_t now);
 /* Array of {file, line, column, text}, at most max. A new reference; NULL: no memory. */
 json_t *progress_problems(const struct load_result *load, size_t max);
 /* Result of a load that is no task: session->load is replaced. A loader that failed is a problem of

@@ -125,8 +125,6 @@ struct session {
 	char last_run_id[ID_TEXT_BYTES]; /* "" : none */
 	json_t *log_summary;             /* array, at most SESSION_LOG_SUMMARY entries */
 
-	uint32_t warned_minutes; /* its tasks were told that it expires within so many; 0: not */
-
 	bool row_exists;     /* the insert is durable */
 	bool row_incomplete; /* the store gave a write up: the row will never have it */
 	uint32_t n_degraded; /* writes that the store still owes */
