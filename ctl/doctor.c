@@ -259,7 +259,12 @@ static const char *const state_names[DOCTOR_STATE_MAX_] = {"ok", "degraded", "mi
 
 static void print_row(const struct doctor_row *row, enum doctor_state state, const char *text)
 {
-	(void)printf("%-9s %-18s ", state_names[state], row->name);
+	static const enum print_color colors[] = {[DOCTOR_OK] = PRINT_GREEN,
+						  [DOCTOR_DEGRADED] = PRINT_YELLOW,
+						  [DOCTOR_MISSING] = PRINT_RED};
+
+	print_verdict(state_names[state], 9, colors[state]);
+	(void)printf(" %-18s ", row->name);
 	print_text(stdout, text);
 	(void)putchar('\n');
 	if (state == DOCTOR_OK)

@@ -68,6 +68,28 @@ void print_cell(const char *text, int width)
 	(void)printf(width > 0 ? "%-*s  " : "%*s", width > 0 ? width : 0, cell);
 }
 
+static bool wants_color(void)
+{
+	/* One thread. NOLINTBEGIN(concurrency-mt-unsafe) */
+	const char *no_color = getenv("NO_COLOR");
+	const char *terminal = getenv("TERM");
+	/* NOLINTEND(concurrency-mt-unsafe) */
+
+	return isatty(STDOUT_FILENO) == 1 && (!no_color || no_color[0] == '\0') && terminal &&
+	       !str_equal(terminal, "dumb");
+}
+
+void print_verdict(const char *word, int width, enum print_color color)
+{
+	static const char *const codes[] = {
+		[PRINT_GREEN] = "32", [PRINT_YELLOW] = "33", [PRINT_RED] = "31"};
+
+	if (wants_color())
+		(void)printf("\033[%sm%-*s\033[0m", codes[color], width, word);
+	else
+		(void)printf("%-*s", width, word);
+}
+
 void print_name(const char *name)
 {
 	print_text(stdout, name ? name : "-");

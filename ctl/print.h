@@ -17,6 +17,15 @@ void print_text(FILE *file, const char *text);
  * that many bytes, and no spaces. */
 void print_cell(const char *text, int width);
 
+/* A word of ours, padded to width; in colour on a terminal, unless NO_COLOR is set or TERM is dumb.
+ */
+enum print_color {
+	PRINT_GREEN,
+	PRINT_YELLOW,
+	PRINT_RED,
+};
+void print_verdict(const char *word, int width, enum print_color color);
+
 /* A name on a line of its own; NULL: "-". */
 void print_name(const char *name);
 

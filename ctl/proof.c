@@ -180,12 +180,20 @@ static void print_row(struct report *report, const char *what, const char *insid
 {
 	static const char *const words[] = {
 		[VERDICT_OK] = "ok", [VERDICT_WRONG] = "WRONG", [VERDICT_UNDECIDED] = "?"};
+	static const enum print_color colors[] = {[VERDICT_OK] = PRINT_GREEN,
+						  [VERDICT_WRONG] = PRINT_RED,
+						  [VERDICT_UNDECIDED] = PRINT_YELLOW};
 
 	report->n_bad += verdict == VERDICT_WRONG ? 1 : 0;
 	report->n_undecided += verdict == VERDICT_UNDECIDED ? 1 : 0;
 	if (!report->json) {
-		(void)printf("  %-20s %-14s %-18s %-6s %s\n", what, inside, outside, words[verdict],
-			     note);
+		(void)fputs("  ", stdout);
+		print_cell(what, 19);
+		print_cell(inside, 13);
+		print_cell(outside, 17);
+		print_verdict(words[verdict], 6, colors[verdict]);
+		(void)putchar(' ');
+		print_name(note);
 		return;
 	}
 	(void)json_array_append_new(report->rows,

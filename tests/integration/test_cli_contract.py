@@ -46,6 +46,7 @@ def test_the_table_is_complete():
 
 @pytest.mark.parametrize("verb", verbs())
 def test_unknown_options_are_2(verb):
+    # verbs() has seen that --help works for each.
     result = subprocess.run([str(BIN / "sandboxctl"), *verb.split(), "--nonsense"], capture_output=True,
                             timeout=60, check=False)
     assert result.returncode == 2 and b"usage: sandboxctl " + verb.encode() in result.stderr
@@ -90,7 +91,7 @@ def document(depth=0):
             "steps": [{"name": EVIL, "side": EVIL, "us": 1}], "dropped": [EVIL], "problems": [problem],
             "host": {EVIL: {"limit": 1, "used": 1}}, "result": {"ok": False, "problems": [problem]},
             "namespaces": {EVIL: {}}, "in_force": [EVIL], "capabilities": {"shim": EVIL}, "denials": [base],
-            "memory_bytes": 1, "cpu_us": 1, "pids": 1, "limits": {EVIL: EVIL}, "limits_effective": {EVIL: EVIL}}
+            "memory_bytes": 1, "cpu_us": 1, "pids": 1, "shim_pid": 1, "id_base": 65536, "limits": {EVIL: EVIL}, "limits_effective": {EVIL: EVIL}}
 
 
 def stream():
@@ -164,8 +165,8 @@ def on_terminal(socket, words, seconds=20):
 
 
 def is_clean(shown):
-    # What sandboxctl itself writes: the bar, the screen of watch and top.
-    ours = shown.replace(b"\r\x1b[K", b"").replace(b"\x1b[H\x1b[2J", b"")
+    # What sandboxctl itself writes: the bar, the screen of watch and top, colours.
+    ours = re.sub(rb"\r\x1b\[K|\x1b\[H\x1b\[2J|\x1b\[(3[123]|0)m", b"", shown)
     return not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]", ours)
 
 
