@@ -50,17 +50,26 @@ static void fill_fail(const struct mask_pattern *pattern)
 	}
 }
 
+static size_t pair_of(uint8_t first, uint8_t second)
+{
+	return (first * 31u + second) % MASK_PAIRS;
+}
+
 void mask_init(struct mask *mask, const struct mask_pattern *patterns, size_t n)
 {
+	size_t pair;
+
 	ASSERT(n <= MASK_MAX_PATTERNS);
 	*mask = (struct mask){.pattern = patterns, .n = n};
-	for (size_t i = 0; i < ARRAY_SIZE(mask->first); i++)
-		mask->first[i] = MASK_NONE;
+	for (size_t i = 0; i < MASK_PAIRS; i++)
+		mask->pair[i] = MASK_NONE;
 	for (size_t i = 0; i < n; i++) {
-		ASSERT(patterns[i].length > 1);
+		ASSERT(patterns[i].length > 2);
 		fill_fail(&patterns[i]);
-		mask->next[i] = mask->first[patterns[i].bytes[0]];
-		mask->first[patterns[i].bytes[0]] = (uint16_t)i;
+		mask->is_first[patterns[i].bytes[0]] = true;
+		pair = pair_of(patterns[i].bytes[0], patterns[i].bytes[1]);
+		mask->next[i] = mask->pair[pair];
+		mask->pair[pair] = (uint16_t)i;
 		if (patterns[i].length > mask->longest)
 			mask->longest = patterns[i].length;
 	}
@@ -72,6 +81,7 @@ int mask_stream_init(struct mask_stream *stream, const struct mask *mask, bool k
 		.mask = mask,
 		.keep_length = keep_length,
 		.capacity = mask->longest + MASK_CHUNK_BYTES,
+		.last = -1,
 	};
 	stream->data = malloc(stream->capacity);
 	stream->mark = malloc(stream->capacity * sizeof(*stream->mark));
@@ -148,16 +158,30 @@ static uint32_t advance(const struct mask_pattern *pattern, uint32_t state, uint
 
 static void keep(struct mask_stream *stream, uint16_t p, uint32_t state)
 {
-	stream->state[p] = state;
-	if (state == 0)
-		return;
+	stream->state[p] = state >= 2 ? state : 0;
+	if (state < 2)
+		return; /* of one byte, as many others: the byte itself tells */
 	stream->active[stream->n_active++] = p;
 	if (state > stream->held)
 		stream->held = state;
 }
 
-/* One byte more, at `place`: what is under way goes on or falls back, and what begins with it
- * begins. */
+/* Those of which the last two bytes are the first two. */
+static void begin(struct mask_stream *stream, uint8_t byte)
+{
+	const struct mask *mask = stream->mask;
+	uint8_t last = (uint8_t)stream->last;
+
+	for (uint16_t p = mask->pair[pair_of(last, byte)]; p != MASK_NONE; p = mask->next[p]) {
+		const uint8_t *bytes = mask->pattern[p].bytes;
+
+		/* One that is under way has taken them already, if it could. */
+		if (bytes[0] == last && bytes[1] == byte && stream->state[p] == 0)
+			keep(stream, p, 2);
+	}
+}
+
+/* One byte more, at `place`: what is under way goes on or falls back, and what it begins begins. */
 static void step(struct mask_stream *stream, size_t place)
 {
 	const struct mask *mask = stream->mask;
@@ -166,7 +190,7 @@ static void step(struct mask_stream *stream, size_t place)
 
 	stream->mark[place] = MARK_PLAIN;
 	stream->n_active = 0;
-	stream->held = 0;
+	stream->held = mask->is_first[byte] ? 1 : 0;
 	for (size_t i = 0; i < n_before; i++) {
 		uint16_t p = stream->active[i];
 		const struct mask_pattern *pattern = &mask->pattern[p];
@@ -178,10 +202,9 @@ static void step(struct mask_stream *stream, size_t place)
 		}
 		keep(stream, p, state);
 	}
-	/* One that was under way has taken this byte as its first already, if it could. */
-	for (uint16_t p = mask->first[byte]; p != MASK_NONE; p = mask->next[p])
-		if (stream->state[p] == 0)
-			keep(stream, p, 1);
+	if (stream->last >= 0)
+		begin(stream, byte);
+	stream->last = byte;
 }
 
 void mask_stream_commit(struct mask_stream *stream, size_t n)

@@ -12,6 +12,7 @@
 
 #define MASK_MAX_PATTERNS 1280
 #define MASK_NONE         UINT16_MAX
+#define MASK_PAIRS        1024
 #define MASK_CHUNK_BYTES  16384 /* what a stream takes at once beside what it holds back */
 
 struct mask_pattern {
@@ -26,9 +27,10 @@ struct mask {
 	const struct mask_pattern *pattern;
 	size_t n;
 	size_t longest;
-	/* Patterns that begin with a byte: the index of the first one, then of the next; MASK_NONE.
-	 */
-	uint16_t first[256];
+	bool is_first[256]; /* some pattern begins with this byte */
+	/* Patterns by their first two bytes: the index of the first one, then of the next;
+	 * MASK_NONE. */
+	uint16_t pair[MASK_PAIRS];
 	uint16_t next[MASK_MAX_PATTERNS];
 };
 
@@ -47,6 +49,7 @@ struct mask_stream {
 	uint32_t *state;  /* per pattern: how much of it the input ends with */
 	uint16_t *active; /* those whose state is not 0 */
 	size_t n_active;
+	int last; /* byte before; -1: none */
 	size_t capacity;
 	size_t at;           /* first byte that was not taken out */
 	size_t used;         /* end of the input */
