@@ -21,6 +21,8 @@ from harness import CONFIG, ROOT, Daemon, wait_until
 DOCS = ROOT / "docs" / "proxy"
 KEY = "a key of this test"
 UID = 33  # www-data
+NGINX = next((path for path in (Path("/usr/sbin/nginx"), ROOT / "build/nginx/usr/sbin/nginx")
+              if path.exists()), None)
 
 # The tests themselves, as root, set things up directly.
 PROXY_CONFIG = CONFIG.replace("trusted_peers = 0", f"trusted_peers = 0 {UID}") + f"""
@@ -223,7 +225,7 @@ http {{
         self.start()
 
     def command(self):
-        return ["/usr/sbin/nginx", "-p", str(self.home), "-c", str(self.home / "nginx.conf")]
+        return [str(NGINX), "-e", "stderr", "-p", str(self.home), "-c", str(self.home / "nginx.conf")]
 
     def done(self):
         super().done()
