@@ -65,6 +65,8 @@ struct app {
 	struct readiness readiness;
 	struct metrics metrics;
 	struct audit_file audit;
+	uint64_t n_audit_skipped; /* refusals beyond the rate, not said so yet */
+	usec_t refusal_due;    /* boottime: when the next refusal would come if they came evenly */
 	uint64_t n_audit_owed; /* lines that were lost and not said so yet */
 	struct registry registry;
 	struct job_table tasks;

@@ -97,6 +97,36 @@ static void set_id(json_t *line, const char *key, const struct id *id)
 	set_text(line, key, text);
 }
 
+/* Whoever may only be refused could otherwise write the files full, and with that turn out what was
+ * done: as many a second, and so many at once. */
+#define REFUSAL_INTERVAL (USEC_PER_SEC / 50)
+#define REFUSAL_BURST    (5000 * REFUSAL_INTERVAL)
+
+static bool may_tell_refusal(struct app *app)
+{
+	usec_t now = clock_boottime();
+	usec_t due = app->refusal_due > now ? app->refusal_due : now;
+
+	if (due - now > REFUSAL_BURST) {
+		app->n_audit_skipped++;
+		return false;
+	}
+	app->refusal_due = due + REFUSAL_INTERVAL;
+	return true;
+}
+
+static void tell_skipped(struct app *app)
+{
+	char now[TIME_BYTES];
+
+	if (app->n_audit_skipped == 0)
+		return;
+	now_text(now);
+	write_line(app, json_pack("{s:s, s:s, s:I}", "time", now, "action", "audit.skipped",
+				  "count", (json_int_t)app->n_audit_skipped));
+	app->n_audit_skipped = 0;
+}
+
 /* Requests. */
 
 static bool is_audited(const struct request *request)
@@ -143,6 +173,8 @@ void audit_request(struct request *request)
 	if (request->audited || !is_audited(request))
 		return;
 	request->audited = true;
+	if (request->status >= MHD_HTTP_BAD_REQUEST && !may_tell_refusal(request_app(request)))
+		return;
 	now_text(now);
 	line = json_pack("{s:s, s:s, s:s, s:i}", "time", now, "request", request->request_id,
 			 "action", action_name(request), "status", request->status);
@@ -192,8 +224,10 @@ void audit_start(struct app *app)
 
 void audit_tick(struct app *app)
 {
-	int r = write_gap(app);
+	int r;
 
+	tell_skipped(app);
+	r = write_gap(app);
 	if (r == 0)
 		r = audit_file_sync(&app->audit);
 	if (r < 0)

@@ -169,6 +169,21 @@ def test_files_are_bounded(daemon):
     assert len(list(path_of(daemon).parent.glob("audit.jsonl*"))) <= 8
 
 
+def test_a_flood_of_refusals_is_counted(daemon, alice):
+    """Beyond a rate there is one line for many, so that they do not turn out what was done."""
+    session = alice.create()
+    connection = UnixConnection(str(daemon.control))
+    for _ in range(7000):
+        connection.request("GET", SESSIONS)
+        connection.getresponse().read()
+    connection.close()
+    skipped = wait_until(lambda: of(daemon, action="audit.skipped"), 20, "they are counted")
+    assert sum(line["count"] for line in skipped) > 500
+    # What succeeds is told all the same.
+    alice.remove(session)
+    assert of(daemon, session=session, action="session.delete")
+
+
 def test_sandboxctl_audit(daemon, alice, bob):
     mine, other = alice.create(), bob.create()
     table = audit(daemon, "--session", mine[:13]).stdout.decode()
