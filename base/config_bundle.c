@@ -33,7 +33,7 @@ int config_bundle_open_dir(const char *path, bool is_default, const char **ret_n
 	if (!slash || slash[1] == '\0')
 		return err_fail(err, -EINVAL, "config", "%s is no path of a file", path);
 	if (str_copy_n(dir, sizeof(dir), path, slash == path ? 1 : (size_t)(slash - path)) < 0)
-		return err_fail(err, -ENAMETOOLONG, "config", "the path is too long");
+		return err_fail(err, -ENAMETOOLONG, "config", "the name of a file is too long");
 	*ret_name = slash + 1;
 	fd = path_open_trusted(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -ENOENT && is_default)
@@ -42,7 +42,7 @@ int config_bundle_open_dir(const char *path, bool is_default, const char **ret_n
 		return err_fail(err, fd, "config",
 				"the configuration, or a directory above it, is not root's alone");
 	if (fd < 0)
-		return err_fail(err, fd, "config", "open %s", dir);
+		return err_fail(err, fd, "config", "%s cannot be opened", dir);
 	return fd;
 }
 
@@ -65,9 +65,9 @@ static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct 
 	if (fd == -ENOENT)
 		return 1;
 	if (fd < 0)
-		return err_fail(err, fd, "config", "open %s", name);
+		return err_fail(err, fd, "config", "%s cannot be opened", name);
 	if (fstat(fd, &st) < 0)
-		return err_fail(err, -errno, "config", "stat %s", name);
+		return err_fail(err, -errno, "config", "%s cannot be read", name);
 	if (!S_ISREG(st.st_mode))
 		return err_fail(err, -EINVAL, "config", "%s is no regular file", name);
 	if (!is_roots_alone(&st))
@@ -75,10 +75,10 @@ static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct 
 				"%s is not root's alone: the configuration has to be", name);
 	r = io_read_file(fd, CONFIG_FILE_MAX_BYTES - bundle->n_text, &data, &size);
 	if (r < 0)
-		return err_fail(err, r, "config", "read %s", name);
+		return err_fail(err, r, "config", "%s cannot be read", name);
 	r = str_copy(file->name, sizeof(file->name), name);
 	if (r < 0)
-		return err_fail(err, r, "config", "a file's name is too long");
+		return err_fail(err, r, "config", "the name of a file is too long");
 	file->bytes = (uint32_t)size;
 	memcpy(bundle->text + sizeof(bundle->head) + bundle->n_text, data, size);
 	bundle->n_text += size;
@@ -95,15 +95,13 @@ static int add_name(struct bundle *bundle, const char *name, struct err *err)
 		return 0;
 	if (!str_only(name, length, "._-+@"))
 		return err_fail(err, -EINVAL, "config",
-				"the name of a file in " CONFIG_DROPINS " holds a character that "
-				"is no letter, digit, or . _ - + @");
+				"a drop-in's name holds more than letters, digits, . _ - + @");
 	if (bundle->n_names == MAX_DROPINS)
-		return err_fail(err, -E2BIG, "config",
-				"there are more than %d files in " CONFIG_DROPINS, MAX_DROPINS);
+		return err_fail(err, -E2BIG, "config", "there are more than %d drop-ins",
+				MAX_DROPINS);
 	if (str_format(bundle->name[bundle->n_names], CONFIG_FILE_NAME_BYTES, "%s/%s",
 		       CONFIG_DROPINS, name) < 0)
-		return err_fail(err, -ENAMETOOLONG, "config",
-				"the name of a file in " CONFIG_DROPINS " is too long");
+		return err_fail(err, -ENAMETOOLONG, "config", "the name of a file is too long");
 	bundle->n_names++;
 	return 0;
 }
@@ -121,15 +119,16 @@ static int list_names(struct bundle *bundle, int dir_fd, struct err *err)
 	if (fd == -ENOENT)
 		return 0;
 	if (fd < 0)
-		return err_fail(err, fd, "config", "open " CONFIG_DROPINS);
+		return err_fail(err, fd, "config", "%s cannot be opened", CONFIG_DROPINS);
 	if (fstat(fd, &st) < 0)
-		return err_fail(err, -errno, "config", "stat " CONFIG_DROPINS);
+		return err_fail(err, -errno, "config", "%s cannot be read", CONFIG_DROPINS);
 	if (!is_roots_alone(&st))
 		return err_fail(err, -EPERM, "config",
-				CONFIG_DROPINS " is not root's alone: the configuration has to be");
+				"%s is not root's alone: the configuration has to be",
+				CONFIG_DROPINS);
 	dir = fdopendir(fd);
 	if (!dir)
-		return err_fail(err, -errno, "config", "read " CONFIG_DROPINS);
+		return err_fail(err, -errno, "config", "%s cannot be read", CONFIG_DROPINS);
 	(void)TAKE_FD(fd);
 	/* One thread, one directory stream. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	while (r == 0 && (entry = readdir(dir)))
@@ -150,13 +149,13 @@ static int add_all(struct bundle *bundle, int dir_fd, const char *name, bool may
 	int r;
 
 	if (fstat(dir_fd, &st) < 0)
-		return err_fail(err, -errno, "config", "stat the directory");
+		return err_fail(err, -errno, "config", "%s cannot be read", "its directory");
 	if (st.st_nlink == 0)
 		return err_fail(err, -ESTALE, "config",
 				"the directory of the configuration was removed or replaced");
 	r = add_file(bundle, dir_fd, name, err);
 	if (r == 1 && !may_be_missing)
-		return err_fail(err, -ENOENT, "config", "open %s", name);
+		return err_fail(err, -ENOENT, "config", "%s cannot be opened", name);
 	if (r < 0)
 		return r;
 	r = list_names(bundle, dir_fd, err);
@@ -178,7 +177,7 @@ int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, struct
 	int r;
 
 	if (!bundle || !text)
-		return err_fail(err, -ENOMEM, "config", "memory");
+		return err_fail(err, -ENOMEM, "config", "out of memory");
 	bundle->text = text;
 	bundle->head.magic = CONFIG_BUNDLE_MAGIC;
 	if (dir_fd >= 0) {
@@ -189,6 +188,6 @@ int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, struct
 	memcpy(text, &bundle->head, sizeof(bundle->head));
 	r = fd_memfd_sealed("config", text, sizeof(bundle->head) + bundle->n_text, 0);
 	if (r < 0)
-		return err_fail(err, r, "config", "snapshot of the files");
+		return err_fail(err, r, "config", "%s cannot be read", "the snapshot");
 	return r;
 }

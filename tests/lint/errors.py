@@ -14,6 +14,8 @@ HEADERS = ["include/sandboxd/api.h", "supervisor/api/session/body_fields.h"]
 
 # Where, function, index of the argument that is the message. A new way to say no is a new row.
 API = ("supervisor/api/",)
+# What `sandboxctl config` prints, and what a reload says.
+CONFIG = ("base/config_bundle.c",)
 # What `sandboxctl secret` prints.
 SEAL = ("supervisor/helper/seal.c", "supervisor/helper/secret_store.c")
 CALLS = [
@@ -34,6 +36,7 @@ CALLS = [
     (SEAL, "refuse", 0),
     (SEAL, "err_fail", 3),
     (API, "tasks_fail", 3),
+    (CONFIG, "err_fail", 3),
 ]
 # Functions and arrays whose strings are all texts: (file, name).
 TABLES = [
@@ -48,6 +51,7 @@ FORMATS = [
     ("supervisor/api/creation.c", "launch "),
     ("supervisor/api/", "\"quota: "),
     ("supervisor/api/http/auth.c", "missing scope"),
+    ("supervisor/api/session/tenant_quota.c", "quota: "),
 ]
 # What stands in a table beside the texts, or is printed there and is no error.
 NO_ERRORS = {"ok", "no error", "://", "sandboxctl: ", "materialising sandbox/…", "sandbox session … executing",

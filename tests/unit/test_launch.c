@@ -23,7 +23,8 @@ static struct launch_msg message(unsigned int type, const uint8_t *id)
 static bool names_session(unsigned int type)
 {
 	return type != LAUNCH_HELLO && type != LAUNCH_ADOPT && type != LAUNCH_LOG_LEVEL &&
-	       type != LAUNCH_LOG_LEVEL + 1 && type != LAUNCH_EVENT_FACTS;
+	       type != LAUNCH_LOG_LEVEL + 1 && type != LAUNCH_EVENT_FACTS &&
+	       type != LAUNCH_EVENT_CONFIG;
 }
 
 static void test_launch_check_every_type_and_side(void **state)
@@ -33,7 +34,8 @@ static void test_launch_check_every_type_and_side(void **state)
 		struct launch_msg msg = message(type, names_session(type) ? session : NULL);
 		bool is_request = type >= 2 && type <= LAUNCH_LOG_LEVEL && type % 2 == 0;
 		bool is_answer = (type >= 3 && type <= LAUNCH_LOG_LEVEL + 1 && type % 2 == 1) ||
-				 type == LAUNCH_EVENT_GONE || type == LAUNCH_EVENT_FACTS;
+				 type == LAUNCH_EVENT_GONE || type == LAUNCH_EVENT_FACTS ||
+				 type == LAUNCH_EVENT_CONFIG;
 
 		assert_int_equal(launch_check(&msg, sizeof(msg), 0), is_request ? 0 : -EPROTO);
 		assert_int_equal(launch_check(&msg, sizeof(msg), 1), is_answer ? 0 : -EPROTO);
@@ -44,6 +46,22 @@ static void test_launch_check_every_type_and_side(void **state)
 		msg = message(type, names_session(type) ? NULL : session);
 		assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
 	}
+}
+
+static void test_launch_check_texts_of_a_config_event_end(void **state)
+{
+	struct launch_msg msg = launch_message(LAUNCH_EVENT_CONFIG, 0, NULL);
+
+	(void)state;
+	assert_int_equal(launch_check(&msg, sizeof(msg), 1), 0);
+	memset(msg.u.config.text, 'a', sizeof(msg.u.config.text));
+	assert_int_equal(launch_check(&msg, sizeof(msg), 1), -EPROTO);
+	msg.u.config.text[0] = '\0';
+	memset(msg.u.config.waiting, 'a', sizeof(msg.u.config.waiting));
+	assert_int_equal(launch_check(&msg, sizeof(msg), 1), -EPROTO);
+	msg.u.config.waiting[0] = '\0';
+	msg.u.config.refused = 2;
+	assert_int_equal(launch_check(&msg, sizeof(msg), 1), -EPROTO);
 }
 
 static void test_launch_check_request_fields(void **state)
@@ -150,6 +168,7 @@ static void test_launch_error_text_every_number(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_launch_check_every_type_and_side),
+	cmocka_unit_test(test_launch_check_texts_of_a_config_event_end),
 	cmocka_unit_test(test_launch_check_request_fields),
 	cmocka_unit_test(test_launch_check_start_with_two_sessions_is_refused),
 	cmocka_unit_test(test_launch_check_start_with_bad_secrets_is_refused),

@@ -1002,6 +1002,54 @@ static void test_store_retain_deletes_by_age(void **state)
 }
 
 /* What one component's write costs does not grow with the others of its session. */
+struct usages {
+	int n;
+	uint64_t cpu_us;
+	char name[64];
+};
+
+static int see_usage(void *userdata, const struct store_usage *usage)
+{
+	struct usages *usages = userdata;
+
+	usages->n++;
+	usages->cpu_us = usage->cpu_us;
+	assert_int_equal(usage->scope, QUOTA_SCOPE_WORKSPACE);
+	assert_int_equal(str_copy(usages->name, sizeof(usages->name), usage->name), 0);
+	return 0;
+}
+
+static void put_usage(struct rig *rig, uint32_t day, uint64_t cpu_us)
+{
+	const struct store_usage usage = {
+		.day = day, .scope = QUOTA_SCOPE_WORKSPACE, .name = "w:1", .cpu_us = cpu_us};
+
+	assert_int_equal(store_usage_put(rig->store, &usage), 0);
+	store_flush(rig->store, 1);
+}
+
+static void test_store_usage_is_of_one_day(void **state)
+{
+	struct usages usages = {0};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	put_usage(&rig, 20000, 5);
+	put_usage(&rig, 20000, 1ull << 40);
+	reopen(&rig);
+	assert_int_equal(store_each_usage(rig.store, 20000, see_usage, &usages), 0);
+	assert_int_equal(usages.n, 1);
+	assert_int_equal(usages.cpu_us, 1ull << 40);
+	assert_string_equal(usages.name, "w:1");
+	assert_int_equal(store_each_usage(rig.store, 20001, see_usage, &usages), 0);
+	assert_int_equal(usages.n, 1);
+	/* The next day's first write forgets it. */
+	put_usage(&rig, 20001, 7);
+	assert_sql(&rig, "SELECT count(*) || ' ' || sum(cpu_us) FROM sandbox_usage", "1 7");
+	rig_done(&rig);
+}
+
 static void test_store_component_writes_only_itself(void **state)
 {
 	enum {
@@ -1082,6 +1130,7 @@ int main(void)
 		cmocka_unit_test(test_store_killed_process_keeps_what_it_promised),
 		cmocka_unit_test(test_store_open_damaged_file_is_a_clear_error),
 		cmocka_unit_test(test_store_retain_deletes_by_age),
+		cmocka_unit_test(test_store_usage_is_of_one_day),
 		cmocka_unit_test(test_store_component_writes_only_itself),
 		cmocka_unit_test(test_store_close_writes_what_waits),
 	};
