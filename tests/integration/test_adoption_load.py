@@ -75,6 +75,35 @@ def test_200_sessions_are_adopted(roomy, way):
     wait_until(lambda: not records(roomy) and not shims_of(roomy), 20, "all are removed")
 
 
+def keys(frames):
+    return [tuple(f["asset_key"]) for f in frames if f["stage"] == "materialize"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [kill_supervisor, kill_both])
+def test_running_task_goes_on_without_hole_or_double(roomy, way):
+    caller = roomy.client("alice")
+    session = caller.create()
+    body = "type: a.B\nattributes: [" + "1, " * 150000 + "1]\n"
+    names = [f"c{i:03}" for i in range(60)]
+    for name in names:
+        assert caller.write(session, name, body).status == 200
+    task = caller.execute(session)
+    state = f"/dagster/sandbox/tasks/{task}"
+    wait_until(lambda: caller.get(state).json["status"] == "running", 10, "it runs")
+    for _ in range(2):
+        time.sleep(0.3)
+        assert caller.get(state).json["status"] == "running"
+        way(roomy)
+    frames = caller.frames(task, timeout=120)
+    assert [f["seq"] for f in frames] == list(range(1, len(frames) + 1))
+    assert [f["stage"] for f in frames].count("done") == 1, frames[-1]
+    assert frames[-1]["stage"] == "done"
+    assert keys(frames) == [("sandbox", name) for name in names]
+    # After a restart of the reader the same frames are there.
+    assert caller.frames(task) == frames
+
+
 def kill_worker(name):
     def way(daemon):
         os.kill(daemon.worker_pid(name), signal.SIGKILL)

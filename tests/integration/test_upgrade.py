@@ -107,8 +107,13 @@ def test_upgrade_under_load_and_back(previous):
         done = caller.execute(sessions[0])
         frames = caller.frames(done)
         assert terminal(frames)[0]["stage"] == "done"
+        busy = daemon.client("bob").create()
+        for i in range(60):
+            daemon.client("bob").write(busy, f"c{i}", "attributes: [" + "1, " * 150000 + "1]\n")
         with Load(daemon) as load:
             time.sleep(0.5)
+            running = daemon.client("bob").execute(busy)
+            time.sleep(0.2)
             end_both(daemon)
             daemon.programs = BIN
             daemon.start()
@@ -120,6 +125,8 @@ def test_upgrade_under_load_and_back(previous):
         assert "made by another release" in daemon.log.read_text()
         assert {row["id"] for row in caller.get(SESSIONS).json} == set(sessions)
         assert caller.frames(done) == frames
+        ends = terminal(daemon.client("bob").frames(running))
+        assert [frame.get("code") for frame in ends] == ["incompatible_upgrade"], ends
         for session in sessions:
             assert caller.run(session, "/bin/cat", "/session/one.yaml").out == b"type: a.B\n"
             assert caller.get(f"{SESSIONS}/{session}").json["components"] == ["one.yaml"]
