@@ -327,6 +327,7 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 #ifdef SANDBOXD_TEST_HOOKS
 	/* One thread and nobody calls setenv. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	host->fail_step = getenv("SANDBOX_FAIL_STEP");
+	host->crash_step = getenv("SANDBOX_CRASH_STEP"); /* NOLINT(concurrency-mt-unsafe) */
 #endif
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(stages); i++)

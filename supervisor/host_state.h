@@ -63,6 +63,7 @@ struct host {
 	struct buf incompatible; /* struct id each: ended at the start, see host.h */
 	struct list dead;        /* told about, freed at the end of the turn */
 	const char *fail_step;   /* test builds; NULL */
+	const char *crash_step;  /* as well: the supervisor dies after it */
 };
 
 /* File name below /proc/PID/ns. */

@@ -45,7 +45,7 @@
 #define BACKOFF_MAX  (10 * USEC_PER_SEC)
 #define STEADY_AFTER (60 * USEC_PER_SEC)
 #define STOP_TIMEOUT (60 * USEC_PER_SEC)
-#define ENV_MAX      12
+#define ENV_MAX      16
 
 struct keeper {
 	struct loop *loop;
@@ -70,12 +70,12 @@ struct keeper {
 /* Runs in the child between fork and exec. Everything but the three sockets is close-on-exec. */
 static int exec_supervisor(const struct keeper *keeper, int life_fd)
 {
-	static const char *const passed_on[] = {"SANDBOX_KERNEL",    "SANDBOX_FAIL_STEP",
+	static const char *const passed_on[] = {
+		"SANDBOX_KERNEL",    "SANDBOX_FAIL_STEP",
 #ifdef SANDBOXD_TEST_HOOKS
-						"SANDBOX_LAYER_OFF", "SANDBOX_PLANT",
+		"SANDBOX_LAYER_OFF", "SANDBOX_PLANT",     "SANDBOX_CRASH_STEP",
 #endif
-						"ASAN_OPTIONS",      "UBSAN_OPTIONS",
-						"JOURNAL_STREAM"};
+		"ASAN_OPTIONS",      "UBSAN_OPTIONS",     "JOURNAL_STREAM"};
 	const int sockets[] = {keeper->listeners.control_fd, keeper->listeners.operator_fd,
 			       life_fd};
 	int copies[ARRAY_SIZE(sockets)];

@@ -111,6 +111,7 @@ static void finish(struct session *session)
 	if (cpu_us > session->cpu_us)
 		session->cpu_us = cpu_us;
 
+	session_crash_point(session, "drained");
 	int r = steps_parent_undo(session);
 	if (r < 0) {
 		/* EBUSY for a moment after the last exit: try again, off the request path, and for
@@ -123,6 +124,7 @@ static void finish(struct session *session)
 		wake_after(session, pause < RETRY_MAX_US ? pause : RETRY_MAX_US);
 		return;
 	}
+	session_crash_point(session, "removed");
 	close_all(session);
 	list_remove(&session->link);
 	list_append(&host->dead, &session->link);
@@ -200,6 +202,7 @@ static void begin_end(struct session *session)
 	set_state(session, SESSION_STATE_ENDING);
 	session->ready_source = loop_remove(session->ready_source);
 	session->ready_fd = fd_close(session->ready_fd);
+	session_crash_point(session, "end");
 	/* One write for everything in the group; the signal is for a child that never got into it.
 	 */
 	(void)!cgroup_kill(&host->cgroup, session->name);
@@ -282,7 +285,9 @@ static void become_live(struct session *session)
 			return;
 		}
 	}
+	session_crash_point(session, "proved");
 	int r = mark_live(session);
+	session_crash_point(session, "live");
 	if (r < 0) {
 		(void)err_fail(&session->err, r, "record", "mark the session as live");
 		fail_launch(session, LAUNCH_E_STEP);

@@ -81,6 +81,9 @@ struct record;
 /* What the session's record says, as it is now. */
 void session_fill_record(const struct session *session, struct record *ret_record);
 
+/* Test builds: end this process if it was asked to die here. */
+void session_crash_point(const struct session *session, const char *step);
+
 /* session.c: callbacks that the `watch` step puts into the loop. */
 int session_on_pid(void *userdata, uint32_t events);
 int session_on_ready(void *userdata, uint32_t events);

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -287,6 +288,15 @@ static const struct step {
 	{"prove-early", step_prove_early, LAUNCH_E_STEP},
 };
 
+void session_crash_point(const struct session *session, const char *step)
+{
+	const char *crash_step = session->host->crash_step;
+
+	/* Not over and over: what is adopted has seen one crash. */
+	if (crash_step && !session->is_adopted && str_equal(crash_step, step))
+		(void)kill(getpid(), SIGKILL);
+}
+
 int steps_parent_run(struct session *session, enum launch_error *ret_error, struct err *err)
 {
 	const char *fail_step = session->host->fail_step;
@@ -304,6 +314,7 @@ int steps_parent_run(struct session *session, enum launch_error *ret_error, stru
 				*ret_error = LAUNCH_E_DESCRIPTORS;
 			return r;
 		}
+		session_crash_point(session, steps[i].name);
 		session_trace_step(session, steps[i].name, session_elapsed_us(session), 0);
 	}
 	return 0;

@@ -449,3 +449,39 @@ def test_orphans_are_reaped(private):
     shim = shims_of(private)[0]
     os.kill(shim, signal.SIGKILL)
     wait_until(lambda: not Path(f"/proc/{shim}").exists(), 5, "it is gone, not a zombie")
+
+
+CRASHES = ["user-ids", "listener", "group", "limits", "record", "send-plan", "clone", "watch",
+           "prove-early", "proved", "live", "end", "drained", "removed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", CRASHES)
+def test_supervisor_that_dies_after_a_step(step):
+    """Of a launch up to `live`, then of an end: each name is adopted whole or gone whole."""
+    daemon = Daemon(env={"SANDBOX_CRASH_STEP": step})
+    daemon.deaths_expected = True
+    try:
+        caller = daemon.client("alice")
+        try:
+            answer = caller.post(SESSIONS, {})
+            if CRASHES.index(step) >= CRASHES.index("end"):
+                assert answer.status == 201
+                caller.remove(answer.json["id"])
+        except OSError:
+            pass
+        wait_until(lambda: "supervisor died" in daemon.log.read_text(), 10, "the crash")
+        wait_until(lambda: answers(daemon), 20, "answers")
+        if CRASHES.index(step) >= CRASHES.index("end"):
+            # Adopted, since nothing of it was gone yet, and known to no row: killed.
+            wait_until(lambda: not records(daemon), 5, "its end")
+        listed = {row["id"]: row for row in daemon.root.get(SESSIONS).json}
+        names = {name.split(".")[0] for name in records(daemon)}
+        assert len(records(daemon)) == 2 * len(names) and len(shims_of(daemon)) == len(names)
+        assert names <= set(listed)
+        for session in names:
+            assert caller.run(session, "/bin/true").code == 0
+        if step != "live":
+            assert not names
+    finally:
+        daemon.done()
