@@ -181,8 +181,8 @@ void session_list_print(const json_t *sessions, const struct options *options, s
 	size_t i;
 
 	if (!options->quiet && options->output == OUTPUT_TABLE)
-		(void)printf("%-36s  %-8s  %-16s  %-19s  %s\n", "ID", "STATUS", "OWNER",
-			     "EXPIRES (UTC)", "COMPONENTS");
+		(void)printf("%-36s  %-8s  %-8s  %-16s  %-19s  %s\n", "ID", "STATUS", "TREE",
+			     "OWNER", "EXPIRES (UTC)", "COMPONENTS");
 	json_array_foreach(sessions, i, row)
 	{
 		if (i == max_rows)
@@ -190,6 +190,7 @@ void session_list_print(const json_t *sessions, const struct options *options, s
 		print_cell(session_id(row), options->output == OUTPUT_NAME ? 0 : 36);
 		if (options->output == OUTPUT_TABLE) {
 			print_cell(print_member(row, "status"), 8);
+			print_cell(print_member(json_object_get(row, "sandbox"), "tree"), 8);
 			print_cell(print_member(row, "owner"), 16);
 			print_cell(print_member(row, "expires_at"), -19);
 			(void)printf("  %3zu", json_array_size(json_object_get(row, "components")));

@@ -16,7 +16,7 @@
 #define INOTIFY_PER_SESSION      256
 #define PIDS_PER_SESSION         256
 /* What a host for sandboxes should bear at least. */
-#define SESSIONS_WANTED          500
+#define SESSIONS_WANTED          UINT64_C(500)
 
 static int read_number(const char *path, uint64_t *ret_value)
 {

@@ -114,7 +114,7 @@ json_t *leftovers(bool remove)
 	walk(collect_dead, &collect);
 	if (remove && json_array_size(collect.found) > 0) {
 		(void)json_array_clear(collect.found);
-		(void)sleep(1);
+		(void)nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
 		walk(note_alive, alive);
 		collect.remove = true;
 		walk(collect_dead, &collect);
