@@ -55,6 +55,7 @@ FORMATS = [
 ]
 # What stands in a table beside the texts, or is printed there and is no error.
 NO_ERRORS = {"ok", "no error", "://", "sandboxctl: ", "materialising sandbox/…", "sandbox session … executing",
+             "the session expires in less than … minute…",
              "sandboxctl: the value from standard input, which shows it; end with Ctrl-D"}
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/|//[^\n]*|\'(?:[^\'\\]|\\.)+\'|[A-Za-z_]\w*|\s+|.', re.S)
 
@@ -144,7 +145,7 @@ def texts_of(file, toks, known):
         if name == file:
             found += literals(table(toks, array), known)
     plain = {normal(text) for text in found if text not in NO_ERRORS}
-    return {text for text in plain if re.search("[a-z]", text)} - NO_ERRORS
+    return {text for text in plain if re.search("[a-z]", text) and text[0] != "{"} - NO_ERRORS
 
 
 def rows():
