@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -256,6 +257,23 @@ def test_session_made_again_has_them_again(private):
         503, "secret db is not there for this workspace")
     put(private, "db", PASSWORD, "--workspace", "blue")
     assert caller.shell(made, "echo $DB").text == f"{MASK}\n"
+
+
+def test_adopted_session_keeps_them(private):
+    """The shim has them: no store and no helper is needed."""
+    private.deaths_expected = True
+    caller = private.client("alice", workspace="blue")
+    put(private, "db", PASSWORD, "--workspace", "blue")
+    made = caller.create_runtime(secrets=["db"])
+    shims = private.shim_pids()
+    assert secret(private, "rm", "db")[0] == 0
+    supervisor = private.supervisor_pid()
+    os.kill(supervisor, signal.SIGKILL)
+    wait_until(lambda: private.supervisor_pid() not in (supervisor, private.process.pid), 20, "again")
+    wait_until(private.ready, 20, "answers")
+    answer = caller.shell(made, "echo $DB; printf %s $DB | wc -c")
+    assert answer.text == f"{MASK}\n{len(PASSWORD)}\n"
+    assert all(Path(f"/proc/{pid}").exists() for pid in shims)
 
 
 # --- the host's key ----------------------------------------------------------------------------
