@@ -5,6 +5,8 @@ import re
 import shlex
 import subprocess
 
+import pytest
+
 from harness import BIN
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -68,12 +70,17 @@ def examples_of_sandboxctl():
 NOT_HERE = ("--runtime-dir /run/sandboxd-qs-",)
 
 
-def test_examples_of_sandboxctl_work(daemon, tmp_path):
+@pytest.mark.parametrize("identity", [{}, {"SANDBOXCTL_USER": "dora",
+                                           "SANDBOXCTL_SCOPES": "data:read data:write platform:admin"}],
+                         ids=["operator", "control"])
+def test_examples_of_sandboxctl_work(daemon, tmp_path, identity):
     """As one script: each line may use what the lines before it set."""
     (tmp_path / "demo.yaml").write_text("type: demo.Thing\n")
     env = {"PATH": f"{BIN}:/usr/bin:/bin", "SANDBOXCTL_RUNTIME_DIR": str(daemon.runtime),
-           "HOME": str(tmp_path)}
-    examples = [line for line in examples_of_sandboxctl() if not any(word in line for word in NOT_HERE)]
+           "HOME": str(tmp_path), **identity}
+    # The level of the log is for the operator socket alone.
+    not_here = NOT_HERE + (("sandboxctl log-level",) if identity else ())
+    examples = [line for line in examples_of_sandboxctl() if not any(word in line for word in not_here)]
     script = "\n".join(
         f"{line}\nstatus=$?; [ $status = 0 ] || echo \"$status from: \"{shlex.quote(line)} >>failed"
         for line in examples)
