@@ -14,7 +14,6 @@
 #include "shim/nursery.h"
 #include "shim/secrets.h"
 
-
 struct shim {
 	struct loop *loop;
 	struct nursery_context context;

@@ -251,10 +251,7 @@ static void answer_lookup(struct request *request, const struct lookup *lookup, 
 		reply_not_found(request);
 	else if (lookup->kind == LOOKUP_CANCEL && !job_state_ended(job->state))
 		task_cancel(request, job);
-	else if (lookup->kind == LOOKUP_CANCEL)
-		reply_json(request, MHD_HTTP_OK,
-			   job_describe(job, lookup->app->config->stream_url));
-	else if (lookup->kind == LOOKUP_STATE)
+	else if (lookup->kind == LOOKUP_STATE || lookup->kind == LOOKUP_CANCEL)
 		reply_json(request, MHD_HTTP_OK,
 			   job_describe(job, lookup->app->config->stream_url));
 	else

@@ -158,6 +158,7 @@ static uint64_t bytes_of(const struct buf *numbers, size_t n)
 void tasks_store_frames(struct app *app, struct job *job, uint32_t first_seq, struct held *held)
 {
 	size_t n = held ? count_shown(job, &held->numbers) : 0;
+	struct store_batch batch = {.first_seq = first_seq};
 	struct store_output output = {0};
 	struct task_write *write;
 	uint64_t highest = 0;
@@ -181,8 +182,10 @@ void tasks_store_frames(struct app *app, struct job *job, uint32_t first_seq, st
 		output.size = (size_t)bytes_of(&held->numbers, n);
 	}
 	job->n_owed++;
-	r = store_frames_put(app->store, job, first_seq, highest,
-			     n > 0 && !job->frames.terminal ? &output : NULL, on_write, write);
+	batch.wire_number = highest;
+	if (n > 0 && !job->frames.terminal)
+		batch.output = &output;
+	r = store_frames_put(app->store, job, &batch, on_write, write);
 	if (n > 0) {
 		buf_consume(&held->data, output.size);
 		buf_consume(&held->numbers, n * sizeof(struct held_number));

@@ -432,7 +432,9 @@ static void test_store_session_tree_begins_numbers_again(void **state)
 	(void)state;
 	rig_init(&rig);
 	insert(&rig);
-	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 40, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 40, NULL},
+					  note, &answers),
+			 0);
 	assert_int_equal(store_session_tree(rig.store, &rig.session->id, STORE_TREE_RESTORING, note,
 					    &answers),
 			 0);
@@ -441,7 +443,9 @@ static void test_store_session_tree_begins_numbers_again(void **state)
 	assert_true(seen.row.restoring);
 	assert_int_equal(seen.row.acked, 0);
 	add_frame(&rig, FRAMES_STAGE_START, "one");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 2, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 2, NULL},
+					  note, &answers),
+			 0);
 	assert_int_equal(store_session_tree(rig.store, &rig.session->id, STORE_TREE_COMPLETE, note,
 					    &answers),
 			 0);
@@ -480,12 +484,18 @@ static void test_store_task_progress_until_the_end(void **state)
 	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
 	rig.job->n_assets_shown = 2;
 	add_frame(&rig, FRAMES_STAGE_MATERIALIZE, "one");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 11, &output, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 11, &output},
+					  note, &answers),
+			 0);
 	rig.job->n_problems_shown = 7;
 	output = (struct store_output){.data = "def", .size = 3};
-	assert_int_equal(store_frames_put(rig.store, rig.job, 2, 12, &output, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){2, 12, &output},
+					  note, &answers),
+			 0);
 	/* A number that is stored already brings no output either. */
-	assert_int_equal(store_frames_put(rig.store, rig.job, 2, 12, &output, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){2, 12, &output},
+					  note, &answers),
+			 0);
 	store_flush(rig.store, 1);
 	assert_int_equal(answers.all[2], STORE_OK);
 	assert_int_equal(answers.all[3], STORE_DUPLICATE);
@@ -515,28 +525,40 @@ static void test_store_frames_and_number_commit_together(void **state)
 	rig_init(&rig);
 	insert(&rig);
 	add_frame(&rig, FRAMES_STAGE_START, "one");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 0, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 0, NULL},
+					  note, &answers),
+			 0);
 	add_frame(&rig, FRAMES_STAGE_LOG, "two");
 	add_frame(&rig, FRAMES_STAGE_LOG, "three");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 2, 7, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){2, 7, NULL},
+					  note, &answers),
+			 0);
 	store_flush(rig.store, 1);
 	assert_int_equal(answers.n, 2);
 	assert_int_equal(answers.last, STORE_OK);
 	/* The same number again, and an older one: refused, nothing is written. */
 	add_frame(&rig, FRAMES_STAGE_LOG, "four");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 4, 7, NULL, note, &answers), 0);
-	assert_int_equal(store_frames_put(rig.store, rig.job, 4, 6, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){4, 7, NULL},
+					  note, &answers),
+			 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){4, 6, NULL},
+					  note, &answers),
+			 0);
 	store_flush(rig.store, 1);
 	assert_int_equal(answers.all[2], STORE_DUPLICATE);
 	assert_int_equal(answers.all[3], STORE_DUPLICATE);
 	/* A number whose frames cannot be written does not advance either. */
-	assert_int_equal(store_frames_put(rig.store, rig.job, 3, 8, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){3, 8, NULL},
+					  note, &answers),
+			 0);
 	store_flush(rig.store, 1);
 	assert_int_equal(answers.all[4], STORE_DUPLICATE);
 	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
 	assert_int_equal(seen.row.acked, 7);
 	/* A number alone. */
-	assert_int_equal(store_frames_put(rig.store, rig.job, 5, 9, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){5, 9, NULL},
+					  note, &answers),
+			 0);
 	store_flush(rig.store, 1);
 	assert_int_equal(answers.last, STORE_OK);
 	reopen(&rig);
@@ -562,7 +584,9 @@ static void test_store_frames_get_pages_without_gap(void **state)
 	insert(&rig);
 	for (int i = 0; i < 1000; i++)
 		add_frame(&rig, FRAMES_STAGE_LOG, "text");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 0, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 0, NULL},
+					  note, &answers),
+			 0);
 	store_flush(rig.store, 1);
 	do {
 		frames = get_frames(&rig, after, 4096);
@@ -597,7 +621,9 @@ static void test_store_task_states(void **state)
 	job_start(rig.job, 4, 1764422886116879);
 	add_frame(&rig, FRAMES_STAGE_DONE, "end");
 	job_end(rig.job, NULL, JOB_STATE_DONE, 1764422886116880);
-	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 0, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 0, NULL},
+					  note, &answers),
+			 0);
 	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
 	assert_int_equal(store_task_get(rig.store, &rig.job->id, see_task, &seen), 0);
 	store_flush(rig.store, 1);
@@ -632,12 +658,16 @@ static void test_store_task_with_a_terminal_frame_has_ended(void **state)
 	rig_init(&rig);
 	insert(&rig);
 	add_frame(&rig, FRAMES_STAGE_START, "start");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 0, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 0, NULL},
+					  note, &answers),
+			 0);
 	store_flush(rig.store, 1);
 	assert_int_equal(store_each_open_task(rig.store, keep_state, &seen), 0);
 	assert_int_equal(seen, JOB_STATE_QUEUED);
 	add_frame(&rig, FRAMES_STAGE_DONE, "end");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 2, 0, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){2, 0, NULL},
+					  note, &answers),
+			 0);
 	store_flush(rig.store, 1); /* and the write of its state never came */
 	reopen(&rig);
 	assert_int_equal(store_each_open_task(rig.store, keep_state, &seen), 0);
@@ -885,14 +915,16 @@ static void test_store_killed_process_keeps_what_it_promised(void **state)
 		    store_task_insert(store, rig.job, note, &answers) < 0)
 			_exit(1);
 		add_frame(&rig, FRAMES_STAGE_START, "kept");
-		if (store_frames_put(store, rig.job, 1, 3, NULL, note, &answers) < 0)
+		if (store_frames_put(store, rig.job, &(struct store_batch){1, 3, NULL}, note,
+				     &answers) < 0)
 			_exit(1);
 		store_flush(store, 1);
 		if (answers.n != 3 || answers.last != STORE_OK)
 			_exit(2);
 		/* Queued, never flushed. */
 		add_frame(&rig, FRAMES_STAGE_LOG, "lost");
-		if (store_frames_put(store, rig.job, 2, 4, NULL, note, &answers) < 0)
+		if (store_frames_put(store, rig.job, &(struct store_batch){2, 4, NULL}, note,
+				     &answers) < 0)
 			_exit(1);
 		if (write(to_parent[1], "r", 1) != 1)
 			_exit(3);
@@ -963,7 +995,9 @@ static void test_store_retain_deletes_by_age(void **state)
 	insert(&rig);
 	put(&rig, "a.yaml", "x", 1, &answers);
 	add_frame(&rig, FRAMES_STAGE_DONE, "end");
-	assert_int_equal(store_frames_put(rig.store, rig.job, 1, 0, NULL, note, &answers), 0);
+	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 0, NULL},
+					  note, &answers),
+			 0);
 	/* An open session is never touched. */
 	retention.bodies_before = retention.rows_before = retention.frames_before =
 		USEC_PER_SEC * 4000000000;

@@ -210,6 +210,7 @@ void frames_end_plain(struct frames *frames, const struct id *session, const cha
 	char session_id[ID_TEXT_BYTES];
 	char task[ID_TEXT_BYTES];
 	char text[MESSAGE_BYTES];
+	int r;
 
 	ASSERT(!frames->terminal && frames->reserve && frames->n_lines < frames->n_allocated);
 	id_format(session, session_id);
@@ -219,12 +220,13 @@ void frames_end_plain(struct frames *frames, const struct id *session, const cha
 	for (char *at = text; *at; at++)
 		if (*at == '"' || *at == '\\' || (unsigned char)*at < ' ')
 			*at = '?';
-	fit_text(
+	r = str_format(
 		frames->reserve, RESERVE_BYTES,
 		"{\"task_id\":\"%s\",\"stage\":\"error\",\"message\":\"%s\",\"timestamp\":%llu.%06llu,"
 		"\"seq\":%u,\"session_id\":\"%s\",\"code\":\"%s\",\"asset_key\":[],\"metadata\":{}}",
 		task, text, (unsigned long long)(now / USEC_PER_SEC),
 		(unsigned long long)(now % USEC_PER_SEC), frames->next_seq, session_id, code);
+	ASSERT(r >= 0); /* codes are short */
 	frames->line[frames->n_lines++] = (struct frames_line){
 		.seq = frames->next_seq++,
 		.stage = FRAMES_STAGE_ERROR,

@@ -215,8 +215,9 @@ void rows_task_state(struct write *write, const struct job *job)
 
 /* What another worker needs to go on behind wire_number. */
 static void add_output(struct write *write, const struct job *job, const char *id,
-		       uint64_t wire_number, const struct store_output *output)
+		       const struct store_batch *batch)
 {
+	const struct store_output *output = batch->output;
 	const struct value shown[] = {
 		value_text(id),
 		value_integer(job->n_assets_shown),
@@ -225,7 +226,7 @@ static void add_output(struct write *write, const struct job *job, const char *i
 	};
 	const struct value values[] = {
 		value_text(id),
-		value_integer((int64_t)wire_number),
+		value_integer((int64_t)batch->wire_number),
 		value_blob(output->data, output->size),
 	};
 
@@ -234,30 +235,29 @@ static void add_output(struct write *write, const struct job *job, const char *i
 		write_add(write, QUERY_OUTPUT_INSERT, values, ARRAY_SIZE(values));
 }
 
-void rows_frames(struct write *write, const struct job *job, uint32_t first_seq,
-		 uint64_t wire_number, const struct store_output *output)
+void rows_frames(struct write *write, const struct job *job, const struct store_batch *batch)
 {
 	char id[ID_TEXT_BYTES];
 	char session[ID_TEXT_BYTES];
 	const struct frames_line *line;
 
 	id_format(&job->id, id);
-	if (wire_number != 0) {
+	if (batch->wire_number != 0) {
 		const struct value acked[] = {
 			value_id(&job->session, session),
-			value_integer((int64_t)wire_number),
+			value_integer((int64_t)batch->wire_number),
 		};
 
 		write_add_must_change(write, QUERY_SESSION_ACKED, acked, ARRAY_SIZE(acked));
 	}
-	if (output)
-		add_output(write, job, id, wire_number, output);
-	for (uint32_t seq = first_seq > 0 ? first_seq - 1 : 0;
+	if (batch->output)
+		add_output(write, job, id, batch);
+	for (uint32_t seq = batch->first_seq > 0 ? batch->first_seq - 1 : 0;
 	     (line = frames_after(&job->frames, seq)); seq = line->seq) {
 		const struct value values[] = {
 			value_text(id),
 			value_integer(line->seq),
-			value_integer((int64_t)wire_number),
+			value_integer((int64_t)batch->wire_number),
 			value_text(frames_stage_text(line->stage)),
 			value_bytes(line->text, line->size),
 		};

@@ -18,8 +18,7 @@ void rows_session_component(struct write *write, const struct id *session,
 void rows_session_log(struct write *write, const struct session *session, usec_t now);
 void rows_task_insert(struct write *write, const struct job *job);
 void rows_task_state(struct write *write, const struct job *job);
-void rows_frames(struct write *write, const struct job *job, uint32_t first_seq,
-		 uint64_t wire_number, const struct store_output *output);
+void rows_frames(struct write *write, const struct job *job, const struct store_batch *batch);
 void rows_retain(struct write *write, const struct janitor_retention *retention);
 
 /* The current row of QUERY_SESSIONS_OPEN or QUERY_TASK_GET/QUERY_TASKS_OPEN. Texts belong to the

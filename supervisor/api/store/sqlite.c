@@ -409,13 +409,12 @@ static int sqlite_task_state(struct store *store, const struct job *job, store_d
 	return queue(sqlite_store_of(store), write);
 }
 
-static int sqlite_frames_put(struct store *store, const struct job *job, uint32_t first_seq,
-			     uint64_t wire_number, const struct store_output *output,
-			     store_done done, void *userdata)
+static int sqlite_frames_put(struct store *store, const struct job *job,
+			     const struct store_batch *batch, store_done done, void *userdata)
 {
 	struct write *write = write_new(done, userdata);
 
-	rows_frames(write, job, first_seq, wire_number, output);
+	rows_frames(write, job, batch);
 	return queue(sqlite_store_of(store), write);
 }
 

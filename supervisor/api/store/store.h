@@ -94,6 +94,14 @@ struct store_output {
 	const void *data;
 	size_t size;
 };
+/* Something new of a task. */
+struct store_batch {
+	uint32_t first_seq;   /* all frames of the job from this one on; above the last: none */
+	uint64_t wire_number; /* the session's acknowledged number; 0: stays */
+	/* What came under the numbers up to wire_number, kept until the task ends together with how
+	 * far the job has come; or NULL. */
+	const struct store_output *output;
+};
 /* How far a task that runs had come. */
 struct store_progress {
 	bool resumable;
@@ -174,9 +182,8 @@ struct store_ops {
 			   void *userdata);
 	int (*task_state)(struct store *store, const struct job *job, store_done done,
 			  void *userdata);
-	int (*frames_put)(struct store *store, const struct job *job, uint32_t first_seq,
-			  uint64_t wire_number, const struct store_output *output, store_done done,
-			  void *userdata);
+	int (*frames_put)(struct store *store, const struct job *job,
+			  const struct store_batch *batch, store_done done, void *userdata);
 	int (*task_get)(struct store *store, const struct id *task, store_task_read read,
 			void *userdata);
 	int (*tasks_of_session)(struct store *store, const struct id *session, store_task_read read,
@@ -289,18 +296,14 @@ MUST_USE static inline int store_task_state(struct store *store, const struct jo
 }
 
 /*
- * All frames of the job from first_seq on, and, where wire_number is not 0, the session's
- * acknowledged number, in one transaction. wire_number not above the durable one: STORE_DUPLICATE
- * and no frame is written. first_seq above the last frame: only the number is written. output (may
- * be NULL): what came under the numbers up to wire_number; kept until the task ends, with how far
- * the job has come.
+ * The batch in one transaction. wire_number not above the durable one: STORE_DUPLICATE and no frame
+ * is written.
  */
 MUST_USE static inline int store_frames_put(struct store *store, const struct job *job,
-					    uint32_t first_seq, uint64_t wire_number,
-					    const struct store_output *output, store_done done,
+					    const struct store_batch *batch, store_done done,
 					    void *userdata)
 {
-	return store->ops->frames_put(store, job, first_seq, wire_number, output, done, userdata);
+	return store->ops->frames_put(store, job, batch, done, userdata);
 }
 
 MUST_USE static inline int store_task_get(struct store *store, const struct id *task,
