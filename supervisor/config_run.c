@@ -48,8 +48,7 @@ void config_source_done(struct config_source *source)
 }
 
 struct config_run {
-	config_run_done done;
-	void *userdata;
+	struct config_run_watcher watcher;
 	int pid_fd;
 	int step_fd; /* worker_spawn's pipe */
 	int answer_fd;
@@ -154,7 +153,7 @@ static void finish(struct config_run *run, int r, const char *complaint, struct 
 {
 	stop_watching(run);
 	log_complaints(run);
-	run->done(run->userdata, r == 0 ? &run->answer : NULL, complaint, err);
+	run->watcher.done(run->watcher.userdata, r == 0 ? &run->answer : NULL, complaint, err);
 	run_free(run);
 }
 
@@ -252,8 +251,9 @@ static int on_timeout(void *userdata, uint32_t events)
 	return fail(userdata, -ETIMEDOUT, "the reader gives no answer");
 }
 
-static int watch(struct config_run *run, struct loop *loop)
+static int watch(struct config_run *run)
 {
+	struct loop *loop = run->watcher.loop;
 	int r;
 
 	r = loop_add(loop, run->answer_fd, EPOLLIN, on_answer, run, &run->answer_source);
@@ -267,8 +267,8 @@ static int watch(struct config_run *run, struct loop *loop)
 	return r;
 }
 
-int config_run_start(const struct host *host, const struct config_source *source, struct loop *loop,
-		     config_run_done done, void *userdata, struct config_run **ret_run,
+int config_run_start(const struct host *host, const struct config_source *source,
+		     const struct config_run_watcher *watcher, struct config_run **ret_run,
 		     struct err *err)
 {
 	AUTO_CLOSE int bundle_fd = -1;
@@ -281,15 +281,14 @@ int config_run_start(const struct host *host, const struct config_source *source
 	run = calloc(1, sizeof(*run));
 	if (!run)
 		return err_fail(err, -ENOMEM, "config", "memory");
-	run->done = done;
-	run->userdata = userdata;
+	run->watcher = *watcher;
 	run->pid_fd = -1;
 	run->step_fd = -1;
 	run->answer_fd = -1;
 	run->text_fd = -1;
 	r = start_reader(host, bundle_fd, run, err);
 	if (r == 0) {
-		r = watch(run, loop);
+		r = watch(run);
 		if (r < 0)
 			(void)err_fail(err, r, "config", "watch the reader");
 	}
@@ -337,13 +336,15 @@ int config_run(const struct host *host, const struct config_source *source,
 	       struct config_answer *ret_answer, struct err *err)
 {
 	struct wait wait = {.answer = ret_answer, .err = err};
+	struct config_run_watcher watcher = {.done = on_waited, .userdata = &wait};
 	struct config_run *run = NULL;
 	int r;
 
 	r = loop_new(&wait.loop);
 	if (r < 0)
 		return err_fail(err, r, "config", "loop");
-	r = config_run_start(host, source, wait.loop, on_waited, &wait, &run, err);
+	watcher.loop = wait.loop;
+	r = config_run_start(host, source, &watcher, &run, err);
 	if (r == 0) {
 		r = loop_run(wait.loop);
 		if (r < 0) {

@@ -33,10 +33,15 @@ void config_source_done(struct config_source *source);
  */
 typedef void (*config_run_done)(void *userdata, const struct config_answer *answer,
 				const char *complaint, const struct err *err);
+struct config_run_watcher {
+	struct loop *loop;
+	config_run_done done;
+	void *userdata;
+};
 struct config_run;
 MUST_USE int config_run_start(const struct host *host, const struct config_source *source,
-			      struct loop *loop, config_run_done done, void *userdata,
-			      struct config_run **ret_run, struct err *err);
+			      const struct config_run_watcher *watcher, struct config_run **ret_run,
+			      struct err *err);
 /* Before `done`: it does not come. Accepts NULL, returns NULL. */
 struct config_run *config_run_cancel(struct config_run *run);
 /* Both at once, for the start: waits. 0 or -errno. */

@@ -133,6 +133,11 @@ static void on_read(void *userdata, const struct config_answer *answer, const ch
 
 void reload_begin(struct reload *reload)
 {
+	const struct config_run_watcher watcher = {
+		.loop = reload->loop,
+		.done = on_read,
+		.userdata = reload,
+	};
 	struct err err = ERR_NULL;
 
 	/* What it reads may be older than this signal. */
@@ -140,8 +145,7 @@ void reload_begin(struct reload *reload)
 		reload->again = true;
 		return;
 	}
-	if (config_run_start(reload->host, &reload->source, reload->loop, on_read, reload,
-			     &reload->run, &err) == 0)
+	if (config_run_start(reload->host, &reload->source, &watcher, &reload->run, &err) == 0)
 		return;
 	reload->state.at = clock_realtime();
 	note_refusal(reload, "", &err);

@@ -331,12 +331,13 @@ static bool within_quotas(struct request *request, uint32_t profile_index)
 	const struct quota_asker asker = {
 		.owner = identity->is_operator ? "" : identity->user,
 		.workspace = identity->workspace,
+		.memory_bytes = image_profile(&app->policy, profile_index)->limits.memory_bytes,
+		.now = clock_boottime(),
+		.realtime = clock_realtime(),
 	};
 	struct quota_refusal refusal;
 
-	if (tenant_quota_session(&app->registry.tenants, &app->config->quota, &asker,
-				 image_profile(&app->policy, profile_index)->limits.memory_bytes,
-				 clock_boottime(), clock_realtime(), &refusal))
+	if (tenant_quota_session(&app->registry.tenants, &app->config->quota, &asker, &refusal))
 		return true;
 	reply_refusal(request, &refusal);
 	return false;

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import RUNTIME, SESSIONS, Daemon, wait_until
+from harness import RUNTIME, SESSIONS, Daemon, ctl, wait_until
 
 QUOTA = "/dagster/sandbox/quota"
 CONFIG = """\
@@ -97,6 +97,8 @@ def test_quota_shows_the_askers_own_numbers_only(own):
     assert set(own.root.get(QUOTA).json) == {"host"}
     assert host_use(own)["sessions"] == {"limit": 5, "used": 3}
     assert own.client("alice", "data:write").get(QUOTA).status == 403
+    table = ctl(own, "quota").stdout.decode()
+    assert re.search(r"^host\s+sessions\s+3\s+5$", table, re.M), table
 
 
 def test_stored_bytes_of_an_owner(own):

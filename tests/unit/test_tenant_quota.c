@@ -52,10 +52,10 @@ static int tear_down(void **state)
 static bool ask(struct fixture *fixture, const char *owner, const char *workspace,
 		uint64_t memory_bytes)
 {
-	const struct quota_asker asker = {owner, workspace};
+	const struct quota_asker asker = {owner, workspace, memory_bytes, USEC_PER_SEC, NOON};
 
 	return tenant_quota_session(&fixture->registry.tenants, &fixture->config, &asker,
-				    memory_bytes, USEC_PER_SEC, NOON, &fixture->refusal);
+				    &fixture->refusal);
 }
 
 static struct session *enter(struct fixture *fixture, const char *owner, const char *workspace,

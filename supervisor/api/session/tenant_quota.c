@@ -5,7 +5,7 @@
 #include "supervisor/api/jobs/job.h"
 #include "supervisor/api/session/session.h"
 
-#define SECONDS_PER_DAY (24u * 60 * 60)
+#define SECONDS_PER_DAY 86400u
 
 enum resource {
 	RESOURCE_SESSIONS,
@@ -134,8 +134,7 @@ static bool has_session(const struct tenant *tenant, const struct quota_limits *
 }
 
 bool tenant_quota_session(struct tenants *tenants, const struct quota_config *config,
-			  const struct quota_asker *asker, uint64_t memory_bytes, usec_t now,
-			  usec_t realtime, struct quota_refusal *ret_refusal)
+			  const struct quota_asker *asker, struct quota_refusal *ret_refusal)
 {
 	const char *names[] = {
 		[QUOTA_SCOPE_OWNER] = asker->owner,
@@ -157,14 +156,15 @@ bool tenant_quota_session(struct tenants *tenants, const struct quota_config *co
 		if (!tenant)
 			tenant = &nobody[scope];
 		if (!has_session(tenant, tenant_quota_limits(config, scope, names[scope]),
-				 memory_bytes, realtime, ret_refusal))
+				 asker->memory_bytes, asker->realtime, ret_refusal))
 			return false;
 	}
 	/* Only now, so that refused ones leave nothing behind; NULL: the operator, or no memory. */
 	owner = tenants_get(tenants, QUOTA_SCOPE_OWNER, asker->owner);
 	per_s = tenant_quota_limits(config, QUOTA_SCOPE_OWNER, asker->owner)->launches_per_s;
-	if (owner && !tenant_take(&owner->launch_next, per_s, 1, now))
-		return refuse(RESOURCE_LAUNCHES, QUOTA_SCOPE_OWNER, per_s, realtime, ret_refusal);
+	if (owner && !tenant_take(&owner->launch_next, per_s, 1, asker->now))
+		return refuse(RESOURCE_LAUNCHES, QUOTA_SCOPE_OWNER, per_s, asker->realtime,
+			      ret_refusal);
 	return true;
 }
 

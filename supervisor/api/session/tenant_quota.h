@@ -19,12 +19,15 @@ struct quota_refusal {
 struct quota_asker {
 	const char *owner;
 	const char *workspace;
+	uint64_t memory_bytes; /* limit of the session that is asked for */
+	usec_t now;            /* boottime */
+	usec_t realtime;
 };
 
-/* One more session, with this memory limit. Takes from the owner's launch rate where it is true. */
+/* One more session. Takes from the owner's launch rate where it is true. */
 MUST_USE bool tenant_quota_session(struct tenants *tenants, const struct quota_config *config,
-				   const struct quota_asker *asker, uint64_t memory_bytes,
-				   usec_t now, usec_t realtime, struct quota_refusal *ret_refusal);
+				   const struct quota_asker *asker,
+				   struct quota_refusal *ret_refusal);
 /* One more job for a session. */
 MUST_USE bool tenant_quota_job(const struct session *session, const struct quota_config *config,
 			       usec_t realtime, struct quota_refusal *ret_refusal);
