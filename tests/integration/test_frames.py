@@ -4,7 +4,15 @@ import threading
 
 import pytest
 
-from harness import ENDPOINT_NAMES, SESSIONS, sse_events, stopped_shim
+from harness import CONFIG, ENDPOINT_NAMES, SESSIONS, Daemon, sse_events, stopped_shim
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    """An owner's quota of waiting jobs is smaller than a session's queue, which is looked at here."""
+    started = Daemon(config=CONFIG + "[owner]\njobs = 100\n")
+    yield started
+    started.done()
 
 
 @pytest.fixture
