@@ -21,6 +21,7 @@
 #define LOCK_TRIES         100u /* a millisecond apart: the loop waits */
 #define LOCK_TRIES_START                                                                           \
 	5000u /* nothing is served yet, and another start may hold it for its scan */
+#define RECORDS_A_READ     256u
 #define ETC_FILE_MAX_BYTES ((size_t)16 * 1024 * 1024)
 
 enum idblock_state {
@@ -299,34 +300,64 @@ static uint32_t records_end(const struct idblock *idblock)
 	return n > IDBLOCK_LAST - IDBLOCK_FIRST ? IDBLOCK_LAST + 1 : IDBLOCK_FIRST + (uint32_t)n;
 }
 
+/* Locked. Of a used block: 1 when its rest begins now, 0, or -errno. */
+typedef int (*visit_used)(void *userdata, uint32_t index, const struct idblock_record *record);
+
+/* Locked, so in large bites: whoever waits for the lock gives up after a tenth of a second, and the
+ * file of a host that has run for a while has a record for every block. */
+static int each_used(const struct idblock *idblock, usec_t now, visit_used visit, void *userdata)
+{
+	struct idblock_record records[RECORDS_A_READ];
+	uint32_t end = records_end(idblock);
+	int r = 0;
+
+	for (uint32_t first = IDBLOCK_FIRST; r >= 0 && first < end; first += RECORDS_A_READ) {
+		ssize_t n = pread(idblock->fd, records, sizeof(records), record_offset(first));
+		if (n < 0)
+			return -errno;
+		for (uint32_t i = 0; r >= 0 && i < (size_t)n / sizeof(records[0]); i++) {
+			if (records[i].state != IDBLOCK_STATE_USED || first + i >= end)
+				continue;
+			r = visit(userdata, first + i, &records[i]);
+			if (r <= 0)
+				continue;
+			records[i].state = IDBLOCK_STATE_RESTING;
+			records[i].released_at_us = now;
+			r = write_record(idblock, first + i, &records[i]);
+		}
+	}
+	return r < 0 ? r : 0;
+}
+
+struct reclaim {
+	const struct idblock *idblock;
+	uint64_t live_id;
+	uint64_t dead_id;
+};
+
+static int visit_reclaim(void *userdata, uint32_t index, const struct idblock_record *record)
+{
+	struct reclaim *reclaim = userdata;
+
+	(void)index;
+	if (record->group_id == reclaim->live_id)
+		return 0;
+	if (record->group_id != reclaim->dead_id) {
+		if (group_exists(reclaim->idblock, record->group_id)) {
+			reclaim->live_id = record->group_id;
+			return 0;
+		}
+		reclaim->dead_id = record->group_id;
+	}
+	return 1;
+}
+
 /* Locked. Blocks of instances that are gone begin their rest. */
 static int reclaim(const struct idblock *idblock, usec_t now)
 {
-	struct idblock_record record;
-	uint64_t dead_id = 0;
-	uint64_t live_id = idblock->group_id;
-	uint32_t end = records_end(idblock);
+	struct reclaim state = {.idblock = idblock, .live_id = idblock->group_id};
 
-	for (uint32_t index = IDBLOCK_FIRST; index < end; index++) {
-		int r = read_record(idblock, index, &record);
-		if (r < 0)
-			return r;
-		if (record.state != IDBLOCK_STATE_USED || record.group_id == live_id)
-			continue;
-		if (record.group_id != dead_id) {
-			if (group_exists(idblock, record.group_id)) {
-				live_id = record.group_id;
-				continue;
-			}
-			dead_id = record.group_id;
-		}
-		record.state = IDBLOCK_STATE_RESTING;
-		record.released_at_us = now;
-		r = write_record(idblock, index, &record);
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	return each_used(idblock, now, visit_reclaim, &state);
 }
 
 /* Locked. */
@@ -436,25 +467,29 @@ int idblock_holds(struct idblock *idblock, uint32_t base)
 	       memcmp(record.instance, idblock->instance, IDBLOCK_INSTANCE_BYTES) == 0;
 }
 
+struct release_all {
+	const struct idblock *idblock;
+	const struct idblock_set *keep;
+};
+
+static int visit_release(void *userdata, uint32_t index, const struct idblock_record *record)
+{
+	const struct release_all *release = userdata;
+
+	return !idblock_set_has(release->keep, index * IDBLOCK_SIZE) &&
+	       memcmp(record->instance, release->idblock->instance, IDBLOCK_INSTANCE_BYTES) == 0;
+}
+
 int idblock_release_all(struct idblock *idblock, const struct idblock_set *keep, usec_t now)
 {
-	struct idblock_record record;
+	struct release_all release = {.idblock = idblock, .keep = keep};
 
 	int r = file_lock(idblock, LOCK_TRIES_START);
 	if (r < 0)
 		return r;
 	r = reclaim(idblock, now);
-	uint32_t end = records_end(idblock);
-	for (uint32_t index = IDBLOCK_FIRST; r == 0 && index < end; index++) {
-		r = read_record(idblock, index, &record);
-		if (r < 0 || record.state != IDBLOCK_STATE_USED ||
-		    idblock_set_has(keep, index * IDBLOCK_SIZE) ||
-		    memcmp(record.instance, idblock->instance, IDBLOCK_INSTANCE_BYTES) != 0)
-			continue;
-		record.state = IDBLOCK_STATE_RESTING;
-		record.released_at_us = now;
-		r = write_record(idblock, index, &record);
-	}
+	if (r == 0)
+		r = each_used(idblock, now, visit_release, &release);
 	file_unlock(idblock);
 	return r;
 }

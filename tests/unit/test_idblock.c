@@ -163,6 +163,34 @@ static void test_idblock_release_all_keeps_one_and_others(void **state)
 	test_temp_done(&rig.temp);
 }
 
+/* More than are read at once. */
+static void test_idblock_release_all_of_many(void **state)
+{
+	struct rig rig;
+	struct idblock owner[2];
+	struct idblock_set kept = {{0}};
+	uint32_t base[600] = {0};
+
+	(void)state;
+	rig_init(&rig, "");
+	assert_int_equal(open_as(&rig, "aaaaaaaa", 1, &owner[0]), 0);
+	assert_int_equal(open_as(&rig, "bbbbbbbb", 2, &owner[1]), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(base); i++) {
+		assert_int_equal(idblock_take(&owner[i % 2], 0, &base[i]), 0);
+		if (i % 10 == 0)
+			idblock_set_add(&kept, base[i]);
+	}
+	assert_int_equal(idblock_release_all(&owner[0], &kept, 0), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(base); i++) {
+		bool held = i % 2 == 1 || i % 10 == 0;
+
+		assert_int_equal(idblock_holds(&owner[i % 2], base[i]), held);
+	}
+	idblock_done(&owner[0]);
+	idblock_done(&owner[1]);
+	test_temp_done(&rig.temp);
+}
+
 static void test_idblock_open_readable_by_others_is_refused(void **state)
 {
 	struct rig rig;
@@ -241,6 +269,7 @@ int main(void)
 		cmocka_unit_test(test_idblock_release_rests_and_returns_in_order),
 		cmocka_unit_test(test_idblock_take_two_instances_never_share),
 		cmocka_unit_test(test_idblock_release_all_keeps_one_and_others),
+		cmocka_unit_test(test_idblock_release_all_of_many),
 		cmocka_unit_test(test_idblock_open_readable_by_others_is_refused),
 		cmocka_unit_test(test_idblock_open_foreign_content_begins_empty),
 		cmocka_unit_test(test_idblock_open_other_version_is_refused),
