@@ -55,7 +55,6 @@ FORMATS = [
 ]
 # What stands in a table beside the texts, or is printed there and is no error.
 NO_ERRORS = {"ok", "no error", "://", "sandboxctl: ", "materialising sandbox/…", "sandbox session … executing",
-             "the session expires in less than … minute…",
              "sandboxctl: the value from standard input, which shows it; end with Ctrl-D"}
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/|//[^\n]*|\'(?:[^\'\\]|\\.)+\'|[A-Za-z_]\w*|\s+|.', re.S)
 
