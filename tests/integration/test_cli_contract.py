@@ -161,6 +161,7 @@ def on_terminal(socket, words, seconds=20):
             pass
         process.wait(30)
     os.close(master)
+    assert b"Sanitizer" not in got and b"runtime error:" not in got, got
     return got
 
 
