@@ -12,6 +12,7 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS "systemd (>= 252)")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
 	${PROJECT_SOURCE_DIR}/systemd/debian/conffiles
+	${PROJECT_SOURCE_DIR}/systemd/debian/preinst
 	${PROJECT_SOURCE_DIR}/systemd/debian/postinst
 	${PROJECT_SOURCE_DIR}/systemd/debian/prerm
 	${PROJECT_SOURCE_DIR}/systemd/debian/postrm)

@@ -50,8 +50,12 @@ def instance():
     return Path("/var/lib/sandboxd/instance").read_text().strip()
 
 
+def instance_groups():
+    return list(TOP.rglob(f"sandboxd-{instance()}"))
+
+
 def instance_group():
-    groups = list(TOP.rglob(f"sandboxd-{instance()}"))
+    groups = instance_groups()
     assert len(groups) == 1, groups
     return groups[0]
 

@@ -112,7 +112,7 @@ def assert_all_ended():
                                                                   "Result": "success"}
     assert shims() == []
     assert left_of_sessions() == []
-    assert not [str(p) for p in TOP.rglob("sandboxd-*")]
+    assert instance_groups() == []
     assert [name_of(p) for p in all_pids() if name_of(p).startswith("sandbox")] == []
 
 
