@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import name_of, status_of, wait_until
+from harness import RUNTIME, name_of, status_of, wait_until
 from installed import *
 
 def test_units_verify(service):
@@ -184,6 +184,7 @@ def test_memory_hog_dies_alone(small, alice):
                        timeout_ms=60000)
     assert result.signal == signal.SIGKILL and result.out == b"", result
     assert events(group / "memory.events")["oom_kill"] >= 1
+    assert alice.get(f"{RUNTIME}/{hog}/stats").json["oom_kills"] >= 1
     assert int(read(group / "memory.peak") if (group / "memory.peak").exists() else 0) <= 64 * MIB
     assert events(group_of(other) / "memory.events")["oom_kill"] == 0
     assert alice.run(other, "/bin/echo", "alive").out == b"alive\n"
