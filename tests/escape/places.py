@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 import harness  # noqa: E402
-from harness import BUILD, CONFIG, Daemon  # noqa: E402,F401
+from harness import BUILD, CONFIG, SLOW, Daemon  # noqa: E402,F401
 
 PROGRAM = BUILD / "tests" / "escape" / "escape"
 INSIDE = "/session/escape"
@@ -52,9 +52,9 @@ class Session:
             stdin=PROGRAM_TEXT.text)
         assert result.code == 0, result
 
-    def attack(self, *words, timeout_ms=60000):
+    def attack(self, *words, timeout_ms=60000 * SLOW):
         result = self.client.run(self.id, INSIDE, *map(str, words), timeout_ms=timeout_ms,
-                                 timeout=90)
+                                 timeout=90 * SLOW)
         return steps(result.text)
 
     def shell(self, script, **more):
@@ -72,7 +72,7 @@ def outside(*words, shell=None, private=True, cwd=None, pass_fds=(), env=None):
     folder = tempfile.mkdtemp(prefix="escape-cwd-", dir="/tmp")
     try:
         result = subprocess.run(argv, capture_output=True, cwd=cwd or folder, check=False,
-                                stdin=subprocess.DEVNULL, timeout=60, pass_fds=pass_fds, env=env)
+                                stdin=subprocess.DEVNULL, timeout=60 * SLOW, pass_fds=pass_fds, env=env)
     finally:
         shutil.rmtree(folder)
     return steps(result.stdout.decode())
@@ -87,7 +87,8 @@ def evil_daemon(name, evil):
     real = harness.BIN
     harness.BIN = folder
     try:
-        return Daemon(config=CONFIG + "[limits]\nmemory = 1024GiB\n")
+        return Daemon(config=CONFIG + "[limits]\nmemory = 1024GiB\n[owner]\nsessions = 100\n"
+                      "memory = 1024GiB\n")
     finally:
         harness.BIN = real
 
