@@ -328,14 +328,18 @@ static const struct peer_events peer_events = {
 /* --- clients and sessions as a whole -------------------------------------------------------- */
 
 /* While it does not read, each of its sessions can end once; answers come to it one a request, and
- * requests are not read while the queue is not empty. Never smaller than before: sessions above a
- * maximum that was lowered live on. */
+ * requests are not read while the queue is not empty. Never smaller than before, nor than what
+ * lives: sessions above a maximum that was lowered, here or before they were adopted, live on. */
 static void bound_queue(struct serve_client *client)
 {
-	uint32_t bound = ceilings_sessions(&client->serve->ceilings) * (1 + SERVE_MAX_WAITERS) + 64;
+	const struct serve *serve = client->serve;
+	uint32_t n = ceilings_sessions(&serve->ceilings);
 
-	if (client->peer.max_queued < bound)
-		client->peer.max_queued = bound;
+	if (n < serve->n_sessions)
+		n = serve->n_sessions;
+	n = n * (1 + SERVE_MAX_WAITERS) + 64;
+	if (client->peer.max_queued < n)
+		client->peer.max_queued = n;
 }
 
 int serve_client_open(struct serve_client *client, struct serve *serve, enum serve_worker worker,

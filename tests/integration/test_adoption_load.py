@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness import SESSIONS, Daemon, id_blocks_in_use, wait_until
-from test_adoption import answers, end_both, kill_both, kill_supervisor, records, shims_of
+from test_adoption import answers, kill_both, kill_supervisor, leave, records, shims_of
 
 ROOMY = ("[identity]\ntrusted_peers = 0\n[supervisor]\nlaunches_per_second = 1000\n"
          "[limits]\nmemory = 1024GiB\n")
@@ -80,7 +80,7 @@ def keys(frames):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [kill_supervisor, kill_both])
+@pytest.mark.parametrize("way", [kill_supervisor, kill_both, leave])
 def test_running_task_goes_on_without_hole_or_double(roomy, way):
     caller = roomy.client("alice")
     session = caller.create()
@@ -110,11 +110,6 @@ def kill_worker(name):
         wait_until(lambda: answers(daemon), 30, "answers")
     way.__name__ = f"kill_{name}"
     return way
-
-
-def leave(daemon):
-    assert daemon.stop(signal.SIGUSR2) == 0
-    daemon.start()
 
 
 def kill_twice(daemon):
