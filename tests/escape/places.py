@@ -84,13 +84,8 @@ def evil_daemon(name, evil):
     if not folder.exists():
         shutil.copytree(BUILD / "bin", folder)
         shutil.copy2(BUILD / "tests" / "escape" / evil, folder / name)
-    real = harness.BIN
-    harness.BIN = folder
-    try:
-        return Daemon(config=CONFIG + "[limits]\nmemory = 1024GiB\n[owner]\nsessions = 100\n"
-                      "memory = 1024GiB\n")
-    finally:
-        harness.BIN = real
+    return Daemon(programs=folder, config=CONFIG + "[limits]\nmemory = 1024GiB\n"
+                  "[owner]\nsessions = 100\nmemory = 1024GiB\n")
 
 
 class Daemons:
