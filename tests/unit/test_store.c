@@ -351,6 +351,29 @@ static void test_store_session_close_leaves_no_override_in_the_file(void **state
 	rig_done(&rig);
 }
 
+static void test_store_retention_leaves_no_override_in_the_log(void **state)
+{
+	const struct janitor_retention retention = {0};
+	struct answers answers = {0};
+	char log[128];
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	insert(&rig);
+	assert_int_equal(str_format(log, sizeof(log), "%s-wal", rig.path), 0);
+	assert_true(file_holds(log, "kafka.example:9092"));
+	assert_int_equal(
+		store_session_close(rig.store, &rig.session->id, "deleted", 5, note, &answers), 0);
+	store_flush(rig.store, ++rig.now);
+	assert_true(file_holds(log, "kafka.example:9092"));
+	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
+	store_flush(rig.store, ++rig.now);
+	assert_false(file_holds(log, "kafka.example:9092"));
+	assert_false(file_holds(rig.path, "kafka.example:9092"));
+	rig_done(&rig);
+}
+
 static void test_store_duplicate_id_does_not_hurt_its_neighbours(void **state)
 {
 	struct answers answers = {0};
@@ -1147,6 +1170,7 @@ int main(void)
 		cmocka_unit_test(test_store_operator_is_stored_as_nobody),
 		cmocka_unit_test(test_store_session_close_keeps_the_first_reason),
 		cmocka_unit_test(test_store_session_close_leaves_no_override_in_the_file),
+		cmocka_unit_test(test_store_retention_leaves_no_override_in_the_log),
 		cmocka_unit_test(test_store_duplicate_id_does_not_hurt_its_neighbours),
 		cmocka_unit_test(test_store_component_get_in_order),
 		cmocka_unit_test(test_store_session_tree_begins_numbers_again),

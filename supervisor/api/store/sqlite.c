@@ -247,9 +247,11 @@ static void tell_degraded(struct sqlite_store *s)
 static void sqlite_flush(struct store *store, usec_t now)
 {
 	struct sqlite_store *s = sqlite_store_of(store);
+	bool is_retention = false;
 
 	if (!list_empty(&s->waiting) && (!s->stats.degraded || now >= s->retry_at)) {
 		make_room(s);
+		is_retention = s->n_retentions > 0;
 		if (sqlite_commit_waiting(s) == SQLITE_OK)
 			note_commit(s);
 		else
@@ -259,6 +261,9 @@ static void sqlite_flush(struct store *store, usec_t now)
 	if (s->stats.degraded)
 		tell_degraded(s);
 	sqlite_do_reads(s);
+	/* Costs some milliseconds, so not at each close. */
+	if (is_retention && s->log_is_stale && !s->stats.degraded)
+		s->log_is_stale = !sqlite_renew_log(s);
 }
 
 static usec_t sqlite_next_wakeup(const struct store *store)
@@ -387,6 +392,7 @@ static int sqlite_session_close(struct store *store, const struct id *session, c
 		value_time(now, closed),
 	};
 
+	sqlite_store_of(store)->log_is_stale = true; /* of its overrides */
 	write_add(write, QUERY_SESSION_CLOSE, values, ARRAY_SIZE(values));
 	return queue(sqlite_store_of(store), write);
 }

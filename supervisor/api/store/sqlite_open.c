@@ -156,6 +156,16 @@ static void open_log(struct sqlite_store *s)
 		(void)sqlite3_exec(s->db, statements[i], NULL, NULL, NULL);
 }
 
+bool sqlite_renew_log(struct sqlite_store *s)
+{
+	if (sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) !=
+	    SQLITE_OK)
+		return false;
+	if (!s->short_log)
+		open_log(s);
+	return true;
+}
+
 static int open_statements(struct sqlite_store *s, struct err *err)
 {
 	for (size_t i = 0; i < QUERY_MAX_; i++) {
@@ -187,7 +197,8 @@ int store_open_sqlite(const struct sqlite_options *options, struct store **ret_s
 	r = s->host ? open_database(s, options, err) : err_fail(err, -ENOMEM, "store", "no memory");
 	if (r == 0)
 		r = migrate_apply(s->db, migrations, clock_realtime(), err);
-	if (r == 0 && !options->short_log)
+	s->short_log = options->short_log;
+	if (r == 0 && !s->short_log)
 		open_log(s);
 	if (r == 0)
 		r = open_statements(s, err);

@@ -37,6 +37,8 @@ struct sqlite_store {
 	struct list finished; /* struct write: result is set, callback is owed */
 	struct list reads;    /* struct read */
 	bool is_full; /* a write was given up; so are all behind it until the queue is written */
+	bool log_is_stale;     /* the log still holds what left a row: written over at a retention */
+	bool short_log;        /* never lengthened ahead */
 	uint32_t n_retentions; /* in waiting */
 	uint64_t waiting_bytes;
 	uint64_t max_waiting_bytes;
@@ -79,3 +81,5 @@ int sqlite_task_progress(struct store *store, const struct id *task,
 
 /* sqlite_open.c: the last try for what waits, then everything is freed. */
 void sqlite_close(struct store *store);
+/* Empty the log, so that no old page of it is left in the file. False: a reader is in the way. */
+MUST_USE bool sqlite_renew_log(struct sqlite_store *s);

@@ -1,0 +1,107 @@
+"""Six planted endpoint values, a full run with failures, then a search of the whole host."""
+import json
+import os
+import re
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from harness import CONFIG, RUNTIME, SESSIONS, Daemon, ctl, descendants, wait_until
+from traces import files_with, processes_with
+
+MARK = "zq93mark"
+VALUES = {
+    "iceberg_rest_uri": f"https://{MARK}a.example/catalog",
+    "iceberg_warehouse": f"s3://{MARK}b/warehouse",
+    "polaris_base_url": f"https://{MARK}c.example/api",
+    "alpha_vantage_base_url": f"https://{MARK}d.example/query",
+    "datahub_gms_url": f"https://{MARK}e.example/gms",
+    "kafka_bootstrap": f"{MARK}f.example:9092",
+}
+
+
+@pytest.fixture
+def private():
+    started = Daemon(config=CONFIG + "[api]\njanitor_interval = 1s\n")
+    started.deaths_expected = True
+    yield started
+    started.done()
+
+
+def everything_told(daemon, caller, session, task):
+    """What every reading route and every reading word of the client says."""
+    root = daemon.root
+    paths = [SESSIONS, RUNTIME, "/metrics", "/openapi.json", "/readyz", "/v1/capabilities",
+             "/dagster/sandbox/quota", f"/dagster/sandbox/tasks/{task}",
+             f"/dagster/sandbox/tasks/{task}/stream"]
+    for place in (f"{SESSIONS}/{session}", f"{RUNTIME}/{session}"):
+        paths += [place, *(f"{place}/{part}" for part in
+                           ("tasks", "stats", "trace", "proof", "denials", "egress"))]
+    told = [caller_.get(path).body for caller_ in (caller, root) for path in paths]
+    for words in (("ls",), ("ls", "-o", "json"), ("show", session), ("tasks", session),
+                  ("logs", task), ("top", "--once"), ("trace", session), ("proof", session),
+                  ("doctor",), ("quota",), ("denials", session), ("gc", "--dry-run"),
+                  ("execute", session)):
+        done = ctl(daemon, *words)
+        told += [done.stdout, done.stderr]
+    return told
+
+
+def answers(caller, session):
+    try:
+        return caller.get(f"{SESSIONS}/{session}", timeout=5).status == 200
+    except OSError:
+        return False
+
+
+def test_values_are_in_the_session_and_its_row_and_nowhere_else(private):
+    alice = private.client("alice", workspace="blue")
+    session = alice.create(env_overrides=VALUES)
+    told = []
+    # What is refused holds a value as well.
+    for name, value in VALUES.items():
+        with_user = value.replace("://", "://u:x@") if "://" in value else f"u:x@{value}"
+        for wrong in (with_user, value + "\n", [value], value + " " * 4000):
+            refused = alice.post(SESSIONS, {"env_overrides": {name: wrong}})
+            assert refused.status == 422, (name, wrong)
+            told.append(refused.body)
+    told += [alice.write(session, MARK + "/../x", "type: a.B\n").body,
+             alice.post(RUNTIME, {"env": {"X-Y": MARK}}).body]
+    assert alice.write(session, "good", "type: a.B\n").status == 200
+    assert alice.write(session, "bad", "a: [\n").status == 200
+    told.append(alice.post(f"{SESSIONS}/{session}/load").body)
+    task = alice.execute(session)
+    told.append(json.dumps(alice.frames(task)).encode())
+    for script in ("exit 3", "kill -SEGV $$", "no-such-program", "cat /proc/self/environ >&2"):
+        alice.shell(session, script)
+    # One worker of the service dies in the middle, and the session is found again.
+    os.kill(private.worker_pid("sandboxd-api"), signal.SIGKILL)
+    wait_until(lambda: answers(alice, session), 15, "the next worker answers")
+    alice.shell(session, "sleep 60 >/dev/null 2>&1 &")
+    told += everything_told(private, alice, session, task)
+    for text in told:
+        assert MARK.encode() not in text, text[:2000]
+
+    inside = set().union(*(descendants(shim) for shim in private.shim_pids()))
+    needle = MARK.encode()
+    assert processes_with(needle, "cmdline") == {}
+    # The control: the commands of the session do hold them.
+    holders = processes_with(needle, "environ")
+    assert holders and set(holders) <= inside, holders
+    assert needle not in private.log.read_bytes()
+    # In files: the protected column of the open session, and that is gone with the session.
+    database = private.state / "api"
+    for file in files_with(needle, private.home):
+        assert Path(file).parent == database and re.match(r"api\.db(-wal)?$", Path(file).name), file
+    with sqlite3.connect(database / "api.db", timeout=10) as db:
+        tables = [name for name, in db.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+        for table in tables:
+            columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+            for column in columns:
+                n, = db.execute(f"SELECT count(*) FROM {table} WHERE instr({column}, ?) > 0",
+                                (MARK,)).fetchone()
+                assert n == (column == "env_overrides_json"), (table, column, n)
+    alice.remove(session)
+    wait_until(lambda: files_with(needle, private.home) == [], 10, "the column is empty")

@@ -1,0 +1,55 @@
+"""Where on this host is a text: in files, and in what processes show or hold."""
+import os
+from pathlib import Path
+
+from harness import name_of, parent_of
+
+
+def memory_holds(pid, needle):
+    """Does the process have it in memory that it can read?"""
+    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps, \
+            open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            span, flags = line.split()[:2]
+            if not flags.startswith("r") or line.rstrip().endswith(("[vvar]", "[vsyscall]")):
+                continue
+            start, end = (int(text, 16) for text in span.split("-"))
+            if end - start > 1 << 34:
+                continue  # the shadow of a sanitizer, which holds no byte of the program
+            try:
+                for at in range(start, end, 1 << 24):
+                    memory.seek(at)
+                    if needle in memory.read(min((1 << 24) + len(needle), end - at)):
+                        return True
+            except OSError:
+                continue  # pages without a reader, as those of devices
+    return False
+
+
+def files_with(needle, *folders):
+    found = []
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for name in names:
+                file = Path(place) / name
+                if file.is_file() and needle in file.read_bytes():
+                    found.append(str(file))
+    return found
+
+
+def processes_with(needle, kind):
+    found = {}
+    mine = {os.getpid(), os.getppid(), parent_of(os.getppid())}
+    for pid in [int(e) for e in os.listdir("/proc") if e.isdigit()]:
+        if pid in mine:
+            continue
+        try:
+            if kind == "memory":
+                holds = memory_holds(pid, needle)
+            else:
+                holds = needle in Path(f"/proc/{pid}/{kind}").read_bytes()
+        except OSError:
+            continue  # it has ended
+        if holds:
+            found[pid] = name_of(pid)
+    return found
