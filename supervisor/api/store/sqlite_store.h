@@ -37,8 +37,8 @@ struct sqlite_store {
 	struct list finished; /* struct write: result is set, callback is owed */
 	struct list reads;    /* struct read */
 	bool is_full; /* a write was given up; so are all behind it until the queue is written */
-	bool log_is_stale;     /* the log still holds what left a row: written over at a retention */
-	bool short_log;        /* never lengthened ahead */
+	bool log_is_stale; /* the log still holds what left a row: written over at a retention */
+	bool short_log;    /* never lengthened ahead */
 	uint32_t n_retentions; /* in waiting */
 	uint64_t waiting_bytes;
 	uint64_t max_waiting_bytes;
