@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from harness import NOT_FOUND, RUNTIME, SESSIONS, Daemon, wait_until
+from harness import NOT_FOUND, RUNTIME, SESSIONS, Daemon, ctl, wait_until
 
 BODY = "type: a.B\n"
 
@@ -262,3 +262,27 @@ def test_worker_killed_at_any_moment_of_a_rebuild(private):
         listed = wait_until(lambda: caller.shell(session, "cd /session && ls *.yaml"), 5, "listed")
         assert listed.text.split() == [f"{name}.yaml" for name in names], (attempt, listed)
         assert len(private.shim_pids()) == 1
+
+
+def test_secrets_are_looked_up_again(private):
+    """By name: the row has no value. One that is gone refuses the tree, not the session."""
+    for name, value in (("db", "Kp7-horse=battery"), ("token", "ghp-0123456789")):
+        done = ctl(private, "secret", "put", "--state-dir", str(private.state), "--workspace",
+                   "blue", name, stdin=value.encode())
+        assert done.returncode == 0, done
+    caller = private.client("alice", workspace="blue")
+    session = caller.post(SESSIONS, {"secrets": ["db", "token"], "env": {"PLAIN": "text"}}).json["id"]
+    show = 'printf %s "$DB" | rev; echo; echo $PLAIN $TOKEN'
+    before = caller.shell(session, show).text
+    assert before == "yrettab=esroh-7pK\ntext ***token***\n"
+    restart(private)
+    assert caller.shell(session, show).text == before
+    restart(private)
+    assert ctl(private, "secret", "rm", "--state-dir", str(private.state), "db").returncode == 0
+    answer = caller.post(f"{SESSIONS}/{session}/execute")
+    assert answer.status == 503 and answer.json["detail"].startswith("secret db "), answer
+    assert caller.get(f"{SESSIONS}/{session}").json["sandbox"]["tree"] == "dormant"
+    done = ctl(private, "secret", "put", "--state-dir", str(private.state), "--workspace", "blue",
+               "db", stdin=b"another-value")
+    assert done.returncode == 0
+    assert caller.shell(session, show).text.startswith("eulav-rehtona\n")

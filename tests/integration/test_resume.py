@@ -128,3 +128,16 @@ def test_sixteen_commands_left_by_a_worker_are_ended(private):
     caller.write(session, "one", BODY)
     assert terminal(caller.frames(caller.execute(session)))["stage"] == "done"
     assert caller.get(f"{TASKS}/{caller.execute(session)}").status == 200
+
+
+def test_running_task_outlives_a_restart_of_the_service(private):
+    """USR2 to the keeper, as a service manager restarts it; nothing of ours but the session is up."""
+    caller = private.client("alice")
+    session = caller.create()
+    task = stopped_task(caller, session)
+    waiting = caller.execute(session)
+    assert private.stop(signal.SIGUSR2) == 0
+    private.start()
+    assert (state(caller, task), state(caller, waiting)) == ("running", "queued")
+    caller.shell(session, GO_ON)
+    assert [terminal(caller.frames(t))["stage"] for t in (task, waiting)] == ["done"] * 2
