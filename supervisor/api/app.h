@@ -28,6 +28,7 @@
 #define APP_LAUNCH_TIMEOUT  (30 * USEC_PER_SEC)
 #define APP_REQUEST_TIMEOUT (10 * USEC_PER_SEC)
 #define APP_KILL_TIMEOUT    (30 * USEC_PER_SEC)
+#define APP_REBUILD_TIMEOUT (60 * USEC_PER_SEC) /* longer than a launch may take */
 #define APP_TICK            (5 * USEC_PER_SEC)
 #define APP_HEARTBEAT       (15 * USEC_PER_SEC)
 #define APP_MAX_STREAMS     1024u
@@ -117,7 +118,8 @@ void sessions_gone(struct app *app, const struct id *id, const struct launch_gon
 void sessions_write_log(struct app *app, const struct session *session);
 void sessions_write_status(struct app *app, const struct session *session);
 void sessions_expire(struct app *app); /* and arms the timer for the next one */
-/* Asks again for the end of each session whose end was asked for and did not come. */
+/* Asks again for the end of each session whose end was asked for and did not come, and ends trees
+ * whose shim does not answer: requests wait for it. */
 void sessions_end_again(struct app *app);
 /* Out of the registry at once; freed at the end of the turn. */
 void sessions_forget(struct app *app, struct session *session);

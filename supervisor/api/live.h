@@ -58,6 +58,7 @@ struct live {
 	struct row_close *row_close; /* sessions.c */
 	struct list tree_waiters;    /* rebuild.c: requests that need a process tree */
 	struct rebuild *rebuild;     /* under way, or how the last one failed */
+	usec_t rebuilding_since;     /* boottime */
 	uint32_t tree;               /* counts the trees of this session in this worker */
 	bool kill_asked;             /* and not answered yet */
 	bool kill_later;             /* the shim ended by itself: only if nobody says so */

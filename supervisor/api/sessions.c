@@ -272,12 +272,18 @@ static void end_session(struct app *app, struct session *session)
 
 void sessions_end_again(struct app *app)
 {
-	LIST_FOR_EACH (entry, &app->lives) {
-		struct live *live = LIST_ENTRY(entry, struct live, link);
+	usec_t now = clock_boottime();
 
-		if (live->session->state == SESSION_STATE_CLOSING ||
-		    live->session->state == SESSION_STATE_FALLING)
-			end_session(app, live->session);
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+		struct session *session = live->session;
+
+		if (session->state == SESSION_STATE_CLOSING ||
+		    session->state == SESSION_STATE_FALLING)
+			end_session(app, session);
+		else if (session->state == SESSION_STATE_REBUILDING &&
+			 now - live->rebuilding_since > APP_REBUILD_TIMEOUT)
+			sessions_event(app, session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
 	}
 }
 
@@ -362,6 +368,8 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 			 session_state_text(before), (int)event);
 		return;
 	}
+	if (before != session->state && session->state == SESSION_STATE_REBUILDING)
+		live_of(session)->rebuilding_since = clock_boottime();
 	if (actions & SESSION_ACTION_STATUS_ROW)
 		sessions_write_status(app, session);
 	if (actions & SESSION_ACTION_FAIL_JOBS)

@@ -141,3 +141,19 @@ def test_running_task_outlives_a_restart_of_the_service(private):
     assert (state(caller, task), state(caller, waiting)) == ("running", "queued")
     caller.shell(session, GO_ON)
     assert [terminal(caller.frames(t))["stage"] for t in (task, waiting)] == ["done"] * 2
+
+
+@pytest.mark.slow
+def test_shim_that_does_not_answer_is_ended(private):
+    """Requests wait for an adopted session's shim, but not for ever; then there is a new tree."""
+    caller = private.client("alice")
+    session = caller.create()
+    caller.write(session, "one", BODY)
+    task = stopped_task(caller, session)
+    shim = private.shim_pids()[0]
+    os.kill(shim, signal.SIGSTOP)
+    kill_worker(private)
+    answer = caller.post(f"{SESSIONS}/{session}/load", timeout=100)
+    assert answer.status == 200 and "one.yaml" in answer.json["components"], answer
+    assert terminal(caller.frames(task))["code"] == "session_lost"
+    assert private.shim_pids() != [shim]
