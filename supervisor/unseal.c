@@ -29,8 +29,7 @@
 #include "supervisor/host.h"
 #include "supervisor/worker_spawn.h"
 
-#define HOST_KEY_DIR "/var/lib/systemd"
-#define TIMEOUT      (10 * USEC_PER_SEC)
+#define TIMEOUT (10 * USEC_PER_SEC)
 
 struct unseal {
 	struct list link; /* unsealer->running */
@@ -61,7 +60,8 @@ int unsealer_open(struct unsealer *unsealer, int state_fd)
 {
 	unsealer->state_fd = state_fd;
 	/* Without it the host has no such key, and no store can ask for it. */
-	unsealer->host_key_fd = open(HOST_KEY_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	unsealer->host_key_fd =
+		open(SECRET_HOST_KEY_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	list_init(&unsealer->running);
 	unsealer->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	return unsealer->null_fd < 0 ? -errno : 0;
@@ -188,14 +188,16 @@ static int open_files(const struct unsealer *unsealer, int ends[END_MAX_])
 
 	if (dir_fd < 0)
 		return dir_fd;
+	/* Before the store: one that is replaced in between is newer than this says, not older. */
+	r = open_or_empty(unsealer, dir_fd, "generation", &ends[END_GENERATION]);
+	if (r < 0)
+		return r;
 	ends[END_STORE] = openat(dir_fd, "store", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (ends[END_STORE] < 0)
 		return -errno;
 	r = open_or_empty(unsealer, dir_fd, "key", &ends[END_KEY]);
 	if (r >= 0)
-		r = open_or_empty(unsealer, dir_fd, "generation", &ends[END_GENERATION]);
-	if (r >= 0)
-		r = open_or_empty(unsealer, unsealer->host_key_fd, "credential.secret",
+		r = open_or_empty(unsealer, unsealer->host_key_fd, SECRET_HOST_KEY_FILE,
 				  &ends[END_HOST_KEY]);
 	return r;
 }

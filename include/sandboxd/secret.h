@@ -23,6 +23,10 @@
 #define SECRETS_STORE_MAX      1024           /* of one host */
 #define SECRET_WORKSPACES_MAX  32             /* that one secret lists */
 
+/* The key of systemd's credentials, where the host has one. */
+#define SECRET_HOST_KEY_DIR  "/var/lib/systemd"
+#define SECRET_HOST_KEY_FILE "credential.secret"
+
 enum secret_request_flags {
 	SECRET_REQUEST_OPERATOR = 1, /* the local operator asks: any secret */
 };

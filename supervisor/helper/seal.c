@@ -6,9 +6,13 @@
  *   store       replaced by rename, so that readers need no lock
  *   generation  of the newest store, written after it: a store that is older was put back
  *
- * A crash between the last two leaves a store that is newer than `generation`, which is right. The
- * value comes through standard input and is in no argument, no message and no environment. Runs as
- * root with the administrator's own arguments, so it is not confined.
+ * A crash between the last two leaves a store that is newer than `generation`, which is right; and
+ * whoever reads without the lock reads `generation` first, so that a store that is replaced
+ * meanwhile looks newer, not older.
+ *
+ * The value comes through standard input and is in no argument, no message and no environment; it
+ * is read before the lock is taken, so that whoever types one keeps nobody waiting. Runs as root
+ * with the administrator's own arguments, so it is not confined.
  */
 #include "supervisor/helper/seal.h"
 
@@ -44,11 +48,14 @@ enum {
 };
 
 struct seal {
-	int dir_fd; /* STATE_DIR/secrets */
+	int dir_fd; /* STATE_DIR/secrets; -1: there is none, so no secret either */
 	int lock_fd;
 	enum secret_key_kind kind;
 	struct secret_store store;
 	uint8_t *file;
+	struct secret_row row; /* `put`: what is put, and its value */
+	char *value;
+	size_t value_bytes; /* as read */
 	struct err err;
 };
 
@@ -58,16 +65,19 @@ static int cannot(struct seal *seal, int error_number, const char *what)
 	return err_fail(&seal->err, error_number, "secret", "cannot %s", what);
 }
 
-static int open_dir(struct seal *seal, const char *state_dir)
+/* makes: where it is missing; otherwise that is no error. */
+static int open_dir(struct seal *seal, const char *state_dir, bool makes)
 {
 	AUTO_CLOSE int state_fd = path_open_trusted(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
 
 	if (state_fd < 0)
 		return cannot(seal, state_fd, "open the state directory");
-	if (mkdirat(state_fd, "secrets", 0700) < 0 && errno != EEXIST)
+	if (makes && mkdirat(state_fd, "secrets", 0700) < 0 && errno != EEXIST)
 		return cannot(seal, -errno, "make the directory `secrets`");
 	seal->dir_fd = openat(state_fd, "secrets", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (seal->dir_fd < 0 && errno == ENOENT && !makes)
+		return 0;
 	if (seal->dir_fd < 0 || fstat(seal->dir_fd, &st) < 0)
 		return cannot(seal, -errno, "open the directory `secrets`");
 	if (st.st_uid != 0 || (st.st_mode & 077) != 0)
@@ -170,28 +180,40 @@ static int read_generation(struct seal *seal, uint64_t *ret_generation)
 	return 0;
 }
 
-static int open_store(struct seal *seal)
+/* The file, and the kind of key that it asks for; 0: there is none. */
+static int read_store(struct seal *seal, size_t *ret_size)
 {
 	AUTO_CLOSE int fd = openat(seal->dir_fd, "store", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	struct secret_key key;
-	uint64_t oldest;
 	char *file = NULL;
-	size_t size = 0;
 	int r = 0;
 
 	if (fd < 0 && errno != ENOENT)
 		return cannot(seal, -errno, "open the store");
 	if (fd >= 0)
-		r = io_read_file(fd, SECRET_FILE_MAX_BYTES, &file, &size);
+		r = io_read_file(fd, SECRET_FILE_MAX_BYTES, &file, ret_size);
 	if (r < 0)
 		return cannot(seal, r, "read the store");
 	seal->file = (uint8_t *)file;
-	r = secret_store_key_kind(seal->file, size);
-	if (r < 0)
-		return err_fail(&seal->err, r, "secret", "the store is damaged");
-	r = get_key(seal, r, &key);
+	r = secret_store_key_kind(seal->file, *ret_size);
+	return r < 0 ? err_fail(&seal->err, r, "secret", "the store is damaged") : r;
+}
+
+/* makes: the key as well, where the host has none. */
+static int open_store(struct seal *seal, bool makes)
+{
+	struct secret_key key = {0};
+	uint64_t oldest = 0;
+	size_t size = 0;
+	int r;
+
+	if (seal->dir_fd < 0)
+		return 0;
+	r = read_generation(seal, &oldest);
 	if (r >= 0)
-		r = read_generation(seal, &oldest);
+		r = read_store(seal, &size);
+	/* Of no store nothing is opened and nothing is sealed. */
+	if (r > 0 || (r == 0 && makes))
+		r = get_key(seal, r, &key);
 	if (r < 0)
 		return r;
 	r = secret_store_open(&seal->store, seal->file, size, &key, oldest);
@@ -297,32 +319,34 @@ static int check_value(struct secret_row *row, const char *value, size_t size)
 	return STATUS_OK;
 }
 
-static int put(struct seal *seal, int argc, char **argv)
+static int prepare_put(struct seal *seal, int argc, char **argv)
 {
-	struct secret_row row = {0};
-	char *value = NULL;
-	size_t size = 0;
 	int status;
 	int r;
 
 	if (argc < 3)
 		return refuse("put NAME VARIABLE FLAGS [WORKSPACE...]");
-	status = fill_row(&row, argc, argv);
+	status = fill_row(&seal->row, argc, argv);
 	if (status != STATUS_OK)
 		return status;
-	r = io_read_file(STDIN_FILENO, SECRET_VALUE_MAX_BYTES + 1, &value, &size);
+	r = io_read_file(STDIN_FILENO, SECRET_VALUE_MAX_BYTES + 1, &seal->value,
+			 &seal->value_bytes);
 	if (r == -EFBIG)
 		return refuse("a value has at most 64 KiB");
 	if (r < 0) {
 		(void)cannot(seal, r, "read the value");
 		return STATUS_FAILED;
 	}
-	status = check_value(&row, value, size);
-	if (status == STATUS_OK && store_replace(seal, row.name, &row, (const uint8_t *)value) < 0)
-		status = seal->err.error_number == ENOSPC ? STATUS_REFUSED : STATUS_FAILED;
-	sodium_memzero(value, size);
-	free(value);
-	return status;
+	return check_value(&seal->row, seal->value, seal->value_bytes);
+}
+
+static int put(struct seal *seal, int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	if (store_replace(seal, seal->row.name, &seal->row, (const uint8_t *)seal->value) == 0)
+		return STATUS_OK;
+	return seal->err.error_number == ENOSPC ? STATUS_REFUSED : STATUS_FAILED;
 }
 
 /* --- ls, rm ---------------------------------------------------------------------------------- */
@@ -371,13 +395,19 @@ static int ls(struct seal *seal, int argc, char **argv)
 	return fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED;
 }
 
+static int prepare_rm(struct seal *seal, int argc, char **argv)
+{
+	(void)seal;
+	(void)argv;
+	return argc == 1 ? STATUS_OK : refuse("rm NAME");
+}
+
 static int rm(struct seal *seal, int argc, char **argv)
 {
 	struct secret_row row;
 	uint32_t place;
 
-	if (argc != 1)
-		return refuse("rm NAME");
+	(void)argc;
 	if (secret_store_find(&seal->store, argv[0], &place, &row) == -ENOENT) {
 		(void)fprintf(stderr, "sandboxctl: secret: there is none of that name\n");
 		return STATUS_NOT_FOUND;
@@ -385,37 +415,53 @@ static int rm(struct seal *seal, int argc, char **argv)
 	return store_replace(seal, row.name, NULL, NULL) < 0 ? STATUS_FAILED : STATUS_OK;
 }
 
+static const struct mode {
+	const char *name;
+	int (*prepare)(struct seal *seal, int argc, char **argv); /* before the lock; may be NULL */
+	int (*run)(struct seal *seal, int argc, char **argv);
+	bool writes;
+	bool makes; /* directory and key, where they are missing */
+} modes[] = {
+	{"put", prepare_put, put, true,  true },
+	{"ls",  NULL,        ls,  false, false},
+	{"rm",  prepare_rm,  rm,  true,  false},
+};
+
+static int run_mode(struct seal *seal, const struct mode *mode, const char *state_dir, int argc,
+		    char **argv)
+{
+	int status = STATUS_OK;
+	int r = confine_not_dumpable();
+
+	if (r >= 0 && mode->prepare)
+		status = mode->prepare(seal, argc, argv);
+	if (status != STATUS_OK)
+		return status;
+	if (r >= 0)
+		r = open_dir(seal, state_dir, mode->makes);
+	if (r >= 0 && mode->writes && seal->dir_fd >= 0)
+		r = take_lock(seal);
+	if (r >= 0)
+		r = open_store(seal, mode->makes);
+	return r < 0 ? STATUS_FAILED : mode->run(seal, argc, argv);
+}
+
 int seal_run(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		int (*run)(struct seal *seal, int argc, char **argv);
-	} modes[] = {
-		{"put", put},
-		{"ls",  ls },
-		{"rm",  rm },
-	};
 	struct seal seal = {.dir_fd = -1, .lock_fd = -1};
 	int status = STATUS_USAGE;
-	int r = -EINVAL;
 
-	for (size_t i = 0; argc >= 2 && i < ARRAY_SIZE(modes); i++) {
-		if (!str_equal(modes[i].name, argv[0]))
-			continue;
-		r = confine_not_dumpable();
-		if (r >= 0)
-			r = open_dir(&seal, argv[1]);
-		if (r >= 0)
-			r = take_lock(&seal);
-		if (r >= 0)
-			r = open_store(&seal);
-		status = r < 0 ? STATUS_FAILED : modes[i].run(&seal, argc - 2, argv + 2);
-	}
+	for (size_t i = 0; argc >= 2 && i < ARRAY_SIZE(modes); i++)
+		if (str_equal(modes[i].name, argv[0]))
+			status = run_mode(&seal, &modes[i], argv[1], argc - 2, argv + 2);
 	if (seal.err.error_number != 0)
 		(void)fprintf(stderr, "sandboxctl: secret: %s: %s\n", seal.err.text,
 			      strerrordesc_np(seal.err.error_number));
 	secret_store_close(&seal.store);
 	free(seal.file);
+	if (seal.value)
+		sodium_memzero(seal.value, seal.value_bytes);
+	free(seal.value);
 	seal.lock_fd = fd_close(seal.lock_fd);
 	seal.dir_fd = fd_close(seal.dir_fd);
 	return status;

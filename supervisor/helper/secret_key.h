@@ -7,8 +7,5 @@
 
 #include "supervisor/helper/secret_store.h"
 
-#define SECRET_HOST_KEY_DIR  "/var/lib/systemd"
-#define SECRET_HOST_KEY_FILE "credential.secret"
-
 /* Read all of the file and derive the key. -EBADMSG: it is too short or too long to be one. */
 MUST_USE int secret_key_read(int fd, enum secret_key_kind kind, struct secret_key *ret_key);

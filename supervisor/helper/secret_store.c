@@ -178,6 +178,16 @@ struct writing {
 	struct buf values;
 };
 
+/* Of a damaged row nothing is believed, so it is not sealed again: what stays is its name, without
+ * a value, which makes no valid row. It is named as damaged until it is removed. */
+static void keep_name(struct secret_row *row)
+{
+	struct secret_row only = {0};
+
+	memcpy(only.name, row->name, sizeof(only.name));
+	*row = only;
+}
+
 static int keep_rows(struct writing *writing, const char *name, struct err *err)
 {
 	const struct secret_store *store = writing->store;
@@ -189,8 +199,7 @@ static int keep_rows(struct writing *writing, const char *name, struct err *err)
 		if (strcmp(row->name, name) == 0)
 			continue; /* replaced or removed, also when it is damaged */
 		if (r < 0)
-			return err_fail(err, r, "secret", "%s in the store is damaged: remove it",
-					row->name[0] ? row->name : "an entry without a name");
+			keep_name(row);
 		r = buf_append(&writing->values, store->data + row->offset, row->value_bytes);
 		if (r < 0)
 			return err_fail(err, r == -EMSGSIZE ? -ENOSPC : r, "secret",

@@ -99,8 +99,8 @@ struct secret_change {
 
 /*
  * The file that follows: all rows but that of the changed name, and its row, if it has one. The
- * row's name, variable, flags, workspaces, value_bytes and created_at are the caller's. 0; -ENOSPC:
- * too many, or too large together; -EBADMSG: a kept row is damaged, named in err; -ENOMEM.
+ * row's name, variable, flags, workspaces, value_bytes and created_at are the caller's. A damaged
+ * row stays damaged, by its name. 0; -ENOSPC: too many, or too large together; -ENOMEM.
  */
 MUST_USE int secret_store_write(const struct secret_store *store, enum secret_key_kind kind,
 				const struct secret_change *change, struct buf *ret_file,

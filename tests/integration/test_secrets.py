@@ -99,6 +99,31 @@ def test_puts_at_once_lose_nothing(kept):
         assert secret(kept, "rm", f"many{i}")[0] == 0
 
 
+def test_put_that_waits_for_its_value_keeps_nobody_waiting(kept):
+    typing = subprocess.Popen([str(BIN / "sandboxctl"), "secret", "put", "--state-dir",
+                               str(kept.state), "slow"], stdin=subprocess.PIPE)
+    try:
+        wait_until(lambda: name_of(typing.pid) == "sandboxd-helper", what="the helper runs")
+        time.sleep(0.2)  # it has got as far as it gets without a value
+        put(kept, "quick", "some value")
+        assert "quick" in secret(kept, "ls", "-o", "name")[1].split()
+    finally:
+        typing.communicate(b"its value")
+    assert typing.returncode == 0
+    for name in ("slow", "quick"):
+        assert secret(kept, "rm", name)[0] == 0
+
+
+def test_looking_makes_nothing(tmp_path):
+    def look(*words):
+        return subprocess.run([str(BIN / "sandboxctl"), "secret", words[0], "--state-dir",
+                               str(tmp_path), *words[1:]], capture_output=True, check=False)
+
+    assert json.loads(look("ls", "-o", "json").stdout) == []
+    assert look("rm", "none").returncode == 3
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_store_is_roots_alone_and_holds_no_value(kept):
     folder = kept.state / "secrets"
     assert folder.stat().st_mode & 0o777 == 0o700

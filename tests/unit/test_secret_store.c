@@ -175,6 +175,29 @@ static void test_store_entry_put_back_fails_by_name(void **state)
 	buf_done(&file);
 }
 
+/* Several damaged ones: each stays damaged by its name, and nothing else is kept from a change. */
+static void test_store_with_damaged_entries_takes_others(void **state)
+{
+	struct buf file = three();
+	char value[64];
+
+	(void)state;
+	file.data[sizeof(struct secret_store_header) + offsetof(struct secret_row, flags)] ^= 1;
+	file.data[sizeof(struct secret_store_header) + sizeof(struct secret_row) +
+		  offsetof(struct secret_row, flags)] ^= 1;
+	file = put(file, "four", "fourth value");
+	expect(&file, "three", "third value");
+	expect(&file, "four", "fourth value");
+	assert_int_equal(get(&file, 0, "one", value), -EBADMSG);
+	assert_int_equal(get(&file, 0, "two", value), -EBADMSG);
+	file = put(file, "one", NULL);
+	file = put(file, "two", "another");
+	assert_int_equal(get(&file, 0, "one", value), -ENOENT);
+	expect(&file, "two", "another");
+	expect(&file, "three", "third value");
+	buf_done(&file);
+}
+
 static void test_row_is_usable_by_its_workspaces_only(void **state)
 {
 	const struct secret_row row = row_of("one", "value");
@@ -202,6 +225,7 @@ int main(void)
 		cmocka_unit_test(test_store_with_a_changed_byte_gives_no_other_value),
 		cmocka_unit_test(test_store_cut_off_loses_what_is_behind),
 		cmocka_unit_test(test_store_entry_put_back_fails_by_name),
+		cmocka_unit_test(test_store_with_damaged_entries_takes_others),
 		cmocka_unit_test(test_row_is_usable_by_its_workspaces_only),
 	};
 
