@@ -493,7 +493,7 @@ struct session *action_find_tree(struct request *request)
 
 	if (!session || session_has_tree(session))
 		return session;
-	if (request_app(request)->phase == APP_PHASE_STOPPING)
+	if (request_app(request)->phase != APP_PHASE_SERVING)
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the service stops");
 	else
 		rebuild_wait(request, session);

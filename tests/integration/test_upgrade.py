@@ -75,7 +75,7 @@ class Load:
         while not self.stopping.is_set():
             try:
                 answer = caller.get(SESSIONS, timeout=20)
-                if answer.status != 200:
+                if answer.status not in (200, 503):  # the worker leaves
                     self.surprises.append(answer)
                 made = caller.post(SESSIONS, {}, timeout=20)
                 if made.status == 201:
