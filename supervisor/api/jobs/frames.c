@@ -210,6 +210,7 @@ void frames_end_plain(struct frames *frames, const struct id *session, const cha
 	char session_id[ID_TEXT_BYTES];
 	char task[ID_TEXT_BYTES];
 	char text[MESSAGE_BYTES];
+	char *line;
 	int r;
 
 	ASSERT(!frames->terminal && frames->reserve && frames->n_lines < frames->n_allocated);
@@ -227,11 +228,12 @@ void frames_end_plain(struct frames *frames, const struct id *session, const cha
 		task, text, (unsigned long long)(now / USEC_PER_SEC),
 		(unsigned long long)(now % USEC_PER_SEC), frames->next_seq, session_id, code);
 	ASSERT(r >= 0); /* codes are short */
+	line = TAKE_PTR(frames->reserve);
 	frames->line[frames->n_lines++] = (struct frames_line){
 		.seq = frames->next_seq++,
 		.stage = FRAMES_STAGE_ERROR,
-		.size = (uint32_t)strlen(frames->reserve),
-		.text = TAKE_PTR(frames->reserve),
+		.size = (uint32_t)strlen(line),
+		.text = line,
 	};
 	frames->bytes += frames->line[frames->n_lines - 1].size;
 	frames->total_bytes += frames->line[frames->n_lines - 1].size;
