@@ -194,8 +194,7 @@ void audit_request(struct request *request)
 
 /* Sessions. */
 
-void audit_session_end(struct app *app, const struct session *session, enum session_reason reason,
-		       bool only_tree)
+void audit_session_end(struct app *app, const struct session *session, bool only_tree)
 {
 	char now[TIME_BYTES];
 	json_t *line;
@@ -203,7 +202,7 @@ void audit_session_end(struct app *app, const struct session *session, enum sess
 	now_text(now);
 	line = json_pack("{s:s, s:s, s:s}", "time", now, "action",
 			 only_tree ? "session.fall" : "session.end", "reason",
-			 session_reason_text(reason));
+			 session_reason_text(session->reason));
 	if (line) {
 		set_text(line, "user", session->owner);
 		set_text(line, "workspace", session->workspace);

@@ -14,8 +14,7 @@ void audit_start(struct app *app);
 /* Answered, or its client left without an answer. */
 void audit_request(struct request *request);
 /* The session, or only its process tree, ends; the tree comes again at the next use. */
-void audit_session_end(struct app *app, const struct session *session, enum session_reason reason,
-		       bool only_tree);
+void audit_session_end(struct app *app, const struct session *session, bool only_tree);
 /* Every few seconds: to the disk; and where lines were lost, whether they are taken again. */
 void audit_tick(struct app *app);
 void audit_stop(struct app *app);

@@ -343,17 +343,19 @@ static void do_tree_actions(struct app *app, struct session *session, uint32_t a
 		rebuild_go_on(session);
 }
 
-/* What the audit tells of a change of state. */
+/* What the audit tells of a change of state. Why a tree fell is known when nothing is left of it;
+ * where the service stops, nobody may be there to hear of that. */
 static void audit_change(struct app *app, const struct session *session, enum session_state before,
-			 enum session_reason reason)
+			 enum session_event event)
 {
-	bool had_tree = before == SESSION_STATE_OPEN || before == SESSION_STATE_RUNNING;
+	bool is_stopped = session->reason == SESSION_REASON_HOST_STOPPED;
+	bool falls = event == SESSION_EVENT_STOP && session->state == SESSION_STATE_FALLING;
+	bool is_gone = event == SESSION_EVENT_GONE && session->state == SESSION_STATE_DORMANT;
 
 	if (before < SESSION_STATE_CLOSING && session->state >= SESSION_STATE_CLOSING)
-		audit_session_end(app, session, session->reason, false);
-	else if (had_tree && (session->state == SESSION_STATE_FALLING ||
-			      session->state == SESSION_STATE_DORMANT))
-		audit_session_end(app, session, reason, true);
+		audit_session_end(app, session, false);
+	else if (before != session->state && (is_stopped ? falls : is_gone))
+		audit_session_end(app, session, true);
 }
 
 void sessions_event(struct app *app, struct session *session, enum session_event event,
@@ -384,7 +386,7 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	if (actions & SESSION_ACTION_KILL &&
 	    (event != SESSION_EVENT_LOST || !live_of(session)->kill_later))
 		end_session(app, session);
-	audit_change(app, session, before, reason);
+	audit_change(app, session, before, event);
 	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
 		log_line(LOG_LEVEL_INFO, &context, "session ends", "state=%s reason=%s",
 			 session_state_text(session->state), session_reason_text(session->reason));

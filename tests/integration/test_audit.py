@@ -251,5 +251,19 @@ def test_a_tree_that_falls_is_told(daemon, alice):
     os.kill(shim, signal.SIGKILL)
     wait_until(lambda: of(daemon, session=other, action="session.fall"), 10, "a line")
     assert alice.run(other, "true").code == 0
+    assert [line["reason"] for line in of(daemon, session=other, action="session.fall")] == ["lost"]
     alice.remove(session)
     alice.remove(other)
+
+
+def test_a_tree_that_ended_for_its_memory_says_so(daemon, alice):
+    """Its socket ends first; why is known when the supervisor has looked at its group."""
+    before = set(daemon.shim_pids())
+    session = alice.create()
+    shim, = set(daemon.shim_pids()) - before
+    hog = "x = []\nwhile True: x.append(b'y' * (16 << 20))"
+    assert alice.run(session, "/usr/bin/python3", "-c", hog).signal == signal.SIGKILL
+    os.kill(shim, signal.SIGKILL)
+    wait_until(lambda: of(daemon, session=session, action="session.fall"), 10, "a line")
+    assert [line["reason"] for line in of(daemon, session=session, action="session.fall")] == ["memory"]
+    alice.remove(session)
