@@ -10,6 +10,7 @@
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/session/component_name.h"
 #include "supervisor/api/session/fit.h"
+#include "supervisor/api/session/tenant_quota.h"
 
 #define COMPONENT_MODE 0644u
 
@@ -43,8 +44,17 @@ struct tree_waiter {
 
 void rebuild_wait(struct request *request, struct session *session)
 {
-	struct tree_waiter *waiter = calloc(1, sizeof(*waiter));
+	struct quota_refusal refusal;
+	struct tree_waiter *waiter;
 
+	/* Whoever comes first asks for the launch. */
+	if (session->state == SESSION_STATE_DORMANT &&
+	    !tenant_quota_launch(session, &request_config(request)->quota, clock_boottime(),
+				 clock_realtime(), &refusal)) {
+		reply_refusal(request, &refusal);
+		return;
+	}
+	waiter = calloc(1, sizeof(*waiter));
 	if (!waiter) {
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
 		return;

@@ -125,7 +125,7 @@ static const struct option_row rows[] = {
 	{OWNER, "cpu_per_day", OPTION_TYPE_SECONDS, 0, CONFIG_KEEP_MAX_S, "24h",
 	 QUOTA(OWNER, cpu_s), OPTION_RELOAD, "processor time of one owner in one day (UTC); 0: no bound"},
 	{OWNER, "launches_per_second", OPTION_TYPE_U32, 0, CONFIG_LAUNCH_RATE_MAX, "50",
-	 QUOTA(OWNER, launches_per_s), OPTION_RELOAD_NEW, "session launches a second of one owner; 0: no bound"},
+	 QUOTA(OWNER, launches_per_s), OPTION_RELOAD_NEW, "launches a second of one owner, also of sessions that are rebuilt; 0: no bound"},
 	{OWNER, "stored_per_second", OPTION_TYPE_SIZE, 0, CONFIG_QUOTA_RATE_MAX, "32MiB",
 	 QUOTA(OWNER, stored_per_s), OPTION_RELOAD, "bytes of components a second of one owner; 0: no bound"},
 

@@ -162,6 +162,33 @@ def test_open_rows_count_after_a_restart(own):
     refused(alice.post(SESSIONS), "quota: 2 live sessions for this owner")
 
 
+def test_rebuilds_are_launches_of_their_owner():
+    daemon = Daemon(config="[identity]\ntrusted_peers = 0\n[owner]\nlaunches_per_second = 1\n")
+    try:
+        erin, ids = daemon.client("erin"), []
+        for _ in range(3):
+            wait_until(lambda: ids.append(erin.post(SESSIONS)) or ids[-1].status == 201,
+                       timeout=20)
+        ids = [answer.json["id"] for answer in ids if answer.status == 201]
+        assert daemon.stop() == 0
+        daemon.start()
+
+        def use(session):
+            return erin.post(f"/v1/sandboxes/{session}/commands", {"argv": ["true"]})
+
+        # A bucket of one a second: of three at once at least one comes too early.
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            answers = list(pool.map(use, ids))
+        early = [answer for answer in answers if answer.status == 429]
+        assert early and len(early) < 3
+        for answer in early:
+            refused(answer, "quota: 1 launches a second for this owner")
+        for session in ids:
+            wait_until(lambda session=session: use(session).status == 200, timeout=20)
+    finally:
+        daemon.done()
+
+
 def test_quotas_follow_a_reload(own):
     alice = own.client("alice")
     alice.create(), alice.create()

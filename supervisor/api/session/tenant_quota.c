@@ -133,6 +133,19 @@ static bool has_session(const struct tenant *tenant, const struct quota_limits *
 	return has_cpu(tenant, limits, realtime, refusal);
 }
 
+/* owner: NULL for the operator, who has no bound. */
+static bool take_launch(struct tenant *owner, const struct quota_config *config, usec_t now,
+			usec_t realtime, struct quota_refusal *refusal)
+{
+	uint64_t per_s;
+
+	if (!owner)
+		return true;
+	per_s = tenant_quota_limits(config, QUOTA_SCOPE_OWNER, owner->name)->launches_per_s;
+	return tenant_take(&owner->launch_next, per_s, 1, now) ||
+	       refuse(RESOURCE_LAUNCHES, QUOTA_SCOPE_OWNER, per_s, realtime, refusal);
+}
+
 bool tenant_quota_session(struct tenants *tenants, const struct quota_config *config,
 			  const struct quota_asker *asker, struct quota_refusal *ret_refusal)
 {
@@ -145,8 +158,6 @@ bool tenant_quota_session(struct tenants *tenants, const struct quota_config *co
 		[QUOTA_SCOPE_OWNER] = {.scope = QUOTA_SCOPE_OWNER},
 		[QUOTA_SCOPE_WORKSPACE] = {.scope = QUOTA_SCOPE_WORKSPACE},
 	};
-	struct tenant *owner;
-	uint64_t per_s;
 
 	for (enum quota_scope scope = 0; scope < QUOTA_SCOPE_MAX_; scope++) {
 		const struct tenant *tenant = tenants_find(tenants, scope, names[scope]);
@@ -159,13 +170,17 @@ bool tenant_quota_session(struct tenants *tenants, const struct quota_config *co
 				 asker->memory_bytes, asker->realtime, ret_refusal))
 			return false;
 	}
-	/* Only now, so that refused ones leave nothing behind; NULL: the operator, or no memory. */
-	owner = tenants_get(tenants, QUOTA_SCOPE_OWNER, asker->owner);
-	per_s = tenant_quota_limits(config, QUOTA_SCOPE_OWNER, asker->owner)->launches_per_s;
-	if (owner && !tenant_take(&owner->launch_next, per_s, 1, asker->now))
-		return refuse(RESOURCE_LAUNCHES, QUOTA_SCOPE_OWNER, per_s, asker->realtime,
-			      ret_refusal);
-	return true;
+	/* Only now, so that refused ones leave nothing behind; NULL: also where there is no memory.
+	 */
+	return take_launch(tenants_get(tenants, QUOTA_SCOPE_OWNER, asker->owner), config,
+			   asker->now, asker->realtime, ret_refusal);
+}
+
+bool tenant_quota_launch(const struct session *session, const struct quota_config *config,
+			 usec_t now, usec_t realtime, struct quota_refusal *ret_refusal)
+{
+	return take_launch(session->place[QUOTA_SCOPE_OWNER].tenant, config, now, realtime,
+			   ret_refusal);
 }
 
 /* Each tenant of a session with its limits. */

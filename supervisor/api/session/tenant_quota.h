@@ -28,6 +28,10 @@ struct quota_asker {
 MUST_USE bool tenant_quota_session(struct tenants *tenants, const struct quota_config *config,
 				   const struct quota_asker *asker,
 				   struct quota_refusal *ret_refusal);
+/* A new process tree for a session that has its place. Takes from the owner's launch rate where it
+ * is true. */
+MUST_USE bool tenant_quota_launch(const struct session *session, const struct quota_config *config,
+				  usec_t now, usec_t realtime, struct quota_refusal *ret_refusal);
 /* One more job for a session. */
 MUST_USE bool tenant_quota_job(const struct session *session, const struct quota_config *config,
 			       usec_t realtime, struct quota_refusal *ret_refusal);
