@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import (BIN, SESSIONS, Daemon, cgroup_mounts, descendants, id_blocks_in_use, is_zombie,
-                     name_of, status_of, wait_until)
+                     name_of, parent_of, status_of, wait_until)
 
 
 @pytest.fixture
@@ -39,12 +39,15 @@ def shims_of(daemon):
     """Pid 1 of each session, whoever is its parent by now: the groups say it."""
     found = []
     for path in daemon.cgroups():
-        procs = Path(path) / "cgroup.procs"
-        if not (Path(path) / "cgroup.kill").exists():
+        if Path(path).name.count("-") != 4 or not (Path(path) / "cgroup.kill").exists():
             continue
-        for pid in procs.read_text().split():
+        try:
+            pids = (Path(path) / "cgroup.procs").read_text().split()
+        except OSError:
+            continue  # gone meanwhile
+        for pid in pids:
             try:
-                if status_of(pid)["NSpid"].split()[-1] == "1" and Path(path).name.count("-") == 4:
+                if status_of(pid)["NSpid"].split()[-1] == "1":
                     found.append(int(pid))
             except (FileNotFoundError, ProcessLookupError, KeyError):
                 pass
@@ -52,11 +55,9 @@ def shims_of(daemon):
 
 
 def kill_supervisor(daemon):
-    old = daemon.supervisor_pid()
     worker = daemon.worker_pid("sandboxd-api")
-    os.kill(old, signal.SIGKILL)
+    os.kill(parent_of(worker), signal.SIGKILL)
     wait_dead(worker)
-    wait_until(lambda: daemon.supervisor_pid() not in (old, daemon.process.pid), 20, "a new one")
     wait_until(lambda: answers(daemon), 20, "answers")
 
 
@@ -70,7 +71,7 @@ def kill_keeper(daemon):
 
 
 def end_both(daemon):
-    supervisor = daemon.supervisor_pid()
+    supervisor = parent_of(daemon.worker_pid("sandboxd-api"))
     workers = [pid for pid in descendants(supervisor) if name_of(pid).startswith("sandboxd-")]
     daemon.process.send_signal(signal.SIGSTOP)  # it would start another one
     os.kill(supervisor, signal.SIGKILL)
