@@ -157,7 +157,7 @@ static int write_stream(void *userdata, int fd, const char *data, size_t length)
 	return print_stream_write(&streams[fd - 1], data, length);
 }
 
-/* The request of a command line; NULL: no memory, or standard input that is no text. */
+/* The request of a command line; NULL: no memory, or something that cannot be sent. */
 static json_t *command_body(const struct options *options, bool with_env, int first)
 {
 	json_t *body = json_pack("{s:[]}", "argv");
@@ -171,20 +171,9 @@ static json_t *command_body(const struct options *options, bool with_env, int fi
 	if (options->timeout_ms)
 		failed |=
 			json_object_set_new(body, "timeout_ms", json_integer(options->timeout_ms));
-	if (with_env && options->n_env) {
-		json_t *envs = json_object();
-
-		for (size_t i = 0; i < options->n_env; i++) {
-			const char *equals = strchr(options->env[i], '=');
-			char name[256];
-
-			failed |= str_copy_n(name, sizeof(name), options->env[i],
-					     (size_t)(equals - options->env[i]));
-			if (!failed)
-				failed |= json_object_set_new(envs, name, json_string(equals + 1));
-		}
-		failed |= json_object_set_new(body, "envs", envs);
-	}
+	if (with_env && options->n_env)
+		failed |= json_object_set_new(body, "envs",
+					      pairs_object(options->env, options->n_env));
 	if (options->with_stdin) {
 		AUTO_FREE char *text = NULL;
 		size_t size = 0;
@@ -211,8 +200,8 @@ static int run_in(struct client *client, const struct options *options, const ch
 	int r;
 
 	if (!body) {
-		(void)fputs("sandboxctl: the command or its input cannot be sent: not UTF-8, or "
-			    "more than 1 MiB of input\n",
+		(void)fputs("sandboxctl: the command or its input cannot be sent: not UTF-8, a "
+			    "file that cannot be read, or more than 1 MiB of input\n",
 			    stderr);
 		return EXIT_USAGE;
 	}

@@ -17,19 +17,18 @@
 #define VALUE_MAX_BYTES  65536
 #define DAGSTER_SESSIONS API_PREFIX_DAGSTER "/sessions"
 
-/* The text of a value: as it stands, or behind `@` the content of a file without its last newline.
- * What stands on a command line, every user of the host can read in the process list. */
-static json_t *value_text(const char *value)
+/* The content of a file without its last newline; NULL: said why, or it is no UTF-8. */
+static json_t *file_text(const char *path)
 {
 	AUTO_FREE char *text = NULL;
-	AUTO_CLOSE int fd = -1;
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t size = 0;
+	int r = fd < 0 ? -errno : io_read_file(fd, VALUE_MAX_BYTES, &text, &size);
 
-	if (value[0] != '@')
-		return json_string(value);
-	fd = open(value + 1, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || io_read_file(fd, VALUE_MAX_BYTES, &text, &size) < 0) {
-		(void)fprintf(stderr, "sandboxctl: cannot read %s\n", value + 1);
+	if (r < 0) {
+		(void)fputs("sandboxctl: cannot read ", stderr);
+		print_text(stderr, path);
+		(void)fprintf(stderr, ": %s\n", strerrordesc_np(-r));
 		return NULL;
 	}
 	if (size > 0 && text[size - 1] == '\n')
@@ -37,19 +36,17 @@ static json_t *value_text(const char *value)
 	return json_stringn(text, size);
 }
 
-/* {"NAME": "value", ...} of NAME=value words; NULL: no memory, or a file that cannot be read. */
-static json_t *pairs_object(const char *const *pairs, size_t n)
+json_t *pairs_object(const char *const *pairs, size_t n)
 {
 	json_t *object = json_object();
 
 	for (size_t i = 0; object && i < n; i++) {
-		const char *equals = strchr(pairs[i], '=');
-		char name[256];
-		int r = -EINVAL;
+		size_t length = strcspn(pairs[i], "=");
+		AUTO_FREE char *name = strndup(pairs[i], length);
+		const char *value = pairs[i] + length + 1; /* every pair has its `=` */
+		json_t *text = value[0] == '@' ? file_text(value + 1) : json_string(value);
 
-		if (equals)
-			r = str_copy_n(name, sizeof(name), pairs[i], (size_t)(equals - pairs[i]));
-		if (r < 0 || json_object_set_new(object, name, value_text(equals + 1)) < 0) {
+		if (json_object_set_new(object, name, text) < 0) {
 			json_decref(object);
 			return NULL;
 		}
@@ -109,7 +106,14 @@ int session_create(struct client *client, const struct options *options, struct 
 	if (options->n_endpoint)
 		failed |= json_object_set_new(body, "env_overrides",
 					      pairs_object(options->endpoint, options->n_endpoint));
-	r = failed || !body ? EXIT_FAILED : client_ask(client, &request, reply);
+	if (failed || !body) {
+		(void)fputs("sandboxctl: the session cannot be asked for: an option is not UTF-8, "
+			    "or its file cannot be read\n",
+			    stderr);
+		r = EXIT_USAGE;
+	} else {
+		r = client_ask(client, &request, reply);
+	}
 	json_decref(body);
 	return r;
 }

@@ -28,9 +28,16 @@ def test_values_can_come_from_files(daemon, tmp_path):
     made = ctl(daemon, "create", "--endpoint", f"iceberg_rest_uri=@{value}").stdout.decode().strip()
     shown = ctl(daemon, "exec", made, "--", "/bin/sh", "-c", "echo $ALPHASWARM_ICEBERG_REST_URI").stdout
     assert shown == b"http://catalog.example:8181/api\n"
+    shown = ctl(daemon, "exec", "-e", f"PLACE=@{value}", made, "--", "/bin/sh", "-c", "echo $PLACE")
+    assert shown.stdout == b"http://catalog.example:8181/api\n"
+    missing = ctl(daemon, "exec", "-e", "PLACE=@/nonexistent", made, "--", "true")
+    assert missing.returncode == 2 and b"cannot read /nonexistent" in missing.stderr
     assert ctl(daemon, "rm", made).returncode == 0
     missing = ctl(daemon, "create", "--endpoint", "iceberg_rest_uri=@/nonexistent")
-    assert missing.returncode != 0 and b"cannot read /nonexistent" in missing.stderr
+    assert missing.returncode == 2 and b"cannot read /nonexistent" in missing.stderr
+    for options in (("--env", b"A=\xff"), ("--env", b"\xff=A"), ("--secret", b"\xff")):
+        refused = ctl(daemon, "create", *options)
+        assert refused.returncode == 2 and b"not UTF-8" in refused.stderr, options
     assert ctl(daemon, "-q", "ls").stdout == b""
 
 
