@@ -2,6 +2,7 @@
  * Lists for operators: the tasks of a session, and what the janitor would end.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/str.h"
 
@@ -9,6 +10,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/janitor/plan.h"
+#include "supervisor/api/tasks.h"
 
 #define PLAN_MAX 256
 
@@ -19,12 +21,19 @@ struct task_list {
 	json_t *tasks;
 };
 
-static void add_task(struct task_list *list, const struct job *job)
+static void add_task(struct task_list *list, const struct job *job, size_t at)
 {
 	json_t *task = job_describe(job, list->app->config->stream_url);
 
 	if (task)
-		(void)json_array_append_new(list->tasks, task);
+		(void)json_array_insert_new(list->tasks, at, task);
+}
+
+static const char *text_of(json_t *task, const char *key)
+{
+	const char *text = json_string_value(json_object_get(task, key));
+
+	return text ? text : "";
 }
 
 static bool has_task(const struct task_list *list, const struct job *job)
@@ -36,43 +45,54 @@ static bool has_task(const struct task_list *list, const struct job *job)
 	id_format(&job->id, id);
 	json_array_foreach(list->tasks, i, task)
 	{
-		if (str_equal(json_string_value(json_object_get(task, "task_id")), id))
+		if (str_equal(text_of(task, "task_id"), id))
 			return true;
 	}
 	return false;
 }
 
-/* Tasks that the store does not have yet; usually none. */
-static void add_unstored(struct task_list *list)
+/* Behind all that are newer. */
+static size_t place_of(const struct task_list *list, const struct job *job)
+{
+	char created[CLOCK_ISO_BYTES];
+	size_t i;
+	json_t *task;
+
+	clock_format_iso(job->created_at, created);
+	json_array_foreach(list->tasks, i, task)
+	{
+		if (strcmp(text_of(task, "created_at"), created) < 0)
+			return i;
+	}
+	return json_array_size(list->tasks);
+}
+
+/* Tasks that the store does not have, or not yet; usually none. all: it cannot be read. */
+static void add_unstored(struct task_list *list, bool all)
 {
 	const struct idmap *map = &list->app->tasks.by_id;
 
 	for (size_t i = 0; i < map->n_slots; i++) {
 		const struct job *job = map->entry[i].object;
 
-		if (job && id_equal(&job->session, &list->session) && !has_task(list, job))
-			add_task(list, job);
+		if (job && id_equal(&job->session, &list->session) &&
+		    (all || job->n_owed > 0 || job->is_incomplete) && !has_task(list, job))
+			add_task(list, job, place_of(list, job));
 	}
+	while (json_array_size(list->tasks) > STORE_TASKS_MAX)
+		(void)json_array_remove(list->tasks, json_array_size(list->tasks) - 1);
 }
 
 static void add_stored(struct task_list *list, const struct store_task *task)
 {
 	const struct job *job = job_table_find(&list->app->tasks, &task->id);
-	struct job *restored;
+	struct job *stored = job ? NULL : tasks_stored(task);
 
-	if (job) {
-		add_task(list, job);
-		return;
-	}
-	restored = job_restore(&task->id, &task->session, task->owner, task->workspace, task->state,
-			       task->last_seq);
-	if (!restored)
-		return;
-	restored->created_at = task->created_at;
-	restored->started_at = task->started_at;
-	restored->ended_at = task->ended_at;
-	add_task(list, restored);
-	(void)job_free(restored);
+	if (!job)
+		job = stored;
+	if (job)
+		add_task(list, job, json_array_size(list->tasks));
+	(void)job_free(stored);
 }
 
 static void on_task(void *userdata, enum store_result result, const struct store_task *task)
@@ -84,7 +104,7 @@ static void on_task(void *userdata, enum store_result result, const struct store
 		add_stored(list, task);
 		return;
 	}
-	add_unstored(list);
+	add_unstored(list, result == STORE_DEGRADED);
 	request = answer_get(&list->to);
 	if (request) {
 		if (result == STORE_DEGRADED)

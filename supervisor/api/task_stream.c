@@ -265,16 +265,11 @@ static void on_task_read(void *userdata, enum store_result result, const struct 
 	struct job *job = NULL;
 
 	if (request && result == STORE_OK) {
-		job = job_restore(&task->id, &task->session, task->owner, task->workspace,
-				  task->state, task->last_seq);
-		if (job) {
-			job->created_at = task->created_at;
-			job->started_at = task->started_at;
-			job->ended_at = task->ended_at;
+		job = tasks_stored(task);
+		if (job)
 			answer_lookup(request, lookup, job);
-		} else {
+		else
 			reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
-		}
 	} else if (request && result == STORE_NOT_FOUND) {
 		reply_not_found(request);
 	} else if (request) {

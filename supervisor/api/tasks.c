@@ -276,6 +276,28 @@ void tasks_next(struct app *app, struct session *session)
 	}
 }
 
+static struct job *restore(const struct store_task *task)
+{
+	struct job *job = job_restore(&task->id, &task->session, task->owner, task->workspace,
+				      task->state, task->last_seq);
+
+	if (!job)
+		return NULL;
+	job->created_at = task->created_at;
+	job->started_at = task->started_at;
+	job->ended_at = task->ended_at;
+	return job;
+}
+
+struct job *tasks_stored(const struct store_task *task)
+{
+	struct job *job = restore(task);
+
+	if (job && !job_state_ended(job->state))
+		job->state = JOB_STATE_ERROR;
+	return job;
+}
+
 /* 0: it goes on, or waits for its turn as before. */
 static int resume(struct app *app, struct job *job, const struct store_task *task)
 {
@@ -292,15 +314,11 @@ static int resume(struct app *app, struct job *job, const struct store_task *tas
 
 void tasks_take(struct app *app, const struct store_task *task, const char *code)
 {
-	struct job *job;
+	struct job *job = restore(task);
 	int r;
 
-	job = job_restore(&task->id, &task->session, task->owner, task->workspace, task->state,
-			  task->last_seq);
 	if (!job)
 		return;
-	job->created_at = task->created_at;
-	job->started_at = task->started_at;
 	if (job_table_add(&app->tasks, job) < 0) {
 		(void)job_free(job);
 		return;

@@ -39,5 +39,9 @@ MUST_USE int task_run_start(struct app *app, struct session *session, struct job
 MUST_USE int task_run_resume(struct app *app, struct session *session, struct job *job,
 			     uint32_t wire_job);
 
+/* A task that is only in the store, to be described: what has not ended is in memory. Where the
+ * store lost how it ended, that was an error. NULL: no memory; else job_free it. */
+struct job *tasks_stored(const struct store_task *task);
+
 /* Readers of this task look again. */
 void task_streams_wake(struct app *app, const struct id *task);

@@ -1,6 +1,8 @@
 """Tasks of a session, what a sandbox uses, and what the janitor would end."""
 import os
 import signal
+import sqlite3
+import uuid
 
 from harness import ABSENT_ID, NOT_FOUND, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS, wait_until
 
@@ -34,6 +36,40 @@ def test_tasks_outlive_the_worker_that_ran_them(daemon, alice, session):
     wait_until(daemon.ready, 20, "the worker is back")
     wait_until(lambda: alice.get(f"{SESSIONS}/{session}").status == 200, 20, "adopted")
     assert tasks_of(alice, session) == before
+
+
+def insert_tasks(daemon, like, states):
+    """Rows of tasks that no worker holds, newer than the one they are made from. Their ids."""
+    with sqlite3.connect(daemon.state / "api" / "api.db", timeout=10) as db:
+        db.row_factory = sqlite3.Row
+        row = dict(db.execute("SELECT * FROM sandbox_tasks WHERE id = ?", (like,)).fetchone())
+        made = []
+        for state in states:
+            made.append(str(uuid.uuid4()))
+            row |= {"id": made[-1], "status": state, "created_at": "2999-01-01T00:00:00.000000"}
+            db.execute(f"INSERT INTO sandbox_tasks ({','.join(row)}) VALUES ({','.join('?' * len(row))})",
+                       list(row.values()))
+    return made
+
+
+def test_list_ends_at_the_200_newest(daemon, alice, session):
+    """Also where older ones are still in memory."""
+    old = alice.execute(session)
+    alice.frames(old)
+    newer = insert_tasks(daemon, old, ["done"] * 200)
+    listed = [task["task_id"] for task in tasks_of(alice, session)]
+    assert set(listed) == set(newer) and len(listed) == 200
+
+
+def test_task_whose_end_the_store_lost_has_ended(daemon, alice, session):
+    """The row says queued or running, and nothing runs: it is an error, and nobody waits for it."""
+    task = alice.execute(session)
+    alice.frames(task)
+    for lost in insert_tasks(daemon, task, ["queued", "running"]):
+        path = f"/dagster/sandbox/tasks/{lost}"
+        assert alice.request("DELETE", path).json["status"] == "error"
+        assert alice.get(path).json["status"] == "error"
+    assert [t["status"] for t in tasks_of(alice, session)] == ["error", "error", "done"]
 
 
 def test_foreign_lists_are_the_same_404(alice, bob, session):

@@ -95,7 +95,7 @@ static const char *const sql[] = {
 	[QUERY_TASKS_OPEN] = "SELECT " TASK_COLUMNS " FROM sandbox_tasks"
 			     " WHERE status IN ('queued', 'running') ORDER BY created_at, id",
 	[QUERY_TASKS_OF_SESSION] = "SELECT " TASK_COLUMNS " FROM sandbox_tasks"
-				   " WHERE session_id = ?1 ORDER BY created_at DESC, id LIMIT 200",
+				   " WHERE session_id = ?1 ORDER BY created_at DESC, id LIMIT ?2",
 	[QUERY_FRAME_INSERT] = "INSERT INTO sandbox_frames (task_id, seq, wire_number, stage, body)"
 			       " VALUES (?1, ?2, ?3, ?4, ?5)",
 	[QUERY_FRAMES_GET] = "SELECT seq, stage, body FROM sandbox_frames"

@@ -38,6 +38,8 @@ static void read_tasks(struct sqlite_store *s, struct read *read)
 
 	id_format(&read->id, id);
 	r = sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+	if (r == SQLITE_OK)
+		r = sqlite3_bind_int(statement, 2, STORE_TASKS_MAX);
 	while (r == SQLITE_OK || r == SQLITE_ROW) {
 		r = sqlite3_step(statement);
 		if (r == SQLITE_ROW && rows_read_task(statement, &task) == 0)

@@ -33,6 +33,8 @@
 #include "supervisor/api/jobs/job.h"
 #include "supervisor/api/session/session.h"
 
+#define STORE_TASKS_MAX 200 /* in one list */
+
 enum store_result {
 	STORE_OK,
 	STORE_NOT_FOUND,
@@ -312,8 +314,8 @@ MUST_USE static inline int store_task_get(struct store *store, const struct id *
 	return store->ops->task_get(store, task, read, userdata);
 }
 
-/* The newest 200 tasks of a session, newest first: one call each with STORE_OK, then one with
- * STORE_NOT_FOUND (no more) or STORE_DEGRADED. */
+/* The newest STORE_TASKS_MAX tasks of a session, newest first: one call each with STORE_OK, then
+ * one with STORE_NOT_FOUND (no more) or STORE_DEGRADED. */
 MUST_USE static inline int store_tasks_of_session(struct store *store, const struct id *session,
 						  store_task_read read, void *userdata)
 {
