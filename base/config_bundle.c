@@ -19,6 +19,7 @@ struct bundle {
 	struct config_bundle head;
 	char *text; /* owned: head and texts, CONFIG_FILE_MAX_BYTES of them at most */
 	size_t n_text;
+	usec_t changed_at;
 	size_t n_names;
 	char name[MAX_DROPINS][CONFIG_FILE_NAME_BYTES];
 };
@@ -51,6 +52,15 @@ static bool is_roots_alone(const struct stat *st)
 	return st->st_uid == 0 && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
+static void note_change(struct bundle *bundle, const struct stat *st)
+{
+	usec_t at = (usec_t)st->st_ctim.tv_sec * USEC_PER_SEC +
+		    (usec_t)st->st_ctim.tv_nsec / 1000;
+
+	if (at > bundle->changed_at)
+		bundle->changed_at = at;
+}
+
 /* One file behind the others. 0, 1: it is missing, or -errno. */
 static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct err *err)
 {
@@ -73,6 +83,7 @@ static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct 
 	if (!is_roots_alone(&st))
 		return err_fail(err, -EPERM, "config",
 				"%s is not root's alone: the configuration has to be", name);
+	note_change(bundle, &st);
 	r = io_read_file(fd, CONFIG_FILE_MAX_BYTES - bundle->n_text, &data, &size);
 	if (r < 0)
 		return err_fail(err, r, "config", "%s cannot be read", name);
@@ -126,6 +137,7 @@ static int list_names(struct bundle *bundle, int dir_fd, struct err *err)
 		return err_fail(err, -EPERM, "config",
 				"%s is not root's alone: the configuration has to be",
 				CONFIG_DROPINS);
+	note_change(bundle, &st); /* a file that is gone leaves no other trace */
 	dir = fdopendir(fd);
 	if (!dir)
 		return err_fail(err, -errno, "config", "%s cannot be read", CONFIG_DROPINS);
@@ -170,7 +182,8 @@ static int add_all(struct bundle *bundle, int dir_fd, const char *name, bool may
 	return 0;
 }
 
-int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, struct err *err)
+int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, usec_t *ret_changed_at,
+		       struct err *err)
 {
 	AUTO_FREE struct bundle *bundle = calloc(1, sizeof(*bundle));
 	AUTO_FREE char *text = malloc(sizeof(bundle->head) + CONFIG_FILE_MAX_BYTES);
@@ -189,5 +202,7 @@ int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, struct
 	r = fd_memfd_sealed("config", text, sizeof(bundle->head) + bundle->n_text, 0);
 	if (r < 0)
 		return err_fail(err, r, "config", "%s cannot be read", "the snapshot");
+	if (ret_changed_at)
+		*ret_changed_at = bundle->changed_at;
 	return r;
 }

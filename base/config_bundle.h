@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/err.h"
 
 #include "sandboxd/config.h"
@@ -20,6 +21,9 @@ MUST_USE int config_bundle_open_dir(const char *path, bool is_default, const cha
 /*
  * Copy the file `name` of the directory and, in the order of their names, its drop-ins. Each has to
  * be a regular file of root that nobody else may write. may_be_missing: the file itself; drop-ins
- * always may. dir_fd -1: no file at all. A sealed memfd, close-on-exec, or -errno.
+ * always may. dir_fd -1: no file at all. *ret_changed_at (may be NULL): realtime of the last change
+ * of a file or of the directory of drop-ins; 0: there is none. A sealed memfd, close-on-exec, or
+ * -errno.
  */
-MUST_USE int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, struct err *err);
+MUST_USE int config_bundle_make(int dir_fd, const char *name, bool may_be_missing,
+				usec_t *ret_changed_at, struct err *err);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/config_bundle.h"
 #include "base/fd.h"
 #include "base/str.h"
@@ -31,7 +32,7 @@ static int report_error(const struct err *err, int r)
 }
 
 /* The files of the service, as a descriptor for the reader. */
-static int open_bundle(const struct options *options, int *ret_status)
+static int open_bundle(const struct options *options, usec_t *ret_changed_at, int *ret_status)
 {
 	AUTO_CLOSE int dir_fd = -1;
 	const char *name = NULL;
@@ -45,7 +46,7 @@ static int open_bundle(const struct options *options, int *ret_status)
 		*ret_status = report_error(&err, dir_fd);
 		return -1;
 	}
-	fd = config_bundle_make(dir_fd, name, is_default, &err);
+	fd = config_bundle_make(dir_fd, name, is_default, ret_changed_at, &err);
 	if (fd < 0)
 		*ret_status = report_error(&err, fd);
 	return fd;
@@ -71,7 +72,7 @@ int command_config_check(struct client *client, const struct options *options)
 	char *const argv[] = {program, check, NULL};
 	int status = EXIT_FAILED;
 	AUTO_CLOSE int fd = options->n_args > 0 ? open_file(options->args[0], &status)
-						: open_bundle(options, &status);
+						: open_bundle(options, NULL, &status);
 
 	(void)client;
 	return fd < 0 ? status : program_become(READER, fd, argv);
@@ -91,11 +92,14 @@ static void append_waiting(struct buf *names, const json_t *state)
 
 /* What the service says of its last reload. It need not run: then the files are what it would take.
  */
-static void ask_service(struct client *client, const struct options *options, struct buf *names)
+static void ask_service(struct client *client, const struct options *options, usec_t changed_at,
+			struct buf *names)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
 	const struct client_request request = {.method = "GET", .path = "/v1/config"};
+	char changed[CLOCK_ISO_BYTES];
 	const char *text;
+	const char *at;
 
 	if (client_perform(client, &request, &reply) < 0) {
 		if (!options->quiet)
@@ -115,6 +119,13 @@ static void ask_service(struct client *client, const struct options *options, st
 		print_text(stderr, text);
 		(void)fputc('\n', stderr);
 	}
+	/* Both in the one form whose order is that of its bytes. */
+	clock_format_iso(changed_at, changed);
+	at = json_string_value(json_object_get(reply.doc, "at"));
+	if (at && strcmp(changed, at) > 0)
+		(void)fputs("sandboxctl: files have changed since the service read them: reload it "
+			    "for what follows to be in force\n",
+			    stderr);
 }
 
 int command_config_show(struct client *client, const struct options *options)
@@ -126,14 +137,15 @@ int command_config_show(struct client *client, const struct options *options)
 	struct buf names = BUF_NULL(4096);
 	char *argv[] = {program, show, forms[options->output], NULL, NULL};
 	int status = EXIT_FAILED;
-	AUTO_CLOSE int fd = -1;
+	usec_t changed_at = 0;
+	AUTO_CLOSE int fd = open_bundle(options, &changed_at, &status);
 
-	ask_service(client, options, &names);
+	if (fd < 0)
+		return status;
+	ask_service(client, options, changed_at, &names);
 	if (buf_append(&names, "", 1) == 0)
 		argv[3] = (char *)names.data;
-	fd = open_bundle(options, &status);
-	if (fd >= 0)
-		status = program_become(READER, fd, argv);
+	status = program_become(READER, fd, argv);
 	buf_done(&names);
 	return status;
 }

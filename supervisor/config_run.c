@@ -275,7 +275,8 @@ int config_run_start(const struct host *host, const struct config_source *source
 	struct config_run *run;
 	int r;
 
-	bundle_fd = config_bundle_make(source->dir_fd, source->name, source->may_be_missing, err);
+	bundle_fd =
+		config_bundle_make(source->dir_fd, source->name, source->may_be_missing, NULL, err);
 	if (bundle_fd < 0)
 		return bundle_fd;
 	run = calloc(1, sizeof(*run));

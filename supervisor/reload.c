@@ -26,14 +26,15 @@ static void settle_level(struct reload *reload, struct config_answer *config)
 
 int reload_first(struct reload *reload, const struct host *host, struct err *err)
 {
-	int r = config_run(host, &reload->source, &reload->config, err);
+	int r;
 
+	reload->state.at = clock_realtime();
+	r = config_run(host, &reload->source, &reload->config, err);
 	if (r < 0)
 		return r;
 	settle_level(reload, &reload->config);
 	log_set_level((enum log_level)reload->config.api.log_level);
 	log_set_format((enum log_format)reload->config.supervisor.log_format);
-	reload->state.at = clock_realtime();
 	return 0;
 }
 
@@ -111,7 +112,7 @@ static void on_read(void *userdata, const struct config_answer *answer, const ch
 	int r = -err->error_number;
 
 	reload->run = NULL;
-	reload->state.at = clock_realtime();
+	reload->state.at = reload->began;
 	if (answer) {
 		config = malloc(sizeof(*config));
 		if (config) {
@@ -145,9 +146,10 @@ void reload_begin(struct reload *reload)
 		reload->again = true;
 		return;
 	}
+	reload->began = clock_realtime();
 	if (config_run_start(reload->host, &reload->source, &watcher, &reload->run, &err) == 0)
 		return;
-	reload->state.at = clock_realtime();
+	reload->state.at = reload->began;
 	note_refusal(reload, "", &err);
 }
 

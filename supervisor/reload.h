@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include "sandboxd/launch.h"
@@ -28,6 +29,7 @@ struct reload {
 	struct workers *workers;
 	struct loop *loop;
 	struct config_run *run; /* a reload is under way */
+	usec_t began;           /* realtime: when its snapshot was taken */
 	bool again;             /* and was asked for meanwhile */
 };
 

@@ -172,7 +172,7 @@ struct launch_gone {         /* also in the answer to KILL, where only cpu_us co
 struct launch_config {
 	uint32_t refused;    /* the last reload changed nothing; `text` says why */
 	uint32_t generation; /* reloads that took effect */
-	uint64_t at;         /* realtime of the last attempt, microseconds */
+	uint64_t at;         /* realtime of the last attempt, before it read; microseconds */
 	char text[LAUNCH_CONFIG_TEXT];
 	char waiting[LAUNCH_CONFIG_TEXT]; /* options that wait for a restart: "section.key ..." */
 };

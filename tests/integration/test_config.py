@@ -237,6 +237,23 @@ def test_config_show_says_where_values_come_from_and_hides_some(own):
     assert sandboxctl(*words, "-o", "name").stdout.splitlines() == list(rows)
 
 
+def test_config_show_tells_what_changed_after_the_last_reload(own):
+    words = ("--socket", own.operator, "config", "show", "--config", own.config)
+
+    def told():
+        return "files have changed" in sandboxctl(*words).stderr
+
+    drop_in(own, "10-a.conf", "[limits]\nsessions = 77\n")
+    reload(own, "configuration is reloaded")
+    wait_until(lambda: not told(), what="the api worker has heard of the reload")
+    own.config.write_text(BASE)
+    assert told()
+    reload(own, "configuration is reloaded")
+    wait_until(lambda: not told(), what="the api worker has heard of the reload")
+    (own.config.parent / "conf.d" / "10-a.conf").unlink()
+    assert told()
+
+
 def test_config_show_without_the_service_shows_the_files(own):
     path = own.home / "none.sock"
     done = sandboxctl("--socket", path, "config", "show", "--config", own.config)

@@ -49,7 +49,8 @@ static void put(struct fixture *fixture, const char *name, const char *text, mod
 /* 0, with the bundle in the fixture. */
 static int make(struct fixture *fixture, bool may_be_missing)
 {
-	int fd = config_bundle_make(fixture->temp.fd, "x.conf", may_be_missing, &fixture->err);
+	int fd =
+		config_bundle_make(fixture->temp.fd, "x.conf", may_be_missing, NULL, &fixture->err);
 	ssize_t n;
 
 	if (fd < 0)
