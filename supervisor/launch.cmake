@@ -14,6 +14,7 @@ add_library(sandboxd_launch STATIC
 	probe.c
 	prove.c
 	record.c
+	rlimits.c
 	rootfs.c
 	rootfs_mount.c
 	session.c

@@ -21,7 +21,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,6 +37,7 @@
 #include "sandboxd/kernel.h"
 #include "supervisor/etc_template.h"
 #include "supervisor/netns.h"
+#include "supervisor/rlimits.h"
 #include "supervisor/weaken.h"
 
 #define FD_SAFE        64 /* above every descriptor number of enum shim_fd */
@@ -258,22 +258,6 @@ static int step_capabilities(struct steps_child *child)
 		       : 0;
 }
 
-/* Hard and soft; only lowered, never raised: hosts may lack SYS_RESOURCE. */
-static int lower(__rlimit_resource_t resource, uint64_t value)
-{
-	struct rlimit limit;
-
-	if (getrlimit(resource, &limit) < 0)
-		return -errno;
-	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max > value)
-		limit.rlim_max = value;
-	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > limit.rlim_max)
-		limit.rlim_cur = limit.rlim_max;
-	if (resource == RLIMIT_NOFILE)
-		limit.rlim_cur = limit.rlim_max;
-	return setrlimit(resource, &limit) < 0 ? -errno : 0;
-}
-
 /* Per-process and per-id limits of the kernel that no control group counts (B18, B20). NPROC is the
  * third line behind the pids group (B16). */
 static int step_rlimits(struct steps_child *child)
@@ -286,23 +270,20 @@ static int step_rlimits(struct steps_child *child)
 		__rlimit_resource_t resource;
 		uint64_t value;
 	} rows[] = {
-		{RLIMIT_CORE,       0                 },
-		{RLIMIT_NOFILE,     max_files         },
-		{RLIMIT_NPROC,      plan->max_pids    },
-		{RLIMIT_MSGQUEUE,   819200            },
-		{RLIMIT_SIGPENDING, 4096              },
-		{RLIMIT_MEMLOCK,    8ull * 1024 * 1024},
-		{RLIMIT_NICE,       0                 },
-		{RLIMIT_RTPRIO,     0                 },
-		{RLIMIT_RTTIME,     0                 },
+		{RLIMIT_CORE,   0             },
+                {RLIMIT_NOFILE, max_files     },
+                {RLIMIT_NPROC,  plan->max_pids},
+		{RLIMIT_NICE,   0             },
+                {RLIMIT_RTPRIO, 0             },
+                {RLIMIT_RTTIME, 0             },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		int r = lower(rows[i].resource, rows[i].value);
+		int r = rlimits_lower(rows[i].resource, rows[i].value);
 		if (r < 0)
 			return r;
 	}
-	return 0;
+	return rlimits_lower_counted();
 }
 
 /* struct shim_params through a pipe that is full and closed before anybody reads it. */

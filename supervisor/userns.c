@@ -3,11 +3,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <linux/nsfs.h>
+#include <linux/securebits.h>
 
 #include "base/fd.h"
 #include "base/io.h"
@@ -15,6 +23,7 @@
 
 #include "sandboxd/kernel.h"
 #include "sandboxd/limits.h"
+#include "supervisor/rlimits.h"
 #include "supervisor/weaken.h"
 
 #define HELPER_TIMEOUT_MS 1000
@@ -33,28 +42,48 @@ static const struct userns_ceiling {
 	{"/proc/sys/user/max_uts_namespaces",    "0"    },
 	{"/proc/sys/user/max_cgroup_namespaces", "0"    },
 	{"/proc/sys/user/max_time_namespaces",   "0"    },
-	{"/proc/sys/user/max_inotify_instances", "256"  }, /* B20 */
+	{"/proc/sys/user/max_inotify_instances", "128"  }, /* B20 */
 	{"/proc/sys/user/max_inotify_watches",   "65536"},
 	{"/proc/sys/user/max_fanotify_groups",   "0"    },
 	{"/proc/sys/user/max_fanotify_marks",    "0"    },
 };
 
-/*
- * Runs as: host id 0 at first (unmapped), then uid 0 of the new user namespace, all capabilities
- * there and none outside; all other namespaces are the supervisor's. Must: raw system calls only,
- * it is a copy of the supervisor. The exit status says how many ceilings could not be set.
- */
-static void __attribute__((noreturn)) helper(int barrier_fd)
+/* The namespace counts for whoever makes it: what is used inside is charged to that id of the host
+ * as well, and held against the limits that the maker has at that moment. Every capability stays,
+ * for hosts that let nobody else make user namespaces. */
+static int become_owner(uint32_t owner)
 {
-	char byte = 0;
+	if (weakened(WEAKEN_USERNS_OWNER))
+		return 0;
+	if (prctl(PR_SET_SECUREBITS, SECBIT_KEEP_CAPS | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+		return -errno;
+	if (syscall(SYS_setresgid, owner, owner, owner) < 0 ||
+	    syscall(SYS_setresuid, owner, owner, owner) < 0)
+		return -errno;
+	return rlimits_lower_counted();
+}
+
+/*
+ * Runs as: a copy of the supervisor, then the owner's id with the supervisor's capabilities, then
+ * uid 0 of the new user namespace, all capabilities there and none outside; all other namespaces
+ * are the supervisor's. Must: raw system calls only. The exit status says how many ceilings could
+ * not be set.
+ */
+static void __attribute__((noreturn)) helper(int talk_fd, uint32_t owner)
+{
+	char byte = 'u';
 	int n_failed = 0;
 
-	/* End of file instead of a byte: the supervisor died or could not write the maps. */
-	if (read(barrier_fd, &byte, 1) != 1)
+	if (become_owner(owner) < 0)
 		_exit(100);
+	if (unshare(CLONE_NEWUSER) < 0 || write(talk_fd, &byte, 1) != 1)
+		_exit(101);
+	/* End of file instead of a byte: the supervisor died or could not write the maps. */
+	if (read(talk_fd, &byte, 1) != 1)
+		_exit(102);
 	/* The sysctls ask for the namespace's own root. */
 	if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
-		_exit(101);
+		_exit(103);
 	for (size_t i = 0; i < ARRAY_SIZE(ceilings); i++) {
 		if (weakened(WEAKEN_USERNS_CEILING))
 			break;
@@ -111,69 +140,83 @@ static int helper_result(int pid_fd)
 	return info.si_code == CLD_EXITED && info.si_status == 0 ? 0 : -EPERM;
 }
 
-static int map_and_open(pid_t pid, int barrier_fd, uint32_t base, int *ret_fd)
+/* Of the kernel: this is the helper's new namespace, and it counts for the block. */
+static int check_owner(int fd, uint32_t owner)
 {
-	int r = write_map(pid, "uid_map", base);
+	uid_t found = 0;
+
+	if (weakened(WEAKEN_USERNS_OWNER))
+		return 0;
+	if (ioctl(fd, NS_GET_OWNER_UID, &found) < 0)
+		return -errno;
+	return found == owner ? 0 : -EPERM;
+}
+
+/* When the helper says that it is in its namespace, which is waited for: give it its ids and let it
+ * go on. */
+static int map_and_open(struct userns_helper *helper, struct userns *userns)
+{
+	struct pollfd said = {.fd = helper->talk_fd, .events = POLLIN};
+	char byte = 0;
+
+	if (poll(&said, 1, HELPER_TIMEOUT_MS) <= 0)
+		return -ETIMEDOUT;
+	if (read(helper->talk_fd, &byte, 1) != 1)
+		return -EPERM;
+	int r = open_namespace(helper->pid);
 	if (r < 0)
 		return r;
-	r = write_map(pid, "gid_map", base);
+	userns->fd = r;
+	r = check_owner(userns->fd, userns->base + SESSION_SHIM_OFFSET);
 	if (r < 0)
 		return r;
-	r = open_namespace(pid);
+	r = write_map(helper->pid, "uid_map", userns->base);
 	if (r < 0)
 		return r;
-	AUTO_CLOSE int fd = r;
-	r = io_write_all(barrier_fd, "m", 1);
+	r = write_map(helper->pid, "gid_map", userns->base);
 	if (r < 0)
 		return r;
-	*ret_fd = TAKE_FD(fd);
+	r = io_write_all(helper->talk_fd, "m", 1);
+	if (r < 0)
+		return r;
+	helper->talk_fd = fd_close(helper->talk_fd);
 	return 0;
 }
 
-/* Clone the helper and map its namespace. The helper goes on by itself; see helper_result. */
-static int begin(struct idblock *idblock, struct userns *ret_userns, int *ret_pid_fd,
-		 struct err *err)
+/* Clone the helper of a namespace to come. It waits for its maps: see map_and_open. */
+static int begin(struct idblock *idblock, struct userns *ret_userns,
+		 struct userns_helper *ret_helper, struct err *err)
 {
-	int pipe_fds[2] = {-1, -1};
+	int fds[2] = {-1, -1};
 	int pid_fd = -1;
-	int fd = -1;
 	uint32_t base = 0;
-	bool stuck = false;
 
 	int r = idblock_take(idblock, clock_boottime(), &base);
 	if (r < 0)
 		return err_fail(err, r, "user-namespace", "take an id block");
 	base = weaken_base(idblock, base);
-	if (pipe2(pipe_fds, O_CLOEXEC) < 0) {
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
 		r = -errno;
 		idblock_release(idblock, base, clock_boottime());
-		return err_fail(err, r, "user-namespace", "pipe");
+		return err_fail(err, r, "user-namespace", "socketpair");
 	}
-	AUTO_CLOSE int barrier_read_fd = pipe_fds[0];
-	AUTO_CLOSE int barrier_write_fd = pipe_fds[1];
-	struct clone_args args = {
-		.flags = CLONE_NEWUSER | CLONE_PIDFD,
-		.pidfd = (uintptr_t)&pid_fd,
-	};
+	AUTO_CLOSE int ours = fds[0];
+	AUTO_CLOSE int theirs = fds[1];
+	struct clone_args args = {.flags = CLONE_PIDFD, .pidfd = (uintptr_t)&pid_fd};
 	pid_t pid = kernel_clone3(&args);
 	if (pid == 0) {
-		/* Else the helper itself would keep the barrier open when the supervisor dies. */
-		(void)close(barrier_write_fd);
-		helper(barrier_read_fd);
+		/* Else the helper itself would keep its peer open when the supervisor dies. */
+		(void)close(ours);
+		helper(theirs, base + SESSION_SHIM_OFFSET);
 	}
-	r = pid < 0 ? -errno : map_and_open(pid, barrier_write_fd, base, &fd);
-	if (r < 0) {
-		if (pid > 0) {
-			(void)kernel_pidfd_send_signal(pid_fd, SIGKILL);
-			stuck = helper_result(pid_fd) == -ETIMEDOUT;
-			pid_fd = fd_close(pid_fd);
-		}
-		if (!stuck)
-			idblock_release(idblock, base, clock_boottime());
-		return err_fail(err, r, "user-namespace", "clone or map");
+	if (pid < 0) {
+		r = -errno;
+		idblock_release(idblock, base, clock_boottime());
+		return err_fail(err, r, "user-namespace", "clone");
 	}
-	*ret_userns = (struct userns){.fd = fd, .base = base};
-	*ret_pid_fd = pid_fd;
+	*ret_userns = (struct userns){.fd = -1, .base = base};
+	*ret_helper =
+		(struct userns_helper){.pid = pid, .pid_fd = pid_fd, .talk_fd = TAKE_FD(ours)};
 	return 0;
 }
 
@@ -185,26 +228,31 @@ void userns_release(struct userns_reserve *reserve, struct userns *userns)
 	userns->base = 0;
 }
 
-/* Of a namespace whose helper failed. */
-static void discard(struct userns_reserve *reserve, struct userns *userns, int result)
+/* Wait for the helper's end. r: what came of the maps. After a failure nothing is held. */
+static int finish(struct userns_reserve *reserve, struct userns_helper *helper,
+		  struct userns *userns, int r)
 {
+	if (r < 0)
+		(void)kernel_pidfd_send_signal(helper->pid_fd, SIGKILL);
+	int result = helper_result(helper->pid_fd);
+	helper->pid_fd = fd_close(helper->pid_fd);
+	helper->talk_fd = fd_close(helper->talk_fd);
+	if (r == 0 && result == 0)
+		return 0;
 	/* A process lives on under these ids: the block stays in use as long as this instance. */
 	if (result == -ETIMEDOUT)
 		userns->base = 0;
 	userns_release(reserve, userns);
+	return r < 0 ? r : result;
 }
 
-/* The helper in preparation has ended, or is waited for. */
-static int settle(struct userns_reserve *reserve)
+/* The helper in preparation has ended, or is waited for. r: what came of the maps. */
+static int settle(struct userns_reserve *reserve, int r)
 {
-	int r = helper_result(reserve->next_pid_fd);
-
 	reserve->next_source = loop_remove(reserve->next_source);
-	reserve->next_pid_fd = fd_close(reserve->next_pid_fd);
-	if (r < 0) {
-		discard(reserve, &reserve->next, r);
+	r = finish(reserve, &reserve->helper, &reserve->next, r);
+	if (r < 0)
 		return r;
-	}
 	reserve->ready[reserve->n_ready++] = reserve->next;
 	reserve->next = USERNS_NULL;
 	return 0;
@@ -219,8 +267,24 @@ static int on_helper_end(void *userdata, uint32_t events)
 	(void)events;
 	/* A failure shows again, with its reason, when a launch finds the reserve empty; until then
 	 * nothing is gained by trying over and over. */
-	if (settle(reserve) == 0)
+	if (settle(reserve, 0) == 0)
 		begin_next(reserve);
+	return 0;
+}
+
+/* It has its namespace, or is gone. */
+static int on_helper_word(void *userdata, uint32_t events)
+{
+	struct userns_reserve *reserve = userdata;
+
+	(void)events;
+	reserve->next_source = loop_remove(reserve->next_source);
+	int r = map_and_open(&reserve->helper, &reserve->next);
+	if (r == 0)
+		r = loop_add(reserve->loop, reserve->helper.pid_fd, EPOLLIN, on_helper_end, reserve,
+			     &reserve->next_source);
+	if (r < 0)
+		(void)settle(reserve, r);
 	return 0;
 }
 
@@ -249,14 +313,14 @@ static uint32_t least(const struct userns_reserve *reserve)
 
 static void begin_next(struct userns_reserve *reserve)
 {
-	if (reserve->next_pid_fd >= 0 || reserve->n_ready >= least(reserve))
+	if (reserve->helper.pid_fd >= 0 || reserve->n_ready >= least(reserve))
 		return;
-	if (begin(reserve->idblock, &reserve->next, &reserve->next_pid_fd, NULL) < 0)
+	if (begin(reserve->idblock, &reserve->next, &reserve->helper, NULL) < 0)
 		return;
-	int r = loop_add(reserve->loop, reserve->next_pid_fd, EPOLLIN, on_helper_end, reserve,
+	int r = loop_add(reserve->loop, reserve->helper.talk_fd, EPOLLIN, on_helper_word, reserve,
 			 &reserve->next_source);
 	if (r < 0)
-		(void)settle(reserve);
+		(void)settle(reserve, r);
 }
 
 int userns_reserve_init(struct userns_reserve *reserve, struct loop *loop, struct idblock *idblock)
@@ -267,13 +331,21 @@ int userns_reserve_init(struct userns_reserve *reserve, struct loop *loop, struc
 	return loop_add_timer(loop, USEC_NEVER, on_pause_end, reserve, &reserve->pause);
 }
 
+/* Now, whatever the helper in preparation is at. */
+static void settle_at_once(struct userns_reserve *reserve)
+{
+	bool is_mapped = reserve->helper.talk_fd < 0;
+
+	(void)settle(reserve, is_mapped ? 0 : map_and_open(&reserve->helper, &reserve->next));
+}
+
 int userns_take(struct userns_reserve *reserve, struct userns *ret_userns, struct err *err)
 {
 	struct userns userns = USERNS_NULL;
-	int pid_fd = -1;
+	struct userns_helper helper = USERNS_HELPER_NULL;
 
-	if (reserve->n_ready == 0 && reserve->next_pid_fd >= 0)
-		(void)settle(reserve);
+	if (reserve->n_ready == 0 && reserve->helper.pid_fd >= 0)
+		settle_at_once(reserve);
 	if (reserve->n_ready > 0) {
 		*ret_userns = reserve->ready[0]; /* first in, first out, as the id blocks */
 		reserve->n_ready--;
@@ -281,15 +353,13 @@ int userns_take(struct userns_reserve *reserve, struct userns *ret_userns, struc
 			reserve->n_ready * sizeof(reserve->ready[0]));
 		return 0;
 	}
-	int r = begin(reserve->idblock, &userns, &pid_fd, err);
+	int r = begin(reserve->idblock, &userns, &helper, err);
 	if (r < 0)
 		return r;
-	r = helper_result(pid_fd);
-	pid_fd = fd_close(pid_fd);
-	if (r < 0) {
-		discard(reserve, &userns, r);
-		return err_fail(err, r, "user-namespace", "set its ceilings");
-	}
+	r = map_and_open(&helper, &userns);
+	r = finish(reserve, &helper, &userns, r);
+	if (r < 0)
+		return err_fail(err, r, "user-namespace", "map it or set its ceilings");
 	*ret_userns = userns;
 	return 0;
 }
@@ -297,8 +367,8 @@ int userns_take(struct userns_reserve *reserve, struct userns *ret_userns, struc
 void userns_reserve_done(struct userns_reserve *reserve)
 {
 	reserve->pause = loop_remove(reserve->pause);
-	if (reserve->next_pid_fd >= 0)
-		(void)settle(reserve);
+	if (reserve->helper.pid_fd >= 0)
+		settle_at_once(reserve);
 	while (reserve->n_ready > 0)
 		userns_release(reserve, &reserve->ready[--reserve->n_ready]);
 }

@@ -3,13 +3,22 @@
  *
  * Theory. A session's user namespace is nested below the host's and owns none of the session's
  * other namespaces, so that even its uid 0 has no power over mounts or network. A short-lived
- * helper, cloned into it, lowers its ceilings (/proc/sys/user/max_*): no further user namespace can
- * be made inside, whatever a filter forgets (B1), and inotify is counted per session (B20). Only a
- * process of the namespace can write them; the maps are written by the supervisor, since only the
- * parent namespace may give ids. The namespace lives on in the descriptor after the helper's exit;
- * nothing ever ran in it but the helper, so it is unused when a session gets it (E4).
+ * helper makes it and lowers its ceilings (/proc/sys/user/max_*): no further user namespace can be
+ * made inside, whatever a filter forgets (B1). Only a process of the namespace can write them; the
+ * maps are written by the supervisor, since only the parent namespace may give ids. The namespace
+ * lives on in the descriptor after the helper's exit; nothing ever ran in it but the helper, so it
+ * is unused when a session gets it (E4).
+ *
+ * What the kernel counts by user (inotify, message queues, queued signals, locked memory,
+ * processes) it counts for the id inside and again, one level up, for the id that made the
+ * namespace. Made by root, the namespaces of all sessions would share root's counts and limits
+ * (B20). So the helper takes the id of the shim first, the one of the block that is not mapped:
+ * nobody outside has it, and its counts are those of this session. Whoever has that id outside
+ * would have every capability over the namespace; the shim has it inside, where that means nothing.
  */
 #pragma once
+
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/loop.h"
@@ -24,6 +33,14 @@ struct userns {
 };
 #define USERNS_NULL ((struct userns){.fd = -1})
 
+/* Who makes it and sets its ceilings. */
+struct userns_helper {
+	pid_t pid;
+	int pid_fd;
+	int talk_fd; /* -1: it has its maps */
+};
+#define USERNS_HELPER_NULL ((struct userns_helper){.pid_fd = -1, .talk_fd = -1})
+
 struct userns_reserve {
 	uint32_t n_launches; /* under way: a helper beside them would take a processor from them */
 	struct loop *loop;
@@ -33,11 +50,12 @@ struct userns_reserve {
 	struct userns ready[USERNS_RESERVE_MAX];
 	/* one in preparation: its helper still runs */
 	struct userns next;
-	int next_pid_fd;
+	struct userns_helper helper;
 	struct loop_source *next_source;
 	struct loop_source *pause;
 };
-#define USERNS_RESERVE_NULL ((struct userns_reserve){.next = USERNS_NULL, .next_pid_fd = -1})
+#define USERNS_RESERVE_NULL                                                                        \
+	((struct userns_reserve){.next = USERNS_NULL, .helper = USERNS_HELPER_NULL})
 
 /* Wants none yet: see userns_reserve.want. */
 MUST_USE int userns_reserve_init(struct userns_reserve *reserve, struct loop *loop,

@@ -21,13 +21,14 @@ static const struct weaken_name {
 } layers[] =
 	{
 		{"seccomp",        WEAKEN_SECCOMP       },
-                {"userns-ceiling", WEAKEN_USERNS_CEILING},
+		{"userns-ceiling", WEAKEN_USERNS_CEILING},
 		{"caps",           WEAKEN_CAPS          },
-                {"hidepid",        WEAKEN_HIDEPID       },
+		{"hidepid",        WEAKEN_HIDEPID       },
 		{"landlock",       WEAKEN_LANDLOCK      },
-                {"overlay",        WEAKEN_OVERLAY       },
+		{"overlay",        WEAKEN_OVERLAY       },
 		{"proc-mask",      WEAKEN_PROC_MASK     },
-                {"keyring",        WEAKEN_KEYRING       },
+		{"keyring",        WEAKEN_KEYRING       },
+		{"userns-owner",   WEAKEN_USERNS_OWNER  },
 },
   plants[] = {
 	  {"syscall-allowed", PLANT_SYSCALL},

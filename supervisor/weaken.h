@@ -23,6 +23,7 @@ enum weaken {
 	WEAKEN_OVERLAY = 1 << 5,        /* /usr is a bind of the host's */
 	WEAKEN_PROC_MASK = 1 << 6,      /* nothing at the top level of /proc is covered */
 	WEAKEN_KEYRING = 1 << 7,        /* the supervisor's session keyring stays */
+	WEAKEN_USERNS_OWNER = 1 << 8,   /* root makes the user namespaces: counts are its own */
 
 	PLANT_SYSCALL = 1 << 16, /* add_key is allowed */
 	PLANT_MOUNT = 1 << 17,   /* /etc is writable */

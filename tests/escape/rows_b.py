@@ -431,6 +431,27 @@ def reused_pid(t):
         t.succeeds(outside(shell=f"{few}{PROGRAM_TEXT.path} reuse-pid 40000"), "yes")
 
 
+# Counted by user; each as much as a session gets, and one more.
+KEPT = {"inotify": 300, "queues": 300, "signals": 5000, "terminals": 40, "pipes": 200}
+
+
+def beside_greed(t, greedy, other):
+    """What root of the host and another session get while a session holds all it can."""
+    result = {}
+    words = [word for pair in KEPT.items() for word in pair]
+    holding = threading.Thread(target=lambda: result.update(greedy.attack("hold", *words)))
+    holding.start()
+    harness.wait_until(lambda: greedy.shell("test -e /tmp/escape-held").code == 0, timeout=30,
+                       what="a session that holds all it can")
+    one = " ".join(f"{kind} 1" for kind in KEPT)
+    # Root's own limit of queued signals is far above a session's.
+    root = outside(shell=f"prlimit --sigpending=1000 {PROGRAM_TEXT.path} exhaust {one}")
+    neighbour = other.attack("exhaust", *one.split())
+    greedy.shell("rm /tmp/escape-held")
+    holding.join()
+    return result, root, neighbour
+
+
 @row("B20", "use up descriptors, watches, terminals, queues, inodes, bytes", "limits of each kind")
 def exhaustion(t):
     counts = {"processes": 300, "files": 5000, "sockets": 5000, "inotify": 300, "terminals": 40,
@@ -447,10 +468,21 @@ def exhaustion(t):
               {"*": "ENOPROTOOPT", "seccomp": "EINVAL", "prctl seccomp": "EINVAL"})
     # The buffers of sockets: a bound of the whole system in cgroup version 1.
     t.refused(inside.attack("exhaust", "tcp", 100), "ENOBUFS")
+    taken, root, neighbour = beside_greed(t, inside, other)
+    t.refused(taken, {"inotify": "EMFILE", "queues": "EMFILE", "signals": "EAGAIN",
+                      "terminals": "ENOSPC", "pipes": "EPERM"})
+    for who, got in (("root", root), ("the other session", neighbour)):
+        t.check(got == dict.fromkeys(KEPT, "ok"), f"{who} is hurt: {got}")
     t.check(other.client.run(other.id, "/bin/true").code == 0, "the other session is hurt")
     t.check(inside.client.run(inside.id, "/bin/true").code == 0, "the session does not recover")
     if t.controls:
         t.succeeds(outside("exhaust", *words), cannot={"inotify": "EMFILE", "queues": "EMFILE"})
+        # User namespaces made by root: what sessions use counts as root's.
+        _, root, neighbour = beside_greed(t, t.session("userns-owner"), other)
+        shared = Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii")
+        hurt = {"queues": "EMFILE", "signals": "EAGAIN", "terminals": "ok", "pipes": "ok",
+                "inotify": "EMFILE" if int(shared) <= 128 else "ok"}
+        t.worked(root == hurt, f"root beside a session that counts as root: {root}")
         t.succeeds(outside("exhaust", "memory", 1200))
         t.succeeds(outside("filters"))
         t.succeeds(t.session("seccomp").attack("filters"))

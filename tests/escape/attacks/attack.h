@@ -46,6 +46,7 @@ int attack_read_files(int argc, char **argv);
 int attack_write_files(int argc, char **argv);
 int attack_core(int argc, char **argv);
 int attack_exhaust(int argc, char **argv);
+int attack_hold(int argc, char **argv);
 int attack_reuse_pid(int argc, char **argv);
 int attack_leave_group(int argc, char **argv);
 int attack_marks(int argc, char **argv);

@@ -52,6 +52,7 @@ static const struct attack {
 	{"write-files",     attack_write_files    },
 	{"core",            attack_core           },
 	{"exhaust",         attack_exhaust        },
+	{"hold",            attack_hold           },
 	{"reuse-pid",       attack_reuse_pid      },
 	{"leave-group",     attack_leave_group    },
 	{"marks",           attack_marks          },

@@ -110,6 +110,17 @@ static long one_locked_mebibyte(long i)
 	return memory == MAP_FAILED ? -1 : mlock(memory, 1 << 20);
 }
 
+/* As large a pipe as anybody may have without asking. */
+static long one_pipe(long i)
+{
+	int fds[2];
+
+	(void)i;
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -1;
+	return fcntl(fds[1], F_SETPIPE_SZ, 1 << 20);
+}
+
 static long one_queue(long i)
 {
 	struct mq_attr attr = {.mq_maxmsg = 10, .mq_msgsize = 8192};
@@ -205,6 +216,7 @@ static const struct resource {
 	{"signals",   one_signal           },
 	{"locked",    one_locked_mebibyte  },
 	{"queues",    one_queue            },
+	{"pipes",     one_pipe             },
 	{"inodes",    one_inode            },
 	{"tmpfs",     one_mebibyte         },
 	{"memory",    one_resident_mebibyte},
@@ -235,17 +247,22 @@ static void give_back(const char *name)
 	}
 }
 
+static const struct resource *find_resource(const char *name)
+{
+	for (size_t i = 0; i < sizeof(resources) / sizeof(resources[0]); i++) {
+		if (strcmp(resources[i].name, name) == 0)
+			return &resources[i];
+	}
+	return NULL;
+}
+
 /* argv: pairs of a resource and how often it is taken: `ok` if as often, else the errno. */
 int attack_exhaust(int argc, char **argv)
 {
 	for (int i = 0; i + 1 < argc; i += 2) {
-		const struct resource *resource = NULL;
+		const struct resource *resource = find_resource(argv[i]);
 		long most = strtol(argv[i + 1], NULL, 10);
 
-		for (size_t j = 0; j < sizeof(resources) / sizeof(resources[0]); j++) {
-			if (strcmp(resources[j].name, argv[i]) == 0)
-				resource = &resources[j];
-		}
 		if (!resource)
 			return 2;
 		struct forked forked = forked_begin();
@@ -261,6 +278,31 @@ int attack_exhaust(int argc, char **argv)
 		}
 		forked_wait(resource->name, forked);
 	}
+	return 0;
+}
+
+#define HELD "/tmp/escape-held"
+
+/* argv: as of `exhaust`, of resources that need no process of their own. All are kept until the
+ * file HELD, which says that they are taken, is removed; a minute at most. */
+int attack_hold(int argc, char **argv)
+{
+	for (int i = 0; i + 1 < argc; i += 2) {
+		const struct resource *resource = find_resource(argv[i]);
+		long most = strtol(argv[i + 1], NULL, 10);
+		long r = 0;
+
+		if (!resource)
+			return 2;
+		for (long n = 0; r >= 0 && n < most; n++)
+			r = resource->take(n);
+		say_result(resource->name, r);
+	}
+	if (mknod(HELD, S_IFREG | 0600, 0) < 0)
+		return 1;
+	for (int i = 0; i < 600 && access(HELD, F_OK) == 0; i++)
+		(void)usleep(100000);
+	give_back("queues");
 	return 0;
 }
 
