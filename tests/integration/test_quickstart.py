@@ -2,6 +2,7 @@
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,22 @@ def test_demonstration_twice_in_a_row(checkout):
         assert "isolation: as promised" in result.stdout
         assert any(line.startswith("nothing is left") for line in lines)
     assert not [n for n in os.listdir("/run") if n.startswith("sandboxd-qs-")]
+
+
+def test_every_program_of_an_installation_is_built(checkout):
+    lists = [*ROOT.glob("*/CMakeLists.txt"), *ROOT.glob("*/*/CMakeLists.txt"), *ROOT.glob("*/*.cmake")]
+    installed = {name for path in lists for name in re.findall(r"install\(TARGETS (\S+)", path.read_text())}
+    assert {"sandboxd", "sandboxctl", "sandboxd-helper", "sandbox-shim"} <= installed
+    assert installed <= set(os.listdir(checkout / "build/release/bin"))
+
+
+def test_a_later_prefix_is_the_one_of_the_programs(checkout, tmp_path):
+    """The README's package is made in the folder that the quickstart has configured."""
+    for words, folder in (([], "/usr/local/libexec/sandboxd"), (["-DCMAKE_INSTALL_PREFIX=/usr"], "/usr/libexec/sandboxd")):
+        subprocess.run(["cmake", "-S", str(checkout), "--preset", "release", "-B", str(tmp_path), *words],
+                       capture_output=True, timeout=300, check=True)
+        commands = (tmp_path / "compile_commands.json").read_text()
+        assert set(re.findall(r'SANDBOXD_LIBEXECDIR=[\\"]*([^\\"]+)', commands)) == {folder}
 
 
 def test_missing_directory_is_an_error(checkout):
