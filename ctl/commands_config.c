@@ -60,8 +60,11 @@ static int open_file(const char *path, int *ret_status)
 	if (str_equal(path, "-"))
 		return fd_dup(STDIN_FILENO, STDERR_FILENO + 1);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
-		*ret_status = report_error(&err, -errno);
+	if (fd < 0) {
+		int r = err_fail(&err, -errno, "config", "%s cannot be opened", path);
+
+		*ret_status = report_error(&err, r);
+	}
 	return fd;
 }
 

@@ -28,6 +28,7 @@ struct follow {
 	uint64_t last_seq;
 	bool terminal;
 	bool ok;
+	bool manifest_only; /* the documents were read, nothing was computed from them */
 	bool progress_shown;
 };
 
@@ -119,6 +120,7 @@ static void take_result(struct follow *follow, const json_t *result)
 	size_t n = 0;
 
 	follow->ok = json_is_true(json_object_get(result, "ok"));
+	follow->manifest_only = json_is_false(json_object_get(result, "materialized"));
 	if (json_is_integer(problems))
 		n = (size_t)json_integer_value(problems);
 	for (size_t i = 0; i < json_array_size(problems); i++)
@@ -227,9 +229,10 @@ static int follow_stream(struct client *client, struct follow *follow, const cha
 static void print_result(const struct follow *follow)
 {
 	if (follow->options->output != OUTPUT_JSON)
-		(void)printf("result: %s, %zu assets, %zu documents with problems\n",
-			     follow->ok ? "ok" : "failed", follow->n_materialized,
-			     follow->n_problems);
+		(void)printf(
+			"result: %s, %zu assets, %zu documents with problems%s\n",
+			follow->ok ? "ok" : "failed", follow->n_materialized, follow->n_problems,
+			follow->manifest_only ? "; manifest only: nothing was materialised" : "");
 }
 
 int task_follow(struct client *client, const struct options *options, const char *task_id,

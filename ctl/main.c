@@ -81,15 +81,16 @@ static int help_command(const struct command *command)
 }
 
 /* A verb alone, where the table has it with a second word only. */
-static int usage_of_verb(const char *verb)
+static int usage_of_verb(const char *verb, const char *next)
 {
+	bool is_help = next && (str_equal(next, "-h") || str_equal(next, "--help"));
 	size_t n;
 	const struct command *table = command_table(&n);
 
 	for (size_t i = 0; i < n; i++)
 		if (str_equal(table[i].verb, verb))
-			(void)usage(stderr, &table[i]);
-	return EXIT_USAGE;
+			(void)usage(is_help ? stdout : stderr, &table[i]);
+	return is_help ? EXIT_OK : EXIT_USAGE;
 }
 
 /* Words of the command; "--" parts them where a command line follows. Options may stand between
@@ -155,7 +156,7 @@ static int dispatch(struct options *options, int argc, char **argv)
 
 	command = command_find(argv[0], argc > 1 ? argv[1] : NULL, &known);
 	if (!command && known)
-		return usage_of_verb(argv[0]);
+		return usage_of_verb(argv[0], argc > 1 ? argv[1] : NULL);
 	if (!command) {
 		(void)fprintf(stderr, "sandboxctl: unknown command: %s\n", argv[0]);
 		return see_help();

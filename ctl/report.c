@@ -35,6 +35,22 @@ static void print_items(const json_t *detail)
 	}
 }
 
+/* The command that makes this socket, where its name is one that the service gives. */
+static void print_start(const char *socket_path)
+{
+	char dir[sizeof(((struct client *)0)->socket_path)];
+	const char *slash = strrchr(socket_path, '/');
+
+	(void)fputs("; start it as root with: sandboxd", stderr);
+	if (slash && !str_has_prefix(socket_path, "/run/sandboxd/") &&
+	    (str_equal(slash, "/control.sock") || str_equal(slash, "/operator.sock")) &&
+	    str_copy_n(dir, sizeof(dir), socket_path, (size_t)(slash - socket_path)) >= 0) {
+		(void)fputs(" --runtime-dir ", stderr);
+		print_text(stderr, dir);
+	}
+	(void)fputc('\n', stderr);
+}
+
 static int unreachable(const struct client *client, int r)
 {
 	(void)fputs("sandboxctl: nobody answers on ", stderr);
@@ -45,7 +61,7 @@ static int unreachable(const struct client *client, int r)
 	else if (access("/run/systemd/system", F_OK) == 0)
 		(void)fputs("; start it with: systemctl start sandboxd\n", stderr);
 	else
-		(void)fputs("; start it as root with: sandboxd\n", stderr);
+		print_start(client->socket_path);
 	return EXIT_UNREACHABLE;
 }
 

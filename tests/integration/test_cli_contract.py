@@ -52,6 +52,21 @@ def test_unknown_options_are_2(verb):
     assert result.returncode == 2 and b"usage: sandboxctl " + verb.encode() in result.stderr
 
 
+@pytest.mark.parametrize("verb", ["secret", "config"])
+def test_help_of_a_verb_with_a_second_word(verb):
+    result = subprocess.run([str(BIN / "sandboxctl"), verb, "--help"], capture_output=True, timeout=60, check=False)
+    assert result.returncode == 0 and b"usage: sandboxctl " + verb.encode() in result.stdout
+    result = subprocess.run([str(BIN / "sandboxctl"), verb], capture_output=True, timeout=60, check=False)
+    assert result.returncode == 2 and not result.stdout and b"usage: sandboxctl " + verb.encode() in result.stderr
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    path = str(tmp_path / "none.conf")
+    result = subprocess.run([str(BIN / "sandboxctl"), "config", "check", path], capture_output=True, timeout=60,
+                            check=False)
+    assert result.returncode == 3 and path.encode() + b" cannot be opened" in result.stderr
+
+
 @pytest.mark.parametrize("verb", ABOUT_ONE)
 def test_nothing_there_is_3(daemon, verb):
     result = ctl(daemon, *ABOUT_ONE[verb])

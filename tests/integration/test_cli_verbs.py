@@ -221,6 +221,8 @@ def test_nobody_there_is_5_and_says_how_to_start_it(tmp_path):
     result = subprocess.run([str(BIN / "sandboxctl"), "--runtime-dir", str(tmp_path), "ls"],
                             capture_output=True, timeout=60, check=False)
     assert result.returncode == 5 and re.search(rb"start it (as root )?with: ", result.stderr)
+    if b"as root" in result.stderr:
+        assert result.stderr.endswith(b" sandboxd --runtime-dir %s\n" % str(tmp_path).encode())
 
 
 def test_a_followed_task_survives_the_worker_of_its_stream(daemon, made):
