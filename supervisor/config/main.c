@@ -5,14 +5,17 @@
  *
  * For people and sandboxctl: --table prints every option for the documentation; --check reads files
  * from standard input and only complains; --show prints what is in force. These run without the
- * supervisor and so without its policy.
+ * supervisor and so without its policy, often started by root: what is parsed is parsed as nobody,
+ * with no file to reach.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/confine.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -98,6 +101,35 @@ static int usage(void)
 	return 2;
 }
 
+/* What needs no policy. */
+static int confine_by_hand(void)
+{
+	static const gid_t nobody = 65534;
+	struct err err = ERR_NULL;
+	int r = 0;
+
+	if (CONFINE_SANITIZED)
+		return 0;
+	if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(nobody, nobody, nobody) < 0 ||
+			       setresuid(nobody, nobody, nobody) < 0))
+		r = -errno;
+	if (r == 0)
+		r = confine_not_dumpable();
+	if (r == 0)
+		r = confine_no_files();
+	if (r < 0) {
+		(void)err_fail(&err, r, "confine", "become nobody, who reaches no file");
+		log_err(LOG_LEVEL_ERROR, NULL, "cannot confine itself", &err);
+	}
+	return r;
+}
+
+static int confine(enum mode mode)
+{
+	return mode == MODE_ANSWER ? confine_fileless_worker(WORKER_FD_POLICY, "worker-config")
+				   : confine_by_hand();
+}
+
 int main(int argc, char *argv[])
 {
 	static struct config_answer answer; /* big for a stack */
@@ -111,7 +143,7 @@ int main(int argc, char *argv[])
 	/* Only the supervisor gives the policy along. */
 	if (mode == MODE_USAGE || (mode == MODE_ANSWER && fcntl(WORKER_FD_POLICY, F_GETFD) < 0))
 		return usage();
-	if (mode == MODE_ANSWER && confine_fileless_worker(WORKER_FD_POLICY, "worker-config") < 0)
+	if (confine(mode) < 0)
 		return EXIT_FAILURE;
 	if (read_config(&answer, mode, form_of(argc > 2 ? argv[2] : ""), argc > 3 ? argv[3] : "") <
 	    0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import BIN, ROOT, RUNTIME, SESSIONS, Daemon, is_zombie, name_of, status_of, wait_until
+from harness import ASAN, BIN, ROOT, RUNTIME, SESSIONS, Daemon, is_zombie, name_of, status_of, wait_until
 
 BASE = "[identity]\ntrusted_peers = 0\n"
 
@@ -180,6 +180,21 @@ def test_reader_by_hand_says_what_it_is_for():
                           stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "sandboxctl config check" in done.stderr
+
+
+@pytest.mark.skipif(ASAN, reason="a sanitizer's runtime reads files")
+@pytest.mark.parametrize("mode", ["--check", "--show"])
+def test_reader_by_hand_is_nobody(mode):
+    with subprocess.Popen([BIN / "sandboxd-config", mode], stdin=subprocess.PIPE,
+                          stdout=subprocess.DEVNULL) as reader:
+        wait_until(lambda: status_of(reader.pid)["Uid"].split() == ["65534"] * 4)
+        wait_until(lambda: status_of(reader.pid)["NoNewPrivs"] == "1")
+        status = status_of(reader.pid)
+        assert status["Gid"].split() == ["65534"] * 4 and status["Groups"] == ""
+        assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+        reader.stdin.write(b"[limits]\nsessions = 9\n")
+        reader.stdin.close()
+        assert reader.wait() == 0
 
 
 def test_config_state_is_for_administrators(own):
