@@ -140,21 +140,42 @@ static bool text_ends(const void *text, size_t size)
 	return memchr(text, '\0', size) != NULL;
 }
 
-/* Called when their number is known to be right. */
-static int check_overrides(const struct quota_config *quota, struct err *err)
+/* The limits of one tenant, each by the rule of the same limit of its scope. */
+static int check_limits(const struct config_answer *answer, uint32_t i, struct err *err)
 {
-	for (uint32_t i = 0; i < quota->n_overrides; i++) {
-		const struct quota_override *override = &quota->override[i];
+	size_t scope = AT(api.quota.limits) +
+		       answer->api.quota.override[i].scope * sizeof(struct quota_limits);
+	size_t ours = AT(api.quota.override) + i * sizeof(struct quota_override) +
+		      offsetof(struct quota_override, limits);
 
-		if (override->scope >= QUOTA_SCOPE_HOST || override->name[0] == '\0' ||
-		    !text_ends(override->name, sizeof(override->name)))
-			return err_fail(err, -EINVAL, "config", "quota of a tenant: number %u", i);
-		if (override->limits.sessions > CONFIG_SESSIONS_MAX ||
-		    override->limits.launches_per_s > CONFIG_LAUNCH_RATE_MAX)
+	for (size_t k = 0; k < ARRAY_SIZE(numbers); k++) {
+		const struct number_rule *rule = &numbers[k];
+		uint64_t value;
+
+		if (rule->offset < scope || rule->offset - scope >= sizeof(struct quota_limits))
+			continue;
+		value = number_at(answer, ours + (rule->offset - scope), rule->size);
+		if (value < rule->min || value > rule->max)
 			return err_fail(err, -EINVAL, "config",
 					"quota of a tenant is out of range: number %u", i);
 	}
 	return 0;
+}
+
+/* Called when their number is known to be right. */
+static int check_overrides(const struct config_answer *answer, struct err *err)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < answer->api.quota.n_overrides; i++) {
+		const struct quota_override *override = &answer->api.quota.override[i];
+
+		if (override->scope >= QUOTA_SCOPE_HOST || override->name[0] == '\0' ||
+		    !text_ends(override->name, sizeof(override->name)))
+			return err_fail(err, -EINVAL, "config", "quota of a tenant: number %u", i);
+		r = check_limits(answer, i, err);
+	}
+	return r;
 }
 
 int config_check(const struct config_answer *answer, size_t size, struct err *err)
@@ -186,7 +207,7 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 			return err_fail(err, -EINVAL, "config", "endpoint %zu is not terminated",
 					i);
 	}
-	return check_overrides(&answer->api.quota, err);
+	return check_overrides(answer, err);
 }
 
 void config_keep(const struct config_answer *in_force, struct config_answer *answer,

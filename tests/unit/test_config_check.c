@@ -131,12 +131,45 @@ static void test_config_check_texts_have_to_end(void **state)
 	expect_refused(answer, "endpoint 5");
 }
 
+static struct config_answer *with_override(enum quota_scope scope)
+{
+	struct config_answer *answer = good_answer();
+
+	answer->api.quota.n_overrides = 1;
+	answer->api.quota.override[0].scope = scope;
+	answer->api.quota.override[0].name[0] = 'a';
+	return answer;
+}
+
+/* A limit of one tenant has the range of the same limit of all. */
+static void test_config_check_limits_of_a_tenant(void **state)
+{
+	struct config_answer *answer = with_override(QUOTA_SCOPE_WORKSPACE);
+	struct quota_limits *limits = &answer->api.quota.override[0].limits;
+
+	(void)state;
+	limits->memory_bytes = CONFIG_TOTAL_MEMORY_MAX;
+	limits->jobs = CONFIG_QUOTA_JOBS_MAX;
+	assert_int_equal(config_check(answer, sizeof(*answer), NULL), 0);
+	limits->memory_bytes++;
+	expect_refused(answer, "out of range: number 0");
+	answer = with_override(QUOTA_SCOPE_OWNER);
+	answer->api.quota.override[0].limits.jobs = CONFIG_QUOTA_JOBS_MAX + 1;
+	expect_refused(answer, "out of range: number 0");
+	answer = with_override(QUOTA_SCOPE_OWNER);
+	answer->api.quota.override[0].limits.launches_per_s = CONFIG_LAUNCH_RATE_MAX + 1;
+	expect_refused(answer, "out of range: number 0");
+	answer = with_override(QUOTA_SCOPE_HOST);
+	expect_refused(answer, "quota of a tenant: number 0");
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_config_check_good_is_accepted),
 	cmocka_unit_test(test_config_check_wrong_size_is_refused),
 	cmocka_unit_test(test_config_check_frames_are_compared),
 	cmocka_unit_test(test_config_check_each_number_has_a_range),
 	cmocka_unit_test(test_config_check_texts_have_to_end),
+	cmocka_unit_test(test_config_check_limits_of_a_tenant),
 };
 
 TEST_MAIN(tests)
