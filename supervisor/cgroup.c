@@ -594,6 +594,7 @@ int cgroup_stat(const struct cgroup *cgroup, const char *name, struct launch_sta
 	stat.cpu_us = cgroup_cpu_us(cgroup, name);
 	stat.frozen = (uint32_t)read_key(cgroup->v2_fd, name, "cgroup.events", "frozen");
 	stat.oom_kills = cgroup_oom_kills(cgroup, name);
+	stat.forks_refused = cgroup_forks_refused(cgroup, name);
 	*ret_stat = stat;
 	return 0;
 }
@@ -627,4 +628,11 @@ uint32_t cgroup_oom_kills(const struct cgroup *cgroup, const char *name)
 		return (uint32_t)read_key(cgroup->v2_fd, name, "memory.events", "oom_kill");
 	return (uint32_t)read_key(cgroup->v1_fd[CGROUP_MEMORY], name, "memory.oom_control",
 				  "oom_kill");
+}
+
+uint32_t cgroup_forks_refused(const struct cgroup *cgroup, const char *name)
+{
+	int pids = cgroup->in_v2[CGROUP_PIDS] ? cgroup->v2_fd : cgroup->v1_fd[CGROUP_PIDS];
+
+	return (uint32_t)read_key(pids, name, "pids.events", "max");
 }

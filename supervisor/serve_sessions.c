@@ -91,13 +91,13 @@ static void answer_start(struct serve_session *entry, enum launch_error error,
 	peer_send(&asker->peer, &answer, fd);
 }
 
-static void answer_waiters(struct serve_session *entry, uint64_t cpu_us)
+static void answer_waiters(struct serve_session *entry, const struct launch_gone *gone)
 {
 	for (uint32_t i = 0; i < entry->n_waiters; i++) {
 		struct launch_msg answer =
 			answer_message(LAUNCH_KILL, entry->waiter[i].serial, entry->plan.session);
 
-		answer.u.gone.cpu_us = cpu_us;
+		answer.u.gone = *gone;
 		peer_send(&entry->waiter[i].client->peer, &answer, -1);
 	}
 	entry->n_waiters = 0;
@@ -107,6 +107,7 @@ static void on_started(void *userdata, struct session *session, enum launch_erro
 		       const struct err *err)
 {
 	struct serve_session *entry = userdata;
+	struct launch_gone gone = {0};
 	struct err connect_err = ERR_NULL;
 	int fd = -1;
 	int r;
@@ -116,7 +117,8 @@ static void on_started(void *userdata, struct session *session, enum launch_erro
 		log_err(LOG_LEVEL_WARNING, &(struct log_context){.session = session_id(session)},
 			"launch failed", err ? err : &connect_err);
 		answer_start(entry, error, err, -1);
-		answer_waiters(entry, session_cpu_us(session));
+		session_fill_gone(session, &gone);
+		answer_waiters(entry, &gone);
 		forget_session(entry);
 		return;
 	}
@@ -134,8 +136,7 @@ static void on_started(void *userdata, struct session *session, enum launch_erro
 	answer_start(entry, LAUNCH_E_NONE, NULL, fd);
 }
 
-static void tell_gone(struct serve_session *entry, enum launch_gone_reason reason, int wait_status,
-		      uint64_t cpu_us)
+static void tell_gone(struct serve_session *entry, const struct launch_gone *gone)
 {
 	struct serve_client *api = entry->serve->api;
 	struct launch_msg event;
@@ -144,9 +145,7 @@ static void tell_gone(struct serve_session *entry, enum launch_gone_reason reaso
 	if (!api || !entry->announced)
 		return;
 	event = launch_message(LAUNCH_EVENT_GONE, 0, entry->plan.session);
-	event.u.gone.reason = reason;
-	event.u.gone.wait_status = wait_status;
-	event.u.gone.cpu_us = cpu_us;
+	event.u.gone = *gone;
 	peer_send(&api->peer, &event, -1);
 }
 
@@ -154,16 +153,18 @@ static void on_ended(void *userdata, struct session *session, enum launch_gone_r
 		     int wait_status)
 {
 	struct serve_session *entry = userdata;
+	struct launch_gone gone = {.reason = reason, .wait_status = wait_status};
 	struct err err = ERR_NULL;
 
+	session_fill_gone(session, &gone);
 	if (entry->asker) {
 		/* Killed, or dead, between its clone and its READY. */
 		(void)err_fail(&err, -ECANCELED, "start", "the session ended before it was ready");
 		answer_start(entry, LAUNCH_E_STEP, &err, -1);
 	} else if (entry->n_waiters == 0) {
-		tell_gone(entry, reason, wait_status, session_cpu_us(session));
+		tell_gone(entry, &gone);
 	}
-	answer_waiters(entry, session_cpu_us(session));
+	answer_waiters(entry, &gone);
 	forget_session(entry);
 }
 

@@ -91,26 +91,38 @@ void session_free_dead(struct host *host)
 	}
 }
 
-static enum launch_gone_reason reason_of(const struct session *session, uint32_t oom_kills)
+static enum launch_gone_reason reason_of(const struct session *session)
 {
 	if (session->kill_asked)
 		return LAUNCH_GONE_KILLED;
-	return oom_kills > 0 ? LAUNCH_GONE_OOM : LAUNCH_GONE_SHIM_EXITED;
+	return session->oom_kills > 0 ? LAUNCH_GONE_OOM : LAUNCH_GONE_SHIM_EXITED;
+}
+
+/* What the groups say at the end. One that is half removed says less. */
+static void take_counts(struct session *session)
+{
+	const struct cgroup *cgroup = &session->host->cgroup;
+
+	if (!session->has_group)
+		return;
+	uint64_t cpu_us = cgroup_cpu_us(cgroup, session->name);
+	uint32_t oom_kills = cgroup_oom_kills(cgroup, session->name);
+	uint32_t forks_refused = cgroup_forks_refused(cgroup, session->name);
+
+	if (cpu_us > session->cpu_us)
+		session->cpu_us = cpu_us;
+	if (oom_kills > session->oom_kills)
+		session->oom_kills = oom_kills;
+	if (forks_refused > session->forks_refused)
+		session->forks_refused = forks_refused;
 }
 
 /* Nothing runs any more. Remove what is left, tell the owner, be freed at the end of the turn. */
 static void finish(struct session *session)
 {
 	struct host *host = session->host;
-	uint32_t oom_kills =
-		session->has_group ? cgroup_oom_kills(&host->cgroup, session->name) : 0;
-	enum launch_gone_reason reason = reason_of(session, oom_kills);
-	uint64_t cpu_us = session->has_group ? cgroup_cpu_us(&host->cgroup, session->name) : 0;
 
-	/* A group that is half removed says less. */
-	if (cpu_us > session->cpu_us)
-		session->cpu_us = cpu_us;
-
+	take_counts(session);
 	session_crash_point(session, "drained");
 	int r = steps_parent_undo(session);
 	if (r < 0) {
@@ -130,7 +142,8 @@ static void finish(struct session *session)
 	list_append(&host->dead, &session->link);
 	host_wake(host);
 	if (session->announced)
-		session->events.ended(session->userdata, session, reason, session->wait_status);
+		session->events.ended(session->userdata, session, reason_of(session),
+				      session->wait_status);
 	else
 		session->events.started(session->userdata, session, session->error, &session->err);
 }
@@ -474,9 +487,11 @@ int session_stat(struct session *session, struct launch_stat *ret_stat)
 	return cgroup_stat(&session->host->cgroup, session->name, ret_stat);
 }
 
-uint64_t session_cpu_us(const struct session *session)
+void session_fill_gone(const struct session *session, struct launch_gone *gone)
 {
-	return session->cpu_us;
+	gone->cpu_us = session->cpu_us;
+	gone->oom_kills = session->oom_kills;
+	gone->forks_refused = session->forks_refused;
 }
 
 const struct id *session_id(const struct session *session)

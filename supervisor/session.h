@@ -65,7 +65,7 @@ MUST_USE int session_stat(struct session *session, struct launch_stat *ret_stat)
 const struct id *session_id(const struct session *session);
 const struct plan *session_plan(const struct session *session);
 enum session_state session_state(const struct session *session);
-/* Processor time of an ended one. */
-uint64_t session_cpu_us(const struct session *session);
+/* What an ended one used and was refused: cpu_us, oom_kills, forks_refused. */
+void session_fill_gone(const struct session *session, struct launch_gone *gone);
 const struct launch_proof *session_proof(const struct session *session);
 const struct launch_trace *session_trace(const struct session *session);

@@ -49,7 +49,9 @@ struct session {
 	bool drained;
 	uint32_t n_retries; /* of removing the groups */
 	int wait_status;
-	uint64_t cpu_us;         /* at its end */
+	uint64_t cpu_us; /* at its end, as the next two */
+	uint32_t oom_kills;
+	uint32_t forks_refused;
 	enum launch_error error; /* of the launch */
 	struct err err;
 

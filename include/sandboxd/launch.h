@@ -97,8 +97,8 @@ struct launch_stat {
 	uint64_t cpu_us;
 	uint32_t n_pids;
 	uint32_t frozen;
-	uint32_t oom_kills;
-	uint32_t zero;
+	uint32_t oom_kills;     /* processes that the kernel killed for lack of memory */
+	uint32_t forks_refused; /* by the limit of processes */
 };
 
 /* What is in force, read back after the launch (proof of effect). */
@@ -161,10 +161,12 @@ enum launch_gone_reason {
 };
 /* The session was launched by a former supervisor: its exit status went to another process. */
 #define LAUNCH_STATUS_UNKNOWN (-1)
-struct launch_gone {         /* also in the answer to KILL, where only cpu_us counts */
+struct launch_gone {         /* also in the answer to KILL, without the first two */
 	uint32_t reason;     /* enum launch_gone_reason */
 	int32_t wait_status; /* as of wait(), or LAUNCH_STATUS_UNKNOWN */
 	uint64_t cpu_us;     /* that its processes used in all */
+	uint32_t oom_kills;  /* as in launch_stat, in all */
+	uint32_t forks_refused;
 };
 
 /* The configuration in force, and what became of the last reload. No values of it. */

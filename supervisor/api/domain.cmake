@@ -21,6 +21,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/jobs/job.c
 	${CMAKE_CURRENT_LIST_DIR}/jobs/load.c
 	${CMAKE_CURRENT_LIST_DIR}/jobs/progress.c
+	${CMAKE_CURRENT_LIST_DIR}/denials/ring.c
 	${CMAKE_CURRENT_LIST_DIR}/janitor/plan.c
 )
 target_link_libraries(sandboxd_api_domain PUBLIC sandboxd_json sandboxd_base)

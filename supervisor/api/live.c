@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 
+#include "supervisor/api/denials.h"
+
 static struct activity *find_activity(struct live *live, uint32_t wire_job)
 {
 	LIST_FOR_EACH (entry, &live->activities) {
@@ -21,7 +23,10 @@ static void on_started(void *userdata, uint32_t wire_job, int32_t pid)
 {
 	struct activity *activity = find_activity(userdata, wire_job);
 
-	if (activity && activity->ops->started)
+	if (!activity)
+		return;
+	activity->pid = pid;
+	if (activity->ops->started)
 		activity->ops->started(activity, pid);
 }
 
@@ -46,6 +51,7 @@ static void end_activity(struct live *live, uint32_t wire_job, const struct acti
 		return;
 	}
 	list_remove(&activity->link);
+	denials_activity_ended(live, activity, result);
 	activity->ops->ended(activity, result);
 }
 

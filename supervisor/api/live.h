@@ -44,6 +44,7 @@ struct activity {
 	const struct activity_ops *ops;
 	struct live *live;
 	uint32_t wire_job;
+	int32_t pid; /* in the session; 0: not known */
 };
 
 struct live {

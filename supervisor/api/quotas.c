@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "supervisor/api/denials.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
@@ -24,9 +25,12 @@ static void on_stat(void *userdata, const struct launch_msg *answer, int fd)
 	struct session *session = registry_find(&look->app->registry, &look->session);
 
 	(void)fd_close(fd);
-	free(look);
-	if (session && answer && answer->error == LAUNCH_E_NONE)
+	if (session && answer && answer->error == LAUNCH_E_NONE) {
+		denials_count(look->app, session, answer->u.stat.oom_kills,
+			      answer->u.stat.forks_refused);
 		tenants_charge_cpu(session, answer->u.stat.cpu_us);
+	}
+	free(look);
 }
 
 static void ask_stat(struct app *app, const struct session *session)

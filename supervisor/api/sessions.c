@@ -15,6 +15,7 @@
 
 #include "supervisor/api/audit.h"
 #include "supervisor/api/creation.h"
+#include "supervisor/api/denials.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/quotas.h"
@@ -232,6 +233,8 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 			quotas_tree_gone(session, answer->error == LAUNCH_E_NONE
 							  ? answer->u.gone.cpu_us
 							  : session->cpu_us);
+			denials_tree_gone(app, session,
+					  answer->error == LAUNCH_E_NONE ? &answer->u.gone : NULL);
 			sessions_event(app, session, SESSION_EVENT_GONE, SESSION_REASON_LOST);
 		}
 		return;
@@ -406,6 +409,7 @@ void sessions_gone(struct app *app, const struct id *id, const struct launch_gon
 		return;
 	if (gone->reason == LAUNCH_GONE_OOM)
 		reason = SESSION_REASON_MEMORY;
+	denials_tree_gone(app, session, gone);
 	quotas_tree_gone(session, gone->cpu_us);
 	sessions_event(app, session, SESSION_EVENT_GONE, reason);
 }

@@ -12,7 +12,7 @@ SHARED = ["base/", "sandboxd/"]
 PURE_BASE = [f"base/{name}.h" for name in (
     "auto", "buf", "charge", "clock", "err", "fd", "frame", "id", "json", "launch", "list", "num",
     "path", "plan", "ring", "secret", "slots", "str")]
-DOMAIN = ["supervisor/api/session/", "supervisor/api/jobs/", "supervisor/api/janitor/"]
+DOMAIN = ["supervisor/api/denials/", "supervisor/api/session/", "supervisor/api/jobs/", "supervisor/api/janitor/"]
 API_APP = ["supervisor/api/"]
 
 # prefix, own headers, libraries

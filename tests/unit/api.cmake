@@ -1,5 +1,5 @@
 foreach(module IN ITEMS component_name endpoint environment spec session registry quota tenant_quota flow load frames job progress
-	summary janitor_plan)
+	summary janitor_plan denials)
 	sandboxd_unit_test(test_${module} LIBS sandboxd_api_domain)
 endforeach()
 sandboxd_unit_test(test_store SOURCES test_store.c LIBS sandboxd_api_store PkgConfig::SQLITE)

@@ -186,10 +186,12 @@ enum session_state session_state(const struct session *session)
 	return session->state;
 }
 
-uint64_t session_cpu_us(const struct session *session)
+void session_fill_gone(const struct session *session, struct launch_gone *gone)
 {
 	(void)session;
-	return 123;
+	gone->cpu_us = 123;
+	gone->oom_kills = 2;
+	gone->forks_refused = 3;
 }
 
 const struct launch_proof *session_proof(const struct session *session)
@@ -641,6 +643,8 @@ static void test_serve_own_end_is_told(void **state)
 	assert_int_equal(event.session[0], 5);
 	assert_int_equal(event.u.gone.reason, LAUNCH_GONE_SHIM_EXITED);
 	assert_int_equal(event.u.gone.wait_status, 9);
+	assert_int_equal(event.u.gone.oom_kills, 2);
+	assert_int_equal(event.u.gone.forks_refused, 3);
 }
 
 static void test_serve_session_requests_need_their_state(void **state)

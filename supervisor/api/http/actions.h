@@ -54,6 +54,7 @@ void action_log_level_set(struct request *request, enum log_level level);
 void action_healthz(struct request *request);
 void action_readyz(struct request *request);
 void action_stats(struct request *request, struct session *session);
+void action_denials(struct request *request, struct session *session);
 void action_metrics(struct request *request);
 void action_capabilities(struct request *request);
 void action_config(struct request *request);

@@ -178,3 +178,12 @@ void handle_session_tasks(struct request *request)
 	if (session)
 		action_session_tasks(request, session);
 }
+
+/* Of both prefixes: a dormant session is asked for nothing. */
+void handle_session_denials(struct request *request)
+{
+	struct session *session = action_find(request, false);
+
+	if (session)
+		action_denials(request, session);
+}

@@ -56,6 +56,16 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"memory_bytes\":" INTEGER
 	 ",\"memory_peak_bytes\":" INTEGER ",\"cpu_us\":" INTEGER ",\"pids\":" INTEGER
 	 ",\"frozen\":" BOOLEAN ",\"oom_kills\":" INTEGER "}}"                                                             },
+	{"Denials",
+	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING
+	 ",\"denials\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Denial\"}}"
+	 ",\"counts\":{\"type\":\"object\",\"additionalProperties\":" INTEGER
+	 "},\"records_dropped\":" INTEGER "}}"									     },
+	{"Denial",
+	 "{\"type\":\"object\",\"properties\":{\"time\":" STRING ",\"kind\":{\"enum\":"
+	 "[\"syscall\",\"file\",\"network\",\"memory\",\"pids\",\"disk\",\"time\"]},\"what\":" STRING
+	 ",\"program\":{\"type\":[\"object\",\"null\"]},\"rule\":" STRING ",\"source\":" STRING
+	 ",\"advice\":" STRING ",\"count\":" INTEGER "}}"								  },
 	{"Frame",
 	 "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING ",\"stage\":" STRING
 	 ",\"message\":" STRING ",\"timestamp\":{\"type\":\"number\"},\"seq\":" INTEGER "}}"                               },

@@ -317,6 +317,21 @@ int progress_warn(struct job *job, struct session *session, uint32_t minutes, us
 		   now);
 }
 
+int progress_denied(struct job *job, struct session *session, const struct denial *denial,
+		    usec_t now)
+{
+	char id[ID_TEXT_BYTES];
+	char message[DENIAL_TEXT_BYTES + 16];
+
+	id_format(&session->id, id);
+	IGNORE_RESULT(str_format(message, sizeof(message), "refused: %s", denial->what));
+	return add(job, session, FRAMES_STAGE_LOG, message,
+		   json_pack("{s:s, s:[], s:s, s:{s:s, s:o}}", "session_id", id, "asset_key",
+			     "level", "warning", "metadata", "code", "refused", "denial",
+			     denial_describe(denial)),
+		   now);
+}
+
 int progress_load_fail(struct session *session, const char *text)
 {
 	int r = load_result_fail(&session->load, text);

@@ -48,6 +48,9 @@ void progress_fail(struct job *job, struct session *session, const char *code, c
 		   usec_t now);
 /* A `log` frame: the session expires within so many minutes. 0 or -ENOMEM. */
 MUST_USE int progress_warn(struct job *job, struct session *session, uint32_t minutes, usec_t now);
+/* A `log` frame: the session was refused something. 0 or -ENOMEM. */
+MUST_USE int progress_denied(struct job *job, struct session *session, const struct denial *denial,
+			     usec_t now);
 /* Array of {file, line, column, text}, at most max. A new reference; NULL: no memory. */
 json_t *progress_problems(const struct load_result *load, size_t max);
 /* Result of a load that is no task: session->load is replaced. A loader that failed is a problem of

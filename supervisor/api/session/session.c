@@ -68,6 +68,7 @@ struct session *session_free(struct session *session)
 	free(session->component);
 	load_result_done(&session->load);
 	flow_done(&session->flow);
+	denials_done(&session->denials);
 	json_decref(session->log_summary);
 	free(session);
 	return NULL;

@@ -31,6 +31,7 @@
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
 #include "sandboxd/policy_image.h"
+#include "supervisor/api/denials/ring.h"
 #include "supervisor/api/jobs/flow.h"
 #include "supervisor/api/jobs/load.h"
 #include "supervisor/api/session/spec.h"
@@ -137,7 +138,8 @@ struct session {
 	struct list by_age;                          /* registry: newest first */
 	size_t deadline_at;                          /* registry: place in the heap */
 	struct tenant_place place[QUOTA_SCOPE_MAX_]; /* registry: in its tenants */
-	uint64_t cpu_us;                             /* of its tree, as last seen */
+	struct denials denials;
+	uint64_t cpu_us;      /* of its tree, as last seen */
 	bool cpu_from_before; /* of a tree that an earlier worker saw: the first look is not charged
 			       */
 };

@@ -1,0 +1,103 @@
+"""What a session was refused is told to whoever may see it, and says what would allow it."""
+import re
+
+import pytest
+
+from harness import ABSENT_ID, NOT_FOUND, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS, ctl, wait_until
+from test_jobs import GO_ON, stopped_task
+
+FIELDS = {"time", "kind", "what", "program", "rule", "source", "advice", "count"}
+HOG = "import sys\nheld = []\nwhile True: held.append(bytearray(16 << 20))\n"
+FORKS = "import os, signal\nsignal.signal(signal.SIGCHLD, signal.SIG_DFL)\npids = []\n" \
+        "try:\n    while True:\n        pid = os.fork()\n        if pid == 0:\n            signal.pause()\n        pids.append(pid)\n" \
+        "except BlockingIOError:\n    print('EAGAIN')\nfinally:\n    [os.kill(p, 9) for p in pids]\n"
+
+
+def denials(client, session):
+    answer = client.get(f"{SESSIONS}/{session}/denials")
+    assert answer.status == 200, answer
+    assert answer.json["session_id"] == session
+    for record in answer.json["denials"]:
+        assert set(record) == FIELDS and record["count"] > 0, record
+        assert all(record[name] for name in ("what", "rule", "source", "advice")), record
+    return answer.json
+
+
+def of_kind(client, session, kind):
+    return [record for record in denials(client, session)["denials"] if record["kind"] == kind]
+
+
+def counted(client, kind):
+    return int(re.search(rf'^sandboxd_denials_total{{kind="{kind}"}} (\d+)$',
+                         client.get("/metrics").body.decode(), re.M)[1])
+
+
+def test_nothing_was_refused_yet(alice, session):
+    assert alice.run(session, "/bin/true").code == 0
+    assert denials(alice, session) == {"session_id": session, "denials": [], "counts": {}, "records_dropped": 0}
+    answer = alice.get(f"{RUNTIME}/{session}/denials")
+    assert (answer.status, answer.json["denials"]) == (200, [])
+
+
+def test_foreign_and_absent_are_the_same_404(alice, bob, session):
+    for prefix, body in ((SESSIONS, NOT_FOUND), (RUNTIME, RUNTIME_NOT_FOUND)):
+        for answer in (bob.get(f"{prefix}/{session}/denials"), alice.get(f"{prefix}/{ABSENT_ID}/denials")):
+            assert (answer.status, answer.body) == (404, body)
+
+
+def test_memory_hog_is_told_with_the_limit(alice, root, session):
+    before = counted(root, "memory")
+    assert alice.run(session, "python3", "-c", HOG).exit["signal"] == 9
+    [record] = of_kind(alice, session, "memory")
+    assert "1024 MiB" in record["rule"] and "limit memory" in record["advice"]
+    assert record["program"] is None
+    assert counted(root, "memory") == before + record["count"]
+    count = record["count"]
+    alice.run(session, "python3", "-c", HOG)
+    [record] = of_kind(alice, session, "memory")
+    assert record["count"] > count
+    assert alice.run(session, "/bin/true").code == 0
+
+
+def test_fork_bomb_is_told_with_the_limit(alice, session):
+    assert alice.run(session, "python3", "-c", FORKS).text == "EAGAIN\n"
+    [record] = of_kind(alice, session, "pids")
+    assert "256 processes" in record["rule"]
+    assert denials(alice, session)["counts"] == {"pids": record["count"]}
+
+
+def test_timeout_names_the_command(alice, session):
+    result = alice.shell(session, "sleep 30", timeout_ms=300)
+    assert result.exit["timed_out"]
+    [record] = of_kind(alice, session, "time")
+    assert record["program"]["pid"] > 1 and record["source"] == "shim"
+
+
+def test_full_folder_is_told(alice, session):
+    assert alice.shell(session, "head -c 300M /dev/zero >/session/f; true").code == 0
+    assert alice.write(session, "a", "type: a.B\n# " + "x" * 100000).status == 507
+    [record] = of_kind(alice, session, "disk")
+    assert "256 MiB" in record["rule"]
+
+
+@pytest.mark.parametrize("program, kind", [(FORKS, "pids"), (HOG, "memory")])
+def test_running_task_is_told_once(alice, session, program, kind):
+    task = stopped_task(alice, session)
+    for _ in range(2):
+        alice.run(session, "python3", "-c", program)
+        assert of_kind(alice, session, kind)
+    alice.shell(session, GO_ON)
+    frames = alice.frames(task)
+    told = [frame for frame in frames if frame["message"].startswith("refused: ")]
+    assert [frame["stage"] for frame in told] == ["log"], frames
+    assert told[0]["metadata"]["code"] == "refused" and set(told[0]["metadata"]["denial"]) == FIELDS
+    assert told[0]["metadata"]["denial"]["kind"] == kind
+
+
+def test_client_prints_them(daemon, alice, session):
+    alice.run(session, "python3", "-c", FORKS)
+    shown = ctl(daemon, "denials", session)
+    assert shown.returncode == 0, shown
+    assert b"pids" in shown.stdout and b"limit pids" in shown.stdout
+    wait_until(lambda: alice.remove(session).status == 200, 10, "gone")
+    assert ctl(daemon, "denials", session).returncode == 3
