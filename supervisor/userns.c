@@ -336,6 +336,8 @@ static void settle_at_once(struct userns_reserve *reserve)
 {
 	bool is_mapped = reserve->helper.talk_fd < 0;
 
+	/* Before its descriptor may be closed. */
+	reserve->next_source = loop_remove(reserve->next_source);
 	(void)settle(reserve, is_mapped ? 0 : map_and_open(&reserve->helper, &reserve->next));
 }
 

@@ -1,7 +1,9 @@
 """Every launch step made to fail in turn: a clear error with its name, and nothing is left."""
+import threading
+
 import pytest
 
-from harness import SESSIONS, Daemon, wait_until
+from harness import CONFIG, SESSIONS, Daemon, wait_until
 
 
 def launch_steps():
@@ -29,6 +31,31 @@ def test_trace_is_ordered_and_covers_both_sides():
     steps = launch_steps()
     assert len(steps) >= 15
     assert {"parent", "child"} <= {side for _, side in steps}
+
+
+@pytest.mark.parametrize("reserve", [0, 1, 8])
+def test_launches_that_overtake_the_user_namespaces_prepared_ahead(reserve):
+    daemon = Daemon(config=CONFIG + f"[supervisor]\nuserns_reserve = {reserve}\n")
+    try:
+        supervisor = daemon.supervisor_pid()
+        made = []
+
+        def launches():
+            client = daemon.client("alice")
+            for _ in range(8):
+                session = client.create()
+                client.remove(session)
+                made.append(session)
+
+        threads = [threading.Thread(target=launches) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == 32
+        assert daemon.supervisor_pid() == supervisor
+    finally:
+        daemon.done()
 
 
 @pytest.mark.slow
