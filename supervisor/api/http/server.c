@@ -178,7 +178,7 @@ static bool is_overdue(const struct http_connection *connection, usec_t now)
 	case REQUEST_STATE_RECEIVING:
 		return clock_add(request->began, BODY_TIMEOUT) < now;
 	case REQUEST_STATE_ANSWERED:
-		if (request->websocket)
+		if (request->websocket && websocket_is_open(request->websocket))
 			return false; /* it has its own patience */
 		if (request->stream)
 			return !request->suspended &&

@@ -127,6 +127,11 @@ static void begin_close(struct websocket *socket, uint16_t code, const char *rea
 	request_end_stream(socket->request);
 }
 
+bool websocket_is_open(const struct websocket *socket)
+{
+	return socket->handle != NULL;
+}
+
 struct websocket *websocket_free(struct websocket *socket)
 {
 	if (!socket)

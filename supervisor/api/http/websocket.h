@@ -29,6 +29,8 @@ struct websocket;
 MUST_USE bool websocket_judge(struct request *request);
 /* The 101. NULL: no memory. */
 struct MHD_Response *websocket_response(struct websocket *socket);
+/* The connection is ours: from the 101 on its way until it was given back. */
+bool websocket_is_open(const struct websocket *socket);
 /* The stream has more to say, or an end. */
 void websocket_wake(struct websocket *socket);
 /* Ping, and cut who is silent or slower than patience allows; every few seconds. now: boottime. */
