@@ -269,8 +269,12 @@ static void on_adopt(void *userdata, const struct launch_msg *answer, int fd)
 
 	if (answer && answer->more) {
 		adoptee = calloc(1, sizeof(*adoptee));
-		if (!adoptee)
+		if (!adoptee) {
+			/* Its row would be taken for one without a tree. The next worker asks again. */
+			log_line(LOG_LEVEL_ERROR, NULL, "no memory to adopt", NULL);
+			(void)sd_event_exit(app->event, EXIT_FAILURE);
 			return;
+		}
 		memcpy(adoptee->id.bytes, answer->session, ID_BYTES);
 		adoptee->fd = TAKE_FD(shim_fd);
 		adoptee->incompatible = adoptee->taken = answer->error == LAUNCH_E_INCOMPATIBLE;
