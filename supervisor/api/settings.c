@@ -34,6 +34,8 @@ void settings_take(struct app *app, const struct launch_config *state, int fd)
 		return;
 	if (config_read(config_fd, &config, &err) < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "the former configuration stays", &err);
+		readiness_set(&app->readiness, READINESS_CONFIG, false,
+			      "the api worker cannot read it");
 		return;
 	}
 	*app->config = *config;
