@@ -139,8 +139,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 	} else if (session_component_set(session, put->file, put->spec.body_length) < 0 ||
 		   store_session_component(put->app->store, &session->id, &component,
 					   clock_realtime(), on_component_row, put) < 0) {
-		answer_put(put);
-		put_free(put);
+		on_component_row(put, STORE_LOST);
 	}
 	tasks_next(live->app, session);
 }
