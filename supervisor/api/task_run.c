@@ -130,6 +130,8 @@ int task_run_start(struct app *app, struct session *session, struct job *job)
 	r = progress_start(job, session, &app->summary, clock_realtime());
 	if (r >= 0)
 		tasks_store_frames(app, job, first, NULL);
+	else
+		shim_link_cancel(live->shim, wire_job); /* the caller ends the task */
 	sessions_event(app, session, SESSION_EVENT_JOB_STARTED, SESSION_REASON_NONE);
 	return r;
 }
