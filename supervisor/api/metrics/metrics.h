@@ -31,12 +31,12 @@ enum metrics_denial { /* the kinds of a denial record */
 	METRICS_DENIAL_MAX_,
 };
 
-enum metrics_adoption { /* of sessions, at a start of this worker */
+enum metrics_adoption { /* of sessions, at a start of this worker and since */
 	METRICS_ADOPTION_ADOPTED,
 	METRICS_ADOPTION_KILLED,  /* it lived and had no open row */
-	METRICS_ADOPTION_CLOSED,  /* an open row that nothing of was left, or expired */
-	METRICS_ADOPTION_REBUILT, /* a row that got a new tree */
-	METRICS_ADOPTION_FAILED,
+	METRICS_ADOPTION_CLOSED,  /* its row expired meanwhile, or this release cannot serve it */
+	METRICS_ADOPTION_REBUILT, /* a row got a new tree */
+	METRICS_ADOPTION_FAILED,  /* it lived and could not be taken; its row stays */
 	METRICS_ADOPTION_MAX_,
 };
 
