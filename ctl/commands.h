@@ -68,9 +68,9 @@ int command_completion(struct client *client, const struct options *options);
 int command_version(struct client *client, const struct options *options);
 /* clang-format on */
 
-/* {"NAME": "value", ...} of NAME=value words. A value behind `@` is a file's content: what stands on
- * a command line, every user of the host can read in the process list. NULL: one is not UTF-8, or
- * its file cannot be read, which was said. */
+/* {"NAME": "value", ...} of NAME=value words. A value behind `@` is a file's content: what stands
+ * on a command line, every user of the host can read in the process list. NULL: one is not UTF-8,
+ * or its file cannot be read, which was said. */
 json_t *pairs_object(const char *const *pairs, size_t n);
 /* Shared by create and run. Exit status; the reply is the summary. */
 int session_create(struct client *client, const struct options *options,

@@ -17,6 +17,7 @@ NOWHERE = {
     "mktemp", "tmpnam", "tempnam", "alloca", "rand", "srand", "setlocale", "dlopen",
 }
 SUPERVISOR = "supervisor"
+CONFIG = "supervisor/config"
 SHIM = "shim"
 CTL = "ctl"
 BASE = "base"
@@ -30,8 +31,9 @@ ONLY = {
     "move_mount": {SUPERVISOR}, "open_tree": {SUPERVISOR}, "mount_setattr": {SUPERVISOR},
     "chroot": set(),
     "capset": {SUPERVISOR, SHIM},
-    "setresuid": {SUPERVISOR, SHIM}, "setresgid": {SUPERVISOR, SHIM},
-    "setgroups": {SUPERVISOR, SHIM},
+    # The configuration's reader becomes nobody where root runs it by hand.
+    "setresuid": {SUPERVISOR, SHIM, CONFIG}, "setresgid": {SUPERVISOR, SHIM, CONFIG},
+    "setgroups": {SUPERVISOR, SHIM, CONFIG},
     "setuid": set(), "setgid": set(), "seteuid": set(), "setegid": set(), "setreuid": set(),
     "setfsuid": set(),
     # sandboxctl becomes a program of ours (ctl/program.c).
