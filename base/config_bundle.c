@@ -54,8 +54,7 @@ static bool is_roots_alone(const struct stat *st)
 
 static void note_change(struct bundle *bundle, const struct stat *st)
 {
-	usec_t at = (usec_t)st->st_ctim.tv_sec * USEC_PER_SEC +
-		    (usec_t)st->st_ctim.tv_nsec / 1000;
+	usec_t at = (usec_t)st->st_ctim.tv_sec * USEC_PER_SEC + (usec_t)st->st_ctim.tv_nsec / 1000;
 
 	if (at > bundle->changed_at)
 		bundle->changed_at = at;
