@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/str.h"
 
 #include "ctl/options.h"
@@ -35,7 +36,8 @@ int program_become(const char *name, int stdin_fd, char *const argv[])
 	(void)sigemptyset(&none);
 	/* A client blocks signals. One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	if (dup2(stdin_fd, STDIN_FILENO) < 0) {
+	/* The connection to the service is ours: the next program may be less trusted than we. */
+	if (dup2(stdin_fd, STDIN_FILENO) < 0 || fd_close_from(STDERR_FILENO + 1) < 0) {
 		(void)fprintf(stderr, "sandboxctl: %s\n", strerrordesc_np(errno));
 		return EXIT_FAILED;
 	}

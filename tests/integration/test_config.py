@@ -1,4 +1,5 @@
 """Configuration: files and drop-ins, reload as a whole or not at all, who says what about it."""
+import fcntl
 import json
 import os
 import re
@@ -267,6 +268,21 @@ def test_config_show_tells_what_changed_after_the_last_reload(own):
     wait_until(lambda: not told(), what="the api worker has heard of the reload")
     (own.config.parent / "conf.d" / "10-a.conf").unlink()
     assert told()
+
+
+def test_reader_gets_no_connection_of_the_client(own):
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)  # less than it has to say: it waits in the middle
+    words = ("--socket", own.operator, "config", "show", "-o", "json", "--config", own.config)
+    with subprocess.Popen([BIN / "sandboxctl", *words], stdout=theirs) as shower:
+        os.close(theirs)
+        wait_until(lambda: status_of(shower.pid)["Name"] == "sandboxd-config")
+        wait_until(lambda: status_of(shower.pid)["State"].startswith("S"))
+        held = os.listdir(f"/proc/{shower.pid}/fd")
+        with os.fdopen(ours) as text:
+            assert json.load(text)
+        assert shower.wait() == 0
+    assert sorted(held) == ["0", "1", "2"]
 
 
 def test_config_show_without_the_service_shows_the_files(own):
