@@ -28,7 +28,7 @@ static int report_error(const struct err *err, int r)
 	if (err->text[0])
 		(void)fprintf(stderr, ": %s", strerrordesc_np(-r));
 	(void)fputc('\n', stderr);
-	return r == -ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED;
+	return r == -ENOENT ? EXIT_NOT_FOUND : r == -EACCES ? EXIT_REFUSED : EXIT_FAILED;
 }
 
 /* The files of the service, as a descriptor for the reader. */

@@ -132,8 +132,9 @@ static int keep_setting(struct parse *parse, const char *section, const char *ke
 			setting = &settings->setting[i];
 	}
 	if (!setting) {
+		ASSERT(settings->n < MAX_SETTINGS);
 		setting = reallocarray(settings->setting, settings->n + 1, sizeof(*setting));
-		if (!setting || settings->n == MAX_SETTINGS)
+		if (!setting)
 			return -ENOMEM;
 		settings->setting = setting;
 		setting += settings->n++;

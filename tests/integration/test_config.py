@@ -232,6 +232,8 @@ def test_config_check_of_one_file(tmp_path):
     assert (done.returncode, done.stderr) == (1, "line 2: [limits] sessions wants a number from 1 to 20000\n")
     assert sandboxctl("config", "check", "-", input="[limits]\nsessions = 9\n").returncode == 0
     assert sandboxctl("config", "check", tmp_path / "none").returncode == 3
+    path.chmod(0o600)
+    assert sandboxctl("config", "check", path, user=65534, group=65534).returncode == 4
 
 
 def test_config_show_says_where_values_come_from_and_hides_some(own):
