@@ -25,6 +25,7 @@ struct run {
 	bool json;
 	bool quiet;     /* the caller says itself that the time was up */
 	bool timed_out; /* of the exit line */
+	bool started;
 };
 
 static int take_output(struct run *run, int fd, const json_t *line)
@@ -61,7 +62,7 @@ static void take_exit(struct run *run, const json_t *line)
 		run->exit_status = EXIT_FAILED;
 }
 
-/* The command never started: status as env(1) gives it. */
+/* A command that never started has the status that env(1) gives; one that ran lost its session. */
 static void take_error(struct run *run, const json_t *line)
 {
 	const char *detail = json_string_value(json_object_get(line, "detail"));
@@ -77,7 +78,10 @@ static void take_error(struct run *run, const json_t *line)
 	(void)fputs("sandboxctl: ", stderr);
 	print_text(stderr, detail ? detail : "the command did not start");
 	(void)fputc('\n', stderr);
-	run->exit_status = not_found ? EXIT_COMMAND_NOT_FOUND : EXIT_COMMAND_NOT_STARTED;
+	if (run->started)
+		run->exit_status = EXIT_FAILED;
+	else
+		run->exit_status = not_found ? EXIT_COMMAND_NOT_FOUND : EXIT_COMMAND_NOT_STARTED;
 }
 
 static int on_line(void *userdata, const char *text, size_t length)
@@ -105,6 +109,8 @@ static int on_line(void *userdata, const char *text, size_t length)
 		r = take_output(run, STDOUT_FILENO, line);
 	else if (str_equal(type, "stderr") && !run->json)
 		r = take_output(run, STDERR_FILENO, line);
+	else if (str_equal(type, "start"))
+		run->started = true;
 	else if (str_equal(type, "exit"))
 		take_exit(run, line);
 	else if (str_equal(type, "error") || str_equal(type, "failed"))

@@ -48,6 +48,15 @@ def test_run_of_a_missing_program_is_127(daemon):
     assert ctl(daemon, "-q", "ls").stdout == b""
 
 
+def test_a_command_that_lost_its_session_is_1(daemon):
+    made = ctl(daemon, "create").stdout.decode().strip()
+    with subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "exec", made, "--", "/bin/sh",
+                           "-c", "echo started; sleep 60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"started\n"
+        assert ctl(daemon, "rm", made).returncode == 0
+        assert process.wait(15) == 1 and process.stderr.read() == b"sandboxctl: session ended\n"
+
+
 def test_run_interrupted_removes_its_session(daemon):
     with subprocess.Popen(
         [str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "run", "--", "/bin/sleep", "60"]
