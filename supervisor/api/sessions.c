@@ -310,7 +310,9 @@ void sessions_forget(struct app *app, struct session *session)
 	registry_remove(&app->registry, session);
 	list_remove(&live->link);
 	list_append(&app->forgotten, &live->link);
-	app->counters.n_ended++;
+	/* A launch that failed made no session; it is counted as such. */
+	if (session->reason != SESSION_REASON_LAUNCH)
+		app->counters.n_ended++;
 }
 
 /* Nothing is left of the tree; the row stays. */

@@ -178,6 +178,16 @@ def test_counts(daemon, alice):
     alice.remove(session)
 
 
+def test_a_launch_that_failed_ended_no_session(daemon, alice):
+    ended = value(daemon, "sandboxd_sessions_ended_total")
+    failed = value(daemon, "sandboxd_launch_failures_total")
+    assert alice.post("/dagster/sandbox/sessions", {"secrets": ["none"]}).status == 422
+    assert value(daemon, "sandboxd_launch_failures_total") == failed + 1
+    assert value(daemon, "sandboxd_sessions_ended_total") == ended
+    alice.remove(alice.create())
+    wait_until(lambda: value(daemon, "sandboxd_sessions_ended_total") == ended + 1, 10, "one that did end")
+
+
 def test_a_restart_shows(daemon, alice):
     """The api worker is killed: its successor counts the restart and the session it adopted."""
     session = alice.create()
