@@ -217,3 +217,19 @@ def test_readyz_names_the_egress_worker(daemon):
     assert daemon.root.get("/readyz").json == {"status": "ready"}
     assert daemon.root.get("/healthz").json == {"status": "ok"}
     assert value(daemon, "sandboxd_worker_restarts_total", worker="egress") >= before + 1
+
+
+def test_client_that_leaves_is_no_failure_of_ours(daemon, alice):
+    def told():
+        families = parse(daemon.root.get("/metrics").body.decode())
+        answers = {labels["class"]: n for _, labels, n in families["sandboxd_http_answers_total"][1]}
+        return answers["5xx"]
+
+    failed = told()
+    headers = {**alice.headers, "Host": "x", "Content-Length": "9"}
+    head = "\r\n".join(["POST /dagster/sandbox/sessions HTTP/1.1",
+                        *[f"{name}: {text}" for name, text in headers.items()], "", "{"])
+    for _ in range(3):
+        alice.raw(head.encode(), timeout=0.2)
+    wait_until(lambda: daemon.log.read_text().count("status=0 ") >= 3, 10, "they left")
+    assert told() == failed

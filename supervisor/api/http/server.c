@@ -46,8 +46,8 @@ static void log_request(const struct request *request, enum MHD_RequestTerminati
 	const struct route *route = request->route;
 	int status = request->status;
 
-	request->server->options.counters
-		->n_status[status >= 100 && status < 600 ? status / 100 : 5]++;
+	if (status >= 100 && status < 600) /* else its client left before the answer */
+		request->server->options.counters->n_status[status / 100]++;
 	log_line(LOG_LEVEL_INFO, &context, "request",
 		 "method=%s route=%s status=%d user=%s duration_us=%llu%s",
 		 route ? routes_method_name(route->method) : "-", route ? route->pattern : "-",
