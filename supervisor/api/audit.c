@@ -40,7 +40,8 @@ static void note_failure(struct app *app, int error)
 {
 	const char *name = strerrorname_np(-error);
 
-	if (app->n_audit_owed == 0)
+	/* Once, not for each line and each look at it. */
+	if (!app->readiness.part[READINESS_AUDIT].bad)
 		log_line(LOG_LEVEL_ERROR, NULL, "the audit cannot be written", "errno=%d", -error);
 	readiness_set(&app->readiness, READINESS_AUDIT, false, name ? name : "?");
 }

@@ -228,6 +228,9 @@ def test_what_cannot_be_written_shows(daemon, alice):
     kept.unlink()
     path_of(daemon).mkdir()
     wait_until(lambda: daemon.root.get("/readyz").json.get("reason") == "audit", 20, "not ready")
+    for _ in range(20):
+        assert daemon.root.get("/readyz").status == 503
+    assert daemon.log.read_text().count("the audit cannot be written") == 1
     session = alice.create()
     text = daemon.root.get("/metrics").body.decode()
     lost = int(next(line.split()[1] for line in text.splitlines()
