@@ -270,7 +270,7 @@ static void on_adopt(void *userdata, const struct launch_msg *answer, int fd)
 	if (answer && answer->more) {
 		adoptee = calloc(1, sizeof(*adoptee));
 		if (!adoptee) {
-			/* Its row would be taken for one without a tree. The next worker asks again. */
+			/* Its row would seem to have no tree. The next worker asks again. */
 			log_line(LOG_LEVEL_ERROR, NULL, "no memory to adopt", NULL);
 			(void)sd_event_exit(app->event, EXIT_FAILURE);
 			return;

@@ -27,7 +27,7 @@ void observe_facts(struct app *app, const struct launch_facts *facts)
 void observe_refresh(struct app *app)
 {
 	readiness_set(&app->readiness, READINESS_SERVICE, app->phase == APP_PHASE_SERVING,
-		      app->phase == APP_PHASE_STOPPING ? "stopping" : "starting");
+		      app->phase == APP_PHASE_GREETING ? "starting" : "stopping");
 	readiness_set(&app->readiness, READINESS_SUPERVISOR,
 		      clock_add(supervisor_client_waits_since(app->supervisor), ANSWERS_WITHIN) >=
 			      clock_boottime(),
