@@ -151,14 +151,25 @@ static json_t *stats_document(const char *session, const struct launch_stat *sta
 }
 
 struct inspect {
+	struct app *app;
 	struct answer_to to;
 	struct id session;
 };
+
+/* The supervisor knows trees alone: whether there is a session is ours to say. */
+static void reply_no_tree(struct request *request, const struct session *session)
+{
+	if (session && session_is_visible(session, clock_realtime()))
+		reply_detail(request, MHD_HTTP_CONFLICT, "the session has no process tree now");
+	else
+		reply_not_found(request);
+}
 
 static void on_inspected(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct inspect *inspect = userdata;
 	struct request *request = answer_get(&inspect->to);
+	const struct session *known = registry_find(&inspect->app->registry, &inspect->session);
 	char session[ID_TEXT_BYTES];
 
 	(void)fd_close(fd);
@@ -170,7 +181,7 @@ static void on_inspected(void *userdata, const struct launch_msg *answer, int fd
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
 			     "the supervisor did not answer");
 	else if (answer->error == LAUNCH_E_NOT_FOUND)
-		reply_not_found(request);
+		reply_no_tree(request, known);
 	else if (answer->error != LAUNCH_E_NONE)
 		reply_detail(request, MHD_HTTP_CONFLICT, launch_error_text(answer->error));
 	else if (answer->type == LAUNCH_PROOF + 1)
@@ -187,6 +198,7 @@ static void inspect(struct request *request, const struct session *session, enum
 	struct inspect *op = calloc(1, sizeof(*op));
 
 	if (op) {
+		op->app = app;
 		op->to = answer_to(request);
 		op->session = session->id;
 		if (supervisor_client_request(

@@ -214,6 +214,10 @@ def test_tree_that_ends_by_itself_comes_back(private):
     runner.join(10)
     assert events[-1]["code"] == "session_lost"
     wait_until(lambda: tree_of(caller, session) == "dormant", 5, "dormant")
+    for what in ("stats", "proof", "trace"):
+        answer = private.root.get(f"/v1/sandboxes/{session}/{what}")
+        assert (answer.status, answer.json["detail"]) == (409, "the session has no process tree now")
+    assert tree_of(caller, session) == "dormant"
     summary = caller.get(f"{SESSIONS}/{session}").json
     assert summary["status"] == "open"
     assert summary["log_summary"][-1]["metadata"] == {"code": "session_lost"}
