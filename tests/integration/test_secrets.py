@@ -189,6 +189,15 @@ def test_env_and_envs_of_both_prefixes(kept, alice):
     alice.delete(f"{RUNTIME}/{made}")
 
 
+def test_of_two_with_one_variable_the_first_is_given(kept, alice):
+    put(kept, "db.old", "an older password", "--as", "DB_PASSWORD", "--workspace", "blue")
+    for names, given in ((["db.old", "db"], "db.old"), (["db", "db.old"], "db")):
+        made = alice.create_runtime(secrets=names)
+        assert alice.shell(made, "echo $DB_PASSWORD").text == f"***{given}***\n"
+        alice.delete(f"{RUNTIME}/{made}")
+    assert secret(kept, "rm", "db.old")[0] == 0
+
+
 def test_ctl_makes_a_session_with_secrets(kept):
     done = ctl(kept, "run", "--secret", "db", "--secret", "token", "--", "sh", "-c",
                "echo $DB_PASSWORD $TOKEN")
