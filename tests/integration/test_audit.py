@@ -270,3 +270,24 @@ def test_a_tree_that_ended_for_its_memory_says_so(daemon, alice):
     wait_until(lambda: of(daemon, session=session, action="session.fall"), 10, "a line")
     assert [line["reason"] for line in of(daemon, session=session, action="session.fall")] == ["memory"]
     alice.remove(session)
+
+
+def test_a_torn_line_costs_itself_alone(daemon, alice):
+    """What a loss of power left of the last line does not take the next one with it."""
+    path = path_of(daemon)
+    owner = path.stat()
+    torn = path.with_name("torn")
+    torn.write_text('{"time": "torn')
+    torn.chmod(0o600)
+    os.chown(torn, owner.st_uid, owner.st_gid)
+    torn.replace(path)
+
+    def told():
+        alice.remove(alice.create())
+        return path.read_text().splitlines()[1:]
+
+    found = wait_until(told, 20, "the file is opened anew")
+    assert path.read_text().startswith('{"time": "torn\n')
+    assert json.loads(found[0])["action"] in ("session.create", "session.end", "session.delete")
+    path.unlink()
+    wait_until(path.exists, 20, "another file")

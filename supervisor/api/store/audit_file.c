@@ -13,11 +13,27 @@
 
 #define NAME_BYTES 32
 
+/* A loss of power may have left a part of a line: the next one begins behind it. */
+static int end_last_line(int fd, off_t *size)
+{
+	char last = '\n';
+
+	if (*size > 0 && pread(fd, &last, 1, *size - 1) < 0)
+		return -errno;
+	if (last == '\n')
+		return 0;
+	if (write(fd, "\n", 1) < 0)
+		return -errno;
+	(*size)++;
+	return 0;
+}
+
 static int open_current(struct audit_file *file)
 {
 	AUTO_CLOSE int fd = openat(file->dir_fd, AUDIT_FILE_NAME,
-				   O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+				   O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	struct stat st;
+	int r;
 
 	if (fd < 0)
 		return -errno;
@@ -25,6 +41,9 @@ static int open_current(struct audit_file *file)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EBADF;
+	r = end_last_line(fd, &st.st_size);
+	if (r < 0)
+		return r;
 	file->size = (uint64_t)st.st_size;
 	file->fd = TAKE_FD(fd);
 	return 0;

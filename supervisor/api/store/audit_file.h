@@ -5,7 +5,8 @@
  *   audit.jsonl.1    the one before it, up to .AUDIT_OLD_FILES, the oldest
  *
  * A line is there as a whole or not at all. It outlives every process of ours at once, and a loss
- * of power once audit_file_sync was called.
+ * of power once audit_file_sync was called; of one that was not, a part may be left, on a line of
+ * its own.
  */
 #pragma once
 
