@@ -73,7 +73,8 @@ static int open_dir(struct seal *seal, const char *state_dir, bool makes)
 
 	if (state_fd < 0)
 		return cannot(seal, state_fd, "open the state directory");
-	if (makes && mkdirat(state_fd, "secrets", 0700) < 0 && errno != EEXIST)
+	if (makes &&
+	    (mkdirat(state_fd, "secrets", 0700) < 0 ? errno != EEXIST : fsync(state_fd) < 0))
 		return cannot(seal, -errno, "make the directory `secrets`");
 	seal->dir_fd = openat(state_fd, "secrets", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (seal->dir_fd < 0 && errno == ENOENT && !makes)
