@@ -39,7 +39,8 @@ static const struct kept {
 	 "groups of other instances by id: are their id blocks free"                                               },
 	{CAP_KILL,            "KILL",            "sessions and workers have other ids"                             },
 	{CAP_NET_ADMIN,       "NET_ADMIN",       "lo and sysctls of a session's network namespace"                 },
-	{CAP_SYS_PTRACE,      "SYS_PTRACE",      "/proc/PID/ns and status of undumpable shims (proof)"             },
+	{CAP_SYS_PTRACE,      "SYS_PTRACE",
+	 "/proc/PID/ns of helpers and undumpable shims, and their status"                                          },
 };
 
 static int read_sets(struct capability_sets *ret_sets)

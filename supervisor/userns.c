@@ -63,6 +63,15 @@ static int become_owner(uint32_t owner)
 	return rlimits_lower_counted();
 }
 
+static int make_namespace(uint32_t owner)
+{
+	int r = become_owner(owner);
+
+	if (r < 0)
+		return r;
+	return unshare(CLONE_NEWUSER) < 0 ? -errno : 0;
+}
+
 /*
  * Runs as: a copy of the supervisor, then the owner's id with the supervisor's capabilities, then
  * uid 0 of the new user namespace, all capabilities there and none outside; all other namespaces
@@ -71,19 +80,18 @@ static int become_owner(uint32_t owner)
  */
 static void __attribute__((noreturn)) helper(int talk_fd, uint32_t owner)
 {
-	char byte = 'u';
+	char byte = 0;
 	int n_failed = 0;
+	int r = make_namespace(owner);
 
-	if (become_owner(owner) < 0)
+	if (write(talk_fd, &r, sizeof(r)) != (ssize_t)sizeof(r) || r < 0)
 		_exit(100);
-	if (unshare(CLONE_NEWUSER) < 0 || write(talk_fd, &byte, 1) != 1)
-		_exit(101);
 	/* End of file instead of a byte: the supervisor died or could not write the maps. */
 	if (read(talk_fd, &byte, 1) != 1)
-		_exit(102);
+		_exit(101);
 	/* The sysctls ask for the namespace's own root. */
 	if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
-		_exit(103);
+		_exit(102);
 	for (size_t i = 0; i < ARRAY_SIZE(ceilings); i++) {
 		if (weakened(WEAKEN_USERNS_CEILING))
 			break;
@@ -157,13 +165,16 @@ static int check_owner(int fd, uint32_t owner)
 static int map_and_open(struct userns_helper *helper, struct userns *userns)
 {
 	struct pollfd said = {.fd = helper->talk_fd, .events = POLLIN};
-	char byte = 0;
+	int r = 0;
 
 	if (poll(&said, 1, HELPER_TIMEOUT_MS) <= 0)
 		return -ETIMEDOUT;
-	if (read(helper->talk_fd, &byte, 1) != 1)
+	/* Less than a word: it was killed. A negative one says why there is no namespace. */
+	if (read(helper->talk_fd, &r, sizeof(r)) != (ssize_t)sizeof(r))
 		return -EPERM;
-	int r = open_namespace(helper->pid);
+	if (r < 0)
+		return r;
+	r = open_namespace(helper->pid);
 	if (r < 0)
 		return r;
 	userns->fd = r;
@@ -361,7 +372,7 @@ int userns_take(struct userns_reserve *reserve, struct userns *ret_userns, struc
 	r = map_and_open(&helper, &userns);
 	r = finish(reserve, &helper, &userns, r);
 	if (r < 0)
-		return err_fail(err, r, "user-namespace", "map it or set its ceilings");
+		return err_fail(err, r, "user-namespace", "make it, map it or set its ceilings");
 	*ret_userns = userns;
 	return 0;
 }
