@@ -155,12 +155,17 @@ static void say(struct rig *rig, uint16_t type, uint32_t job, uint64_t number, c
 	assert_int_equal(sockmsg_send(rig->shim_fd, message, sizeof(header) + size, NULL, 0), 0);
 }
 
-static void say_stats(struct rig *rig, uint64_t n_held)
+static void say_stats_of(struct rig *rig, uint32_t n_jobs, uint64_t n_held)
 {
-	const struct wire_stats stats = {.frames_held = n_held};
+	const struct wire_stats stats = {.n_jobs = n_jobs, .frames_held = n_held};
 
 	say(rig, WIRE_STATS, 0, 0, &stats, sizeof(stats));
 	turn(rig);
+}
+
+static void say_stats(struct rig *rig, uint64_t n_held)
+{
+	say_stats_of(rig, 0, n_held);
 }
 
 static void say_hello(struct rig *rig, uint64_t sent)
@@ -440,6 +445,48 @@ static void test_shim_link_resumed_job_goes_on(void **state)
 	rig_close(&rig);
 }
 
+/* The earlier worker died between the row that says running and the request. */
+static void test_shim_link_resumed_job_that_is_not_there_fails(void **state)
+{
+	const struct wire_started started = {.pid = 9};
+	struct rig rig = {.shim_fd = -1};
+
+	(void)state;
+	rig_open(&rig, true, 10);
+	assert_int_equal(shim_link_resume(rig.link, 5), 0);
+	assert_int_equal(shim_link_resume(rig.link, 6), 0);
+	say_hello(&rig, 10);
+	say(&rig, WIRE_STARTED, 6, 0, &started, sizeof(started));
+	say_stats_of(&rig, 1, 0);
+	turn(&rig);
+	assert_int_equal(rig.n_failed, 1);
+	assert_int_equal(rig.n_known, 1);
+	assert_int_equal(rig.n_lost, 0);
+	assert_int_equal(shim_link_jobs(rig.link), 1);
+	rig_close(&rig);
+}
+
+/* One that is being forked is not announced, and counted. */
+static void test_shim_link_resumed_job_that_begins_is_waited_for(void **state)
+{
+	const struct wire_started started = {.pid = 9};
+	struct rig rig = {.shim_fd = -1};
+
+	(void)state;
+	rig_open(&rig, true, 10);
+	assert_int_equal(shim_link_resume(rig.link, 5), 0);
+	say_hello(&rig, 10);
+	say_stats_of(&rig, 1, 0);
+	turn(&rig);
+	assert_int_equal(rig.n_failed, 0);
+	assert_int_equal(rig.n_known, 1);
+	say(&rig, WIRE_STARTED, 5, 0, &started, sizeof(started));
+	turn(&rig);
+	assert_int_equal(rig.n_lost, 0);
+	assert_int_equal(shim_link_jobs(rig.link), 1);
+	rig_close(&rig);
+}
+
 /* What an earlier worker left takes slots of the shim: together with ours they never pass what it
  * has, or it would end the connection, and with that the session. */
 static void test_shim_link_jobs_of_an_earlier_worker_count(void **state)
@@ -564,6 +611,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_shim_link_end_of_file_is_lost),
 	cmocka_unit_test(test_shim_link_adopted_jobs_are_dropped_and_cancelled),
 	cmocka_unit_test(test_shim_link_resumed_job_goes_on),
+	cmocka_unit_test(test_shim_link_resumed_job_that_is_not_there_fails),
+	cmocka_unit_test(test_shim_link_resumed_job_that_begins_is_waited_for),
 	cmocka_unit_test(test_shim_link_jobs_of_an_earlier_worker_count),
 	cmocka_unit_test(test_shim_link_jobs_are_bounded),
 	cmocka_unit_test(test_shim_link_ended_jobs_count_until_acknowledged),

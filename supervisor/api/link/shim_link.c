@@ -57,7 +57,8 @@ struct shim_link {
 	int fd;
 	bool greeted;
 	bool adopted;
-	bool counted; /* STATS came: n_held is valid */
+	uint32_t n_running; /* in the shim, or about to, by STATS */
+	bool counted;       /* STATS came: n_held and n_running are valid */
 	bool known;
 	bool first_seen; /* a durable frame came */
 	bool lost;
@@ -312,7 +313,9 @@ static int take_foreign(struct shim_link *link, const struct wire_header *header
 		job = find_room(link, SHIM_N_SLOTS);
 		if (!job)
 			return -EPROTO; /* more than a shim has slots for */
-		*job = (struct wire_job){.id = header->job, .state = WIRE_JOB_FOREIGN};
+		*job = (struct wire_job){.id = header->job,
+					 .state = WIRE_JOB_FOREIGN,
+					 .started = header->type == WIRE_STARTED};
 	}
 	if (header->type != WIRE_STARTED && header->type != WIRE_STDOUT &&
 	    header->type != WIRE_STDERR) {
@@ -322,11 +325,41 @@ static int take_foreign(struct shim_link *link, const struct wire_header *header
 	return is_new ? send_bytes(link, WIRE_CANCEL, header->job, NULL, 0) : 0;
 }
 
+/* Those that run and were announced. */
+static uint32_t n_announced(const struct shim_link *link)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++)
+		n += link->job[i].started && (link->job[i].state == WIRE_JOB_COMMAND ||
+					      link->job[i].state == WIRE_JOB_FOREIGN);
+	return n;
+}
+
+/* Resumed jobs that the shim does not have: it was never asked, or its word was taken before. */
+static void fail_missing(struct shim_link *link)
+{
+	static const struct wire_failed failed = {.step = WIRE_STEP_REQUEST, .error_number = ESRCH};
+
+	/* Something may be about to begin. Nothing new does before it is known. */
+	if (n_announced(link) != link->n_running)
+		return;
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		struct wire_job *job = &link->job[i];
+
+		if (job->state != WIRE_JOB_COMMAND || job->started)
+			continue;
+		end_job(link, job, 0);
+		link->events->failed(link->userdata, job->id, 0, &failed);
+	}
+}
+
 /* STATS comes behind the STARTED of what runs; what has ended follows with its frames. */
 static void check_known(struct shim_link *link)
 {
 	if (link->known || !link->counted || link->n_durable < link->n_held)
 		return;
+	fail_missing(link);
 	link->known = true;
 	link->events->known(link->userdata);
 }
@@ -401,8 +434,10 @@ static int take_stats(struct shim_link *link, const uint8_t *payload)
 	struct wire_stats stats;
 
 	memcpy(&stats, payload, sizeof(stats));
-	if (!link->counted)
+	if (!link->counted) {
 		link->n_held = stats.frames_held;
+		link->n_running = stats.n_jobs;
+	}
 	link->counted = true;
 	return 0;
 }

@@ -80,7 +80,7 @@ MUST_USE int shim_link_exec(struct shim_link *link, const struct shim_link_comma
 MUST_USE int shim_link_put(struct shim_link *link, const char *path, uint32_t mode,
 			   const void *data, size_t size, uint32_t *ret_job);
 /* A command that an earlier worker started goes on here. Right after shim_link_new, of an adopted
- * session. 0 or -EBUSY. */
+ * session. 0 or -EBUSY. One that the shim does not have fails, without a number, before `known`. */
 MUST_USE int shim_link_resume(struct shim_link *link, uint32_t job);
 void shim_link_cancel(struct shim_link *link, uint32_t job); /* its last frame still follows */
 
