@@ -4,7 +4,7 @@
 
 #define BIT(id) OPTION_BIT(OPTION_##id)
 
-#define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET))
+#define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET) | BIT(NAME))
 #define COMMAND_LINE (BIT(CWD) | BIT(TIMEOUT) | BIT(STDIN))
 
 /* clang-format off */

@@ -12,7 +12,7 @@
 enum word_kind {
 	WORD_NONE,
 	WORD_TEXT,
-	WORD_SESSION, /* a short id is made whole before the command runs */
+	WORD_SESSION, /* a short id or a name becomes the id before the command runs */
 	WORD_TASK,
 	WORD_FILE,
 	WORD_SHELL,
@@ -77,6 +77,8 @@ int session_create(struct client *client, const struct options *options,
 		   struct client_reply *reply);
 /* The id in a summary of either prefix, or NULL. */
 const char *session_id(const json_t *summary);
+/* What its owner calls it in a summary of the list, or "-". */
+const char *session_name(const json_t *summary);
 /* Every session that the caller can see, newest first: a new array, or NULL with the exit status
  * in *ret_status. status: "open", "running" or NULL. */
 json_t *session_list(struct client *client, const char *status, int *ret_status);

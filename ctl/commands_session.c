@@ -67,6 +67,11 @@ const char *session_id(const json_t *summary)
 	return NULL;
 }
 
+const char *session_name(const json_t *summary)
+{
+	return print_member(json_object_get(summary, "sandbox"), "name");
+}
+
 /* A component session unless something was asked for that only a runtime session has. */
 static bool wants_runtime(const struct options *options)
 {
@@ -90,6 +95,8 @@ int session_create(struct client *client, const struct options *options, struct 
 					    json_integer((json_int_t)options->ttl_minutes * 60))
 				  : json_object_set_new(body, "ttl_minutes",
 							json_integer(options->ttl_minutes));
+	if (options->name)
+		failed |= json_object_set_new(body, "name", json_string(options->name));
 	if (options->profile)
 		failed |= json_object_set_new(body, "profile", json_string(options->profile));
 	if (options->n_env)
@@ -185,14 +192,15 @@ void session_list_print(const json_t *sessions, const struct options *options, s
 	size_t i;
 
 	if (!options->quiet && options->output == OUTPUT_TABLE)
-		(void)printf("%-36s  %-8s  %-8s  %-16s  %-19s  %s\n", "ID", "STATUS", "TREE",
-			     "OWNER", "EXPIRES (UTC)", "COMPONENTS");
+		(void)printf("%-36s  %-16s  %-8s  %-8s  %-16s  %-19s  %s\n", "ID", "NAME", "STATUS",
+			     "TREE", "OWNER", "EXPIRES (UTC)", "COMPONENTS");
 	json_array_foreach(sessions, i, row)
 	{
 		if (i == max_rows)
 			return;
 		print_cell(session_id(row), options->output == OUTPUT_NAME ? 0 : 36);
 		if (options->output == OUTPUT_TABLE) {
+			print_cell(session_name(row), 16);
 			print_cell(print_member(row, "status"), 8);
 			print_cell(print_member(json_object_get(row, "sandbox"), "tree"), 8);
 			print_cell(print_member(row, "owner"), 16);

@@ -183,6 +183,15 @@ static void offer_tasks(struct client *client, const char *session, const char *
 	json_decref(tasks);
 }
 
+static void offer_session(const json_t *session, const char *current)
+{
+	const char *name = session_name(session);
+
+	offer(current, session_id(session), print_member(session, "status"));
+	if (!str_equal(name, "-"))
+		offer(current, name, print_member(session, "status"));
+}
+
 static void offer_ids(struct state *state, enum word_kind kind, const char *current)
 {
 	struct client client;
@@ -202,7 +211,7 @@ static void offer_ids(struct state *state, enum word_kind kind, const char *curr
 		if (id && kind == WORD_TASK)
 			offer_tasks(&client, id, current);
 		else
-			offer(current, id, print_member(session, "status"));
+			offer_session(session, current);
 	}
 	json_decref(sessions);
 	client_close(&client);

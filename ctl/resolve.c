@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/id.h"
+#include "base/session_name.h"
 #include "base/str.h"
 
 #include "ctl/print.h"
+#include "sandboxd/api.h"
 
 /* Ids are lower case; what cannot begin one goes to the service as it stands. */
 static bool is_short_id(const char *word)
@@ -17,15 +19,15 @@ static bool is_short_id(const char *word)
 	return n < ID_TEXT_BYTES - 1 && n > 0 && strspn(word, "0123456789abcdef-") == n;
 }
 
-static int report_ambiguous(const json_t *ids, const char *word)
+/* Those of the ids that begin with `prefix`. */
+static int list_several(const json_t *ids, const char *prefix)
 {
 	size_t i;
 	json_t *id;
 
-	(void)fprintf(stderr, "sandboxctl: %s is the beginning of several ids:\n", word);
 	json_array_foreach(ids, i, id)
 	{
-		if (!str_has_prefix(json_string_value(id), word))
+		if (!str_has_prefix(json_string_value(id), prefix))
 			continue;
 		(void)fputs("  ", stderr);
 		print_text(stderr, json_string_value(id));
@@ -49,7 +51,9 @@ static const char *only_match(const json_t *ids, const char *word, const char *w
 		if (!text || !str_has_prefix(text, word))
 			continue;
 		if (found) {
-			*ret_status = report_ambiguous(ids, word);
+			(void)fprintf(stderr, "sandboxctl: %s is the beginning of several ids:\n",
+				      word);
+			*ret_status = list_several(ids, word);
 			return NULL;
 		}
 		found = text;
@@ -96,8 +100,19 @@ static json_t *all_ids(struct client *client, enum word_kind kind, int *ret_stat
 	return ids;
 }
 
-static int resolve_one(struct client *client, enum word_kind kind, char **word,
-		       struct resolved *resolved)
+static int resolve_to(struct resolved *resolved, const char *id, char **word)
+{
+	char *copy = strdup(id);
+
+	if (!copy)
+		return EXIT_FAILED;
+	resolved->word[resolved->n++] = copy;
+	*word = copy;
+	return EXIT_OK;
+}
+
+static int resolve_short_id(struct client *client, enum word_kind kind, char **word,
+			    struct resolved *resolved)
 {
 	json_t *ids;
 	const char *found;
@@ -112,10 +127,53 @@ static int resolve_one(struct client *client, enum word_kind kind, char **word,
 	if (!ids)
 		return status;
 	found = only_match(ids, *word, kind == WORD_TASK ? "task" : "session", &status);
-	if (found) {
-		resolved->word[resolved->n] = strdup(found);
-		status = resolved->word[resolved->n] ? EXIT_OK : EXIT_FAILED;
-		*word = resolved->word[resolved->n++];
+	if (found)
+		status = resolve_to(resolved, found, word);
+	json_decref(ids);
+	return status;
+}
+
+/* The ids of the sessions of that name that are the user's own; user NULL: all that are seen. */
+static json_t *ids_of_name(const json_t *sessions, const char *name, const char *user)
+{
+	json_t *ids = json_array();
+	size_t i;
+	json_t *session;
+
+	json_array_foreach(sessions, i, session)
+	{
+		/* The name again: a service of an earlier release does not know this filter. */
+		if (session_id(session) && str_equal(session_name(session), name) &&
+		    (!user || str_equal(print_member(session, "owner"), user)))
+			(void)json_array_append_new(ids, json_string(session_id(session)));
+	}
+	return ids;
+}
+
+static int resolve_name(struct client *client, const char *user, char **word,
+			struct resolved *resolved)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	char path[256];
+	const struct client_request request = {.method = "GET", .path = path};
+	json_t *ids;
+	int status;
+
+	if (str_format(path, sizeof(path), API_PREFIX_DAGSTER "/sessions?limit=500&name=%s",
+		       *word) < 0)
+		return EXIT_FAILED;
+	status = client_ask(client, &request, &reply);
+	if (status != EXIT_OK)
+		return status;
+	ids = ids_of_name(reply.doc, *word, user);
+	if (json_array_size(ids) == 1) {
+		status = resolve_to(resolved, json_string_value(json_array_get(ids, 0)), word);
+	} else if (json_array_size(ids) == 0) {
+		(void)fprintf(stderr, "sandboxctl: no session of the name %s\n", *word);
+		status = EXIT_NOT_FOUND;
+	} else {
+		(void)fprintf(stderr, "sandboxctl: %s is the name of several sessions:\n", *word);
+		status = list_several(ids, "");
 	}
 	json_decref(ids);
 	return status;
@@ -126,11 +184,13 @@ int resolve_words(struct client *client, const struct command *command, struct o
 {
 	for (int i = 0; i < options->n_args; i++) {
 		enum word_kind kind = command->words[i > 0];
-		int r;
+		char **word = &options->args[i];
+		int r = EXIT_OK;
 
-		if ((kind != WORD_SESSION && kind != WORD_TASK) || !is_short_id(options->args[i]))
-			continue;
-		r = resolve_one(client, kind, &options->args[i], resolved);
+		if ((kind == WORD_SESSION || kind == WORD_TASK) && is_short_id(*word))
+			r = resolve_short_id(client, kind, word, resolved);
+		else if (kind == WORD_SESSION && session_name_valid(*word, strlen(*word)))
+			r = resolve_name(client, options->user, word, resolved);
 		if (r != EXIT_OK)
 			return r;
 	}

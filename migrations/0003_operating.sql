@@ -6,6 +6,9 @@ ALTER TABLE dagster_sandbox_sessions ADD COLUMN restoring integer NOT NULL DEFAU
 -- Names of the secrets that the session has, as a JSON array; values are never in a row.
 ALTER TABLE dagster_sandbox_sessions ADD COLUMN secrets_json json;
 
+-- What its owner calls the session, once among the open ones; or NULL.
+ALTER TABLE dagster_sandbox_sessions ADD COLUMN name varchar(63);
+
 -- What a task that goes on under another worker has shown already, and the acknowledged output of
 -- its loader, which the session no longer keeps. The output is deleted when the task ends. Where
 -- resumable is 0 an earlier release started the task and kept none of it.

@@ -343,6 +343,18 @@ static bool within_quotas(struct request *request, uint32_t profile_index)
 	return false;
 }
 
+/* False: it was answered. As with the quotas, registry_add enters the name in this same turn. */
+static bool name_is_free(struct request *request, const char *name)
+{
+	const struct identity *identity = &request->identity;
+
+	if (name[0] == '\0' || !registry_find_named(&request_app(request)->registry, identity->user,
+						    identity->is_operator, name, clock_realtime()))
+		return true;
+	reply_detail(request, MHD_HTTP_CONFLICT, "a session of this name exists");
+	return false;
+}
+
 void action_create(struct request *request, struct spec_create *spec, bool dagster)
 {
 	struct app *app = request_app(request);
@@ -359,6 +371,8 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 		reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
 		return;
 	}
+	if (!name_is_free(request, spec->name))
+		return;
 	quota = quota_session(registry_count(&app->registry), app->config->max_sessions,
 			      app->n_descriptors_fixed + registry_count(&app->registry) +
 				      app->http_counters.n_connections,

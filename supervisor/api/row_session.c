@@ -57,6 +57,8 @@ static void fill_spec(struct spec_create *spec, const struct store_session *row)
 			spec->n_env++;
 	}
 	fill_secrets(spec, row);
+	if (session_name_valid(row->name, strlen(row->name)))
+		IGNORE_RESULT(str_copy(spec->name, sizeof(spec->name), row->name));
 	json_decref(overrides);
 	json_decref(envs);
 }

@@ -11,7 +11,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 SHARED = ["base/", "sandboxd/"]
 PURE_BASE = [f"base/{name}.h" for name in (
     "auto", "buf", "charge", "clock", "err", "fd", "frame", "id", "json", "launch", "list", "num",
-    "path", "plan", "ring", "secret", "slots", "str")]
+    "path", "plan", "ring", "secret", "session_name", "slots", "str")]
 DOMAIN = ["supervisor/api/denials/", "supervisor/api/session/", "supervisor/api/jobs/", "supervisor/api/janitor/"]
 API_APP = ["supervisor/api/"]
 

@@ -1,4 +1,5 @@
-foreach(module IN ITEMS err fd io sockmsg buf ring slots list str num charge id clock log path frame plan launch loop config_bundle secret)
+foreach(module IN ITEMS err fd io sockmsg buf ring slots list str num charge id clock log path frame plan launch loop config_bundle secret
+	session_name)
 	sandboxd_unit_test(test_${module})
 endforeach()
 sandboxd_unit_test(test_json LIBS sandboxd_json)

@@ -199,6 +199,43 @@ static void test_registry_next_deadline_passes_over_closing_ones(void **state)
 	registry_done(&registry);
 }
 
+static void test_registry_names_are_of_one_owner(void **state)
+{
+	struct test_random random = TEST_RANDOM(5);
+	const struct viewer colleague = {"bob", "w1", false};
+	const struct viewer stranger = {"carol", "", false};
+	struct registry_filter filter = {.limit = 4, .name = "web"};
+	struct session *named = make(&random, 0, "alice", "w1");
+	struct session *plain = make(&random, 0, "alice", "w1");
+	struct session *page[4];
+	struct registry registry;
+	uint32_t actions;
+
+	(void)state;
+	assert_int_equal(registry_init(&registry), 0);
+	(void)strcpy(named->spec.name, "web");
+	assert_int_equal(registry_add(&registry, named), 0);
+	assert_int_equal(registry_add(&registry, plain), 0);
+	assert_ptr_equal(registry_find_named(&registry, "alice", false, "web", 0), named);
+	assert_null(registry_find_named(&registry, "alice", false, "we", 0));
+	assert_null(registry_find_named(&registry, "bob", false, "web", 0));
+	assert_null(registry_find_named(&registry, "alice", true, "web", 0));
+	assert_null(registry_find_named(&registry, "alice", false, "web", named->expires_at));
+	assert_int_equal(registry_list(&registry, &colleague, &filter, 0, page), 1);
+	assert_ptr_equal(page[0], named);
+	assert_int_equal(registry_list(&registry, &stranger, &filter, 0, page), 0);
+	/* The operator's owner text is no user's name. */
+	named->operator_owned = true;
+	assert_null(registry_find_named(&registry, "alice", false, "web", 0));
+	assert_ptr_equal(registry_find_named(&registry, "root", true, "web", 0), named);
+	assert_int_equal(
+		session_apply(named, SESSION_EVENT_CLOSE, SESSION_REASON_DELETED, &actions), 0);
+	assert_null(registry_find_named(&registry, "root", true, "web", 0));
+	drop(&registry, named);
+	drop(&registry, plain);
+	registry_done(&registry);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -206,6 +243,7 @@ int main(void)
 		cmocka_unit_test(test_registry_list_pages_newest_first),
 		cmocka_unit_test(test_registry_random_model),
 		cmocka_unit_test(test_registry_next_deadline_passes_over_closing_ones),
+		cmocka_unit_test(test_registry_names_are_of_one_owner),
 	};
 	int n_before = test_begin();
 

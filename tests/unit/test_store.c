@@ -90,6 +90,7 @@ static void rig_init(struct rig *rig)
 	assert_non_null(rig->session);
 	rig->session->dagster = true;
 	rig->session->plan.memory_bytes = 5;
+	(void)strcpy(rig->session->spec.name, "web");
 	(void)strcpy(rig->session->owner, "alice");
 	(void)strcpy(rig->session->workspace, "w1");
 	id = make_id(2);
@@ -159,10 +160,10 @@ static int see_session(void *userdata, const struct store_session *row)
 
 	seen->n++;
 	seen->row = *row;
-	(void)snprintf(seen->text, sizeof(seen->text), "%s|%s|%s|%s|%s|%s|%s", row->owner,
+	(void)snprintf(seen->text, sizeof(seen->text), "%s|%s|%s|%s|%s|%s|%s|%s", row->owner,
 		       row->workspace, row->profile, row->last_run_id,
 		       row->overrides_json ? row->overrides_json : "-",
-		       row->envs_json ? row->envs_json : "-", row->components_json);
+		       row->envs_json ? row->envs_json : "-", row->components_json, row->name);
 	return 0;
 }
 
@@ -267,7 +268,7 @@ static void test_store_session_row_round_trip(void **state)
 	assert_int_equal(seen.n, 1);
 	assert_string_equal(seen.text,
 			    "alice|w1|component|run|{\"kafka_bootstrap\":\"kafka.example:9092\"}|"
-			    "[\"FOO=bar\"]|{\"a.yaml\":7,\"b \xc3\xa9/c.yaml\":2}");
+			    "[\"FOO=bar\"]|{\"a.yaml\":7,\"b \xc3\xa9/c.yaml\":2}|web");
 	assert_int_equal(seen.row.created_at, rig.session->created_at);
 	assert_int_equal(seen.row.expires_at, rig.session->expires_at);
 	assert_int_equal(seen.row.ttl_minutes, 60);

@@ -31,7 +31,7 @@ static void test_summary_session_fields_in_order_and_no_value(void **state)
 					   "log_summary", "status",     "sandbox"};
 	static const char *const ours[] = {"persisted",        "degraded",         "tree",
 					   "limits_effective", "endpoint_sources", "host",
-					   "problems",         "problem_count"};
+					   "problems",         "problem_count",    "name"};
 	const struct summary_context context = {.host = "h"};
 	struct session *session = make();
 	json_t *doc = summary_session(session, &context);

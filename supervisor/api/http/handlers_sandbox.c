@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/num.h"
 #include "base/str.h"
@@ -32,6 +33,7 @@ static int parse_filter(struct request *request, struct registry_filter *filter,
 	const char *limit = request_query(request, "limit");
 	const char *after_text = request_query(request, "after");
 	const char *status = request_query(request, "status");
+	const char *name = request_query(request, "name");
 	uint64_t number = REGISTRY_LIST_DEFAULT;
 	int r = 0;
 
@@ -50,6 +52,10 @@ static int parse_filter(struct request *request, struct registry_filter *filter,
 	else if (status)
 		r |= spec_error_add(errors, "enum", "query", "status",
 				    "Input should be 'open' or 'running'");
+	if (name && !session_name_valid(name, strlen(name)))
+		r |= spec_error_add(errors, "value_error", "query", "name",
+				    "Input should be a name of a session");
+	filter->name = name;
 	filter->limit = (size_t)number;
 	if (r < 0)
 		return r;

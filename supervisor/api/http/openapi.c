@@ -27,7 +27,7 @@ static const struct schema_row schemas[] = {
 	{"SessionCreate",
 	 "{\"type\":\"object\",\"properties\":{\"ttl_minutes\":{\"type\":\"integer\",\"minimum\":1,"
 	 "\"maximum\":720,\"default\":60},\"env_overrides\":" TEXTS ",\"env\":" TEXTS
-	 ",\"secrets\":" STRINGS "}}"										      },
+	 ",\"secrets\":" STRINGS ",\"name\":" NULLABLE "}}"								},
 	{"Session",
 	 "{\"type\":\"object\",\"properties\":{\"id\":" STRING ",\"owner\":" NULLABLE
 	 ",\"workspace_id\":" NULLABLE ",\"project_id\":" NULLABLE ",\"created_at\":" STRING
@@ -73,11 +73,11 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"properties\":{\"dropped\":" STRINGS ",\"count\":" INTEGER "}}"                            },
 	{"SandboxCreate",
 	 "{\"type\":\"object\",\"properties\":{\"profile\":" STRING ",\"env\":" TEXTS
-	 ",\"envs\":" TEXTS ",\"secrets\":" STRINGS ",\"ttl\":" INTEGER "}}"                                               },
+	 ",\"envs\":" TEXTS ",\"secrets\":" STRINGS ",\"ttl\":" INTEGER ",\"name\":" NULLABLE "}}"                         },
 	{"Sandbox",        "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
 		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
 		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
-		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING "}}"                            },
+		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING ",\"name\":" NULLABLE "}}"      },
 	{"CommandRun",
 	 "{\"type\":\"object\",\"required\":[\"argv\"],\"properties\":{\"argv\":" STRINGS
 	 ",\"cwd\":" STRING ",\"envs\":{\"type\":\"object\",\"additionalProperties\":" STRING

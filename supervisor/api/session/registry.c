@@ -167,6 +167,21 @@ struct session *registry_find_visible(const struct registry *registry, const cha
 	return session && visible(session, viewer, now) ? session : NULL;
 }
 
+struct session *registry_find_named(const struct registry *registry, const char *owner,
+				    bool operator_owned, const char *name, usec_t now)
+{
+	LIST_FOR_EACH (entry, &registry->by_age) {
+		struct session *session = LIST_ENTRY(entry, struct session, by_age);
+
+		if (str_equal(session->spec.name, name) &&
+		    session->operator_owned == operator_owned &&
+		    str_equal(registry_owner(session), operator_owned ? "" : owner) &&
+		    session->state < SESSION_STATE_CLOSING && session->expires_at > now)
+			return session;
+	}
+	return NULL;
+}
+
 void registry_deadline_changed(struct registry *registry, struct session *session)
 {
 	heap_up(registry, session->deadline_at);
@@ -193,9 +208,11 @@ struct session *registry_next_deadline(const struct registry *registry)
 	return best;
 }
 
-static bool matches(const struct session *session, enum registry_status status)
+static bool matches(const struct session *session, const struct registry_filter *filter)
 {
-	switch (status) {
+	if (filter->name && !str_equal(session->spec.name, filter->name))
+		return false;
+	switch (filter->status) {
 	case REGISTRY_STATUS_ANY:
 	case REGISTRY_STATUS_MAX_:
 		break;
@@ -225,7 +242,7 @@ int registry_list(const struct registry *registry, const struct viewer *viewer,
 
 		if ((size_t)n >= filter->limit)
 			break;
-		if (visible(session, viewer, now) && matches(session, filter->status))
+		if (visible(session, viewer, now) && matches(session, filter))
 			ret_sessions[n++] = session;
 	}
 	return n;

@@ -43,6 +43,9 @@ struct session *registry_find(const struct registry *registry, const struct id *
 struct session *registry_find_visible(const struct registry *registry, const char *text,
 				      const struct viewer *viewer, usec_t now);
 bool registry_may_see(const char *owner, const char *workspace, const struct viewer *viewer);
+/* The open session that its owner calls so, one that is being made included; or NULL. */
+struct session *registry_find_named(const struct registry *registry, const char *owner,
+				    bool operator_owned, const char *name, usec_t now);
 /* The name that a viewer must have. The operator's sessions are nobody's: a platform may well have
  * a user who is called "operator". */
 const char *registry_owner(const struct session *session);
@@ -61,6 +64,7 @@ struct registry_filter {
 	size_t limit;           /* 1..500 */
 	const struct id *after; /* continue behind this session; NULL: from the newest */
 	enum registry_status status;
+	const char *name; /* NULL: any */
 };
 #define REGISTRY_LIST_MAX     500
 #define REGISTRY_LIST_DEFAULT 200

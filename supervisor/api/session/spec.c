@@ -96,6 +96,22 @@ static void read_secrets(struct body *body, const char *field, json_t *value)
 	body_read_secrets(body, field, value, &spec->secret, &spec->n_secrets);
 }
 
+static void read_name(struct body *body, const char *field, json_t *value)
+{
+	struct spec_create *spec = body->dest;
+
+	if (json_is_null(value))
+		return;
+	if (!json_is_string(value))
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+	else if (!session_name_valid(json_string_value(value), json_string_length(value)))
+		body_wrong(body, "value_error", field,
+			   "Value error, name is not allowed (1 to 63 of a-z, 0-9, '.', '_' and "
+			   "'-', not like an id)");
+	else
+		fit_text(spec->name, sizeof(spec->name), "%s", json_string_value(value));
+}
+
 static void read_profile(struct body *body, const char *field, json_t *value)
 {
 	struct spec_create *spec = body->dest;
@@ -152,6 +168,7 @@ int spec_parse_session(const char *text, size_t size, const struct spec_options 
 		{"env_overrides", false, read_overrides  },
 		{"env",           false, read_create_env },
 		{"secrets",       false, read_secrets    },
+		{"name",          false, read_name       },
 		{NULL,            false, NULL            },
 	};
 	struct spec_create spec = {.profile = "component", .ttl_minutes = TTL_DEFAULT_MINUTES};
@@ -191,11 +208,12 @@ int spec_parse_sandbox(const char *text, size_t size, const struct spec_options 
 {
 	static const struct body_field fields[] = {
 		{"profile", false, read_profile    },
-                {"env",     false, read_create_env },
+		{"env",     false, read_create_env },
 		{"envs",    false, read_create_envs},
-                {"secrets", false, read_secrets    },
+		{"secrets", false, read_secrets    },
 		{"ttl",     false, read_ttl_seconds},
-                {NULL,      false, NULL            },
+		{"name",    false, read_name       },
+		{NULL,      false, NULL            },
 	};
 	struct spec_create spec = {.profile = "agent"};
 	struct body body = {.options = options, .dest = &spec};

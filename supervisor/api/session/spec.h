@@ -16,6 +16,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "base/session_name.h"
 
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
@@ -40,17 +41,18 @@ struct spec_create {
 	size_t n_env;
 	char **secret; /* names, or NULL */
 	size_t n_secrets;
+	char name[SESSION_NAME_MAX + 1]; /* "": none */
 };
 #define SPEC_CREATE_NULL ((struct spec_create){0})
 void spec_create_done(struct spec_create *spec);
 
 /* {ttl_minutes?: 1..720, env_overrides?: {six names only: text}, env?: {NAME: text}, secrets?:
- * [name]}
+ * [name], name?: text}
  */
 MUST_USE int spec_parse_session(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 /* {profile?: text, env?, envs?: {NAME: text}, secrets?: [name], ttl?: seconds, rounded up to
- * minutes} */
+ * minutes, name?: text} */
 MUST_USE int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 

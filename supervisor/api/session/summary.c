@@ -87,13 +87,14 @@ json_t *summary_limits(const struct session *session)
 
 static json_t *extension(const struct session *session, const struct summary_context *context)
 {
-	return json_pack("{s:b, s:b, s:s, s:o, s:o, s:s, s:o, s:I}", "persisted",
+	return json_pack("{s:b, s:b, s:s, s:o, s:o, s:s, s:o, s:I, s:o}", "persisted",
 			 session_persisted(session), "degraded", session->n_degraded > 0, "tree",
 			 session_tree_text(session->state), "limits_effective",
 			 summary_limits(session), "endpoint_sources",
 			 summary_endpoint_sources(session, context), "host", context->host,
 			 "problems", progress_problems(&session->load, SUMMARY_MAX_PROBLEMS),
-			 "problem_count", (json_int_t)session->load.n_problems);
+			 "problem_count", (json_int_t)session->load.n_problems, "name",
+			 text_or_null(session->spec.name));
 }
 
 json_t *summary_session(const struct session *session, const struct summary_context *context)
@@ -116,10 +117,11 @@ json_t *summary_sandbox(const struct session *session, const struct summary_cont
 	char id[ID_TEXT_BYTES];
 
 	id_format(&session->id, id);
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s}", "sandbox_uuid", id,
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s, s:o}", "sandbox_uuid", id,
 			 "status", session_status_text(session->state), "profile",
 			 session->spec.profile, "created_at", iso_time(session->created_at),
 			 "expires_at", iso_time(session->expires_at), "persisted",
 			 session_persisted(session), "degraded", session->n_degraded > 0,
-			 "limits_effective", summary_limits(session), "host", context->host);
+			 "limits_effective", summary_limits(session), "host", context->host, "name",
+			 text_or_null(session->spec.name));
 }

@@ -40,9 +40,9 @@ static const char *const sql[] = {
 		"INSERT INTO dagster_sandbox_sessions (id, status, log_summary_json, expires_at,"
 		" created_at, updated_at, owner_user_id,"
 		" workspace_id, project_id, env_overrides_json, ttl_minutes, owner_text, kind,"
-		" profile, envs_json, limits_json, host, secrets_json)"
+		" profile, envs_json, limits_json, host, secrets_json, name)"
 		" VALUES (?1, ?2, '[]', ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
-		" ?14, ?15, ?16)",
+		" ?14, ?15, ?16, ?17)",
 	[QUERY_SESSION_STATUS] =
 		"UPDATE dagster_sandbox_sessions SET status = ?2, last_run_id = ?3,"
 		" expires_at = ?4, updated_at = ?5, ttl_minutes = ?6"
@@ -72,7 +72,8 @@ static const char *const sql[] = {
 		" (SELECT json_group_object(file, bytes) FROM (SELECT file, bytes"
 		"  FROM sandbox_components WHERE session_id = s.id UNION ALL"
 		"  SELECT j.key, length(CAST(j.value AS BLOB)) FROM " FOREIGN_COMPONENTS ")),"
-		" log_summary_json, limits_json, restoring, secrets_json"
+		" log_summary_json, limits_json, restoring, secrets_json,"
+		" coalesce(name, '')"
 		" FROM dagster_sandbox_sessions s WHERE status IN ('open', 'running')"
 		" ORDER BY created_at, id",
 	[QUERY_TASK_INSERT] =

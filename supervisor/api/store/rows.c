@@ -122,6 +122,7 @@ void rows_session_insert(struct write *write, const struct session *session, con
 		value_text(limits_text),
 		value_text(host),
 		value_text(secrets),
+		value_text_or_null(session->spec.name),
 	};
 
 	if (write && (!overrides || !envs || !limits_text || !secrets))
@@ -346,6 +347,7 @@ int rows_read_session(sqlite3_stmt *statement, struct store_session *ret_row)
 		.components_json = column(statement, 14),
 		.log_summary_json = column(statement, 15),
 		.secrets_json = column(statement, 18),
+		.name = column_or_empty(statement, 19),
 	};
 
 	if (id_parse(column_or_empty(statement, 0), &row.id) < 0)

@@ -69,6 +69,7 @@ struct store_session {
 	const char *overrides_json;   /* object name -> value, or NULL; secret-like */
 	const char *envs_json;        /* array of NAME=VALUE, or NULL */
 	const char *secrets_json;     /* array of names, or NULL */
+	const char *name;             /* "" : none */
 	const char *components_json;  /* object file -> bytes of the body (numbers, not bodies) */
 	const char *log_summary_json; /* array, or NULL */
 	bool has_plan; /* limits as they were at the launch; profile, hash and egress are 0 */
