@@ -31,6 +31,7 @@
 #define WORKERS_GROUP     "workers"
 #define INCOMPATIBLE_MAX  65536u
 #define KERNEL_MAX_PIDS   4194304u /* PID_MAX_LIMIT */
+#define OWED_PAUSE        (100 * USEC_PER_MS)
 
 static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api", "sandboxd-egress",
 							 "sandboxd-config", "sandboxd-helper"};
@@ -265,6 +266,15 @@ static int on_turn(void *userdata, uint32_t events)
 	loop_deferred_set(host->turn, 0);
 	session_free_dead(host);
 	userns_reserve_refill(&host->reserve);
+	if (idblock_settle(&host->idblock, clock_boottime()) < 0)
+		loop_timer_set(host->idblock_timer, clock_add(clock_boottime(), OWED_PAUSE));
+	return 0;
+}
+
+static int on_idblock_timer(void *userdata, uint32_t events)
+{
+	(void)events;
+	host_wake(userdata);
 	return 0;
 }
 
@@ -277,6 +287,9 @@ static int stage_loop(struct host *host, const struct host_options *options, str
 {
 	(void)options;
 	int r = userns_reserve_init(&host->reserve, host->loop, &host->idblock);
+	if (r == 0)
+		r = loop_add_timer(host->loop, USEC_NEVER, on_idblock_timer, host,
+				   &host->idblock_timer);
 	if (r == 0)
 		r = loop_add_deferred(host->loop, on_turn, host, &host->turn);
 	if (r == 0)
@@ -416,6 +429,7 @@ struct host *host_close(struct host *host)
 	/* Its process may still run: wait for it, nothing of ours stays behind. */
 	(void)!host_settle(host, NULL);
 	host->turn = loop_remove(host->turn);
+	host->idblock_timer = loop_remove(host->idblock_timer);
 	if (host->reserve.idblock)
 		userns_reserve_done(&host->reserve);
 	if (host->worker_ids != 0)

@@ -40,7 +40,8 @@ struct host {
 	struct cgroup cgroup;
 	int workers_group_fd;
 	struct idblock idblock;
-	uint32_t worker_ids; /* first id of the workers' block; 0: not taken */
+	struct loop_source *idblock_timer; /* the next try, while it owes blocks */
+	uint32_t worker_ids;               /* first id of the workers' block; 0: not taken */
 	struct userns_reserve reserve;
 	int sockets_fd; /* <runtime>/private/sessions */
 	struct image image;

@@ -19,6 +19,7 @@
 #define IDBLOCK_VERSION    1
 #define IDBLOCK_BOOT_BYTES 36
 #define LOCK_TRIES         100u /* a millisecond apart: the loop waits */
+#define LOCK_TRIES_RELEASE 5u   /* what is given back can wait, the loop need not */
 #define LOCK_TRIES_START                                                                           \
 	5000u /* nothing is served yet, and another start may hold it for its scan */
 #define RECORDS_A_READ     256u
@@ -253,11 +254,6 @@ int idblock_open(struct idblock *idblock, const struct idblock_options *options,
 	return r;
 }
 
-void idblock_done(struct idblock *idblock)
-{
-	idblock->fd = fd_close(idblock->fd);
-}
-
 bool idblock_usable(const struct idblock *idblock, uint32_t index)
 {
 	if (index < IDBLOCK_FIRST || index > IDBLOCK_LAST)
@@ -399,6 +395,34 @@ static int take_locked(struct idblock *idblock, usec_t now, uint32_t *ret_index)
 	return -EBUSY;
 }
 
+/* Locked. */
+static void release_locked(const struct idblock *idblock, uint32_t index, usec_t now)
+{
+	struct idblock_record record;
+
+	if (read_record(idblock, index, &record) < 0 || record.state != IDBLOCK_STATE_USED ||
+	    record.group_id != idblock->group_id)
+		return;
+	record.state = IDBLOCK_STATE_RESTING;
+	record.released_at_us = now;
+	/* A failed write leaves it ours until the instance's group is gone: wasteful, never
+	 * unsafe. */
+	(void)write_record(idblock, index, &record);
+}
+
+/* Locked. */
+static void pay(struct idblock *idblock, usec_t now)
+{
+	if (!idblock->owes)
+		return;
+	for (uint32_t index = IDBLOCK_FIRST; index <= IDBLOCK_LAST; index++) {
+		if (idblock_set_has(&idblock->owed, index * IDBLOCK_SIZE))
+			release_locked(idblock, index, now);
+	}
+	idblock->owed = (struct idblock_set){{0}};
+	idblock->owes = false;
+}
+
 int idblock_take(struct idblock *idblock, usec_t now, uint32_t *ret_base)
 {
 	uint32_t index = 0;
@@ -406,6 +430,7 @@ int idblock_take(struct idblock *idblock, usec_t now, uint32_t *ret_base)
 	int r = file_lock(idblock, LOCK_TRIES);
 	if (r < 0)
 		return r;
+	pay(idblock, now);
 	r = take_locked(idblock, now, &index);
 	if (r == -EBUSY && reclaim(idblock, now) == 0)
 		r = take_locked(idblock, now, &index);
@@ -416,22 +441,40 @@ int idblock_take(struct idblock *idblock, usec_t now, uint32_t *ret_base)
 	return 0;
 }
 
+static int settle(struct idblock *idblock, usec_t now, unsigned int n_tries)
+{
+	if (!idblock->owes)
+		return 0;
+	int r = file_lock(idblock, n_tries);
+	if (r < 0)
+		return r;
+	pay(idblock, now);
+	file_unlock(idblock);
+	return 0;
+}
+
+int idblock_settle(struct idblock *idblock, usec_t now)
+{
+	return settle(idblock, now, 1);
+}
+
 void idblock_release(struct idblock *idblock, uint32_t base, usec_t now)
 {
-	struct idblock_record record;
 	uint32_t index = base / IDBLOCK_SIZE;
+	/* Many sessions end together: one of them waits, not each. */
+	unsigned int n_tries = idblock->owes ? 1 : LOCK_TRIES_RELEASE;
 
 	ASSERT(index >= IDBLOCK_FIRST && index <= IDBLOCK_LAST);
-	if (file_lock(idblock, LOCK_TRIES) < 0)
-		return; /* stays ours until the instance's group is gone: wasteful, never unsafe */
-	if (read_record(idblock, index, &record) == 0 && record.state == IDBLOCK_STATE_USED &&
-	    record.group_id == idblock->group_id) {
-		record.state = IDBLOCK_STATE_RESTING;
-		record.released_at_us = now;
-		/* A failed write leaves the block in use: see above. */
-		(void)write_record(idblock, index, &record);
-	}
-	file_unlock(idblock);
+	idblock_set_add(&idblock->owed, base);
+	idblock->owes = true;
+	(void)!settle(idblock, now, n_tries);
+}
+
+void idblock_done(struct idblock *idblock)
+{
+	/* Nothing is served any more. Without the lock they stay ours until the group is gone. */
+	(void)!settle(idblock, clock_boottime(), LOCK_TRIES_START);
+	idblock->fd = fd_close(idblock->fd);
 }
 
 void idblock_set_add(struct idblock_set *set, uint32_t base)

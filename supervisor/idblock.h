@@ -27,6 +27,13 @@
 #define IDBLOCK_QUARANTINE     (10 * USEC_PER_SEC)
 #define IDBLOCK_INSTANCE_BYTES 8
 
+/* Blocks, by their first ids. */
+struct idblock_set {
+	uint64_t block[(IDBLOCK_LAST + 64) / 64];
+};
+void idblock_set_add(struct idblock_set *set, uint32_t base); /* what is no block is left out */
+bool idblock_set_has(const struct idblock_set *set, uint32_t base);
+
 struct idblock {
 	int fd;
 	int group_fd; /* borrowed: any directory of the v2 tree; -1: other instances count as alive
@@ -34,6 +41,8 @@ struct idblock {
 	char instance[IDBLOCK_INSTANCE_BYTES];
 	uint64_t group_id;
 	uint64_t excluded[(IDBLOCK_LAST + 64) / 64]; /* one bit per block */
+	bool owes;
+	struct idblock_set owed; /* given back, but not in the file yet */
 };
 #define IDBLOCK_NULL ((struct idblock){.fd = -1, .group_fd = -1})
 
@@ -47,17 +56,15 @@ struct idblock_options {
 
 MUST_USE int idblock_open(struct idblock *idblock, const struct idblock_options *options,
 			  struct err *err);
+/* Also gives back what it owes. */
 void idblock_done(struct idblock *idblock);
 /* The next free block; *ret_base is its first id. -EBUSY: none is free. */
 MUST_USE int idblock_take(struct idblock *idblock, usec_t now, uint32_t *ret_base);
-/* Give a block back: it rests for IDBLOCK_QUARANTINE. */
+/* Give a block back: it rests for IDBLOCK_QUARANTINE. While another process holds the file it is
+ * owed, and given back by whichever call gets the lock next. */
 void idblock_release(struct idblock *idblock, uint32_t base, usec_t now);
-/* Blocks, by their first ids. */
-struct idblock_set {
-	uint64_t block[(IDBLOCK_LAST + 64) / 64];
-};
-void idblock_set_add(struct idblock_set *set, uint32_t base); /* what is no block is left out */
-bool idblock_set_has(const struct idblock_set *set, uint32_t base);
+/* Give back what is owed. 0: nothing is owed any more; -errno: still. */
+MUST_USE int idblock_settle(struct idblock *idblock, usec_t now);
 /* Give back every block of this instance but those of `keep`. */
 MUST_USE int idblock_release_all(struct idblock *idblock, const struct idblock_set *keep,
 				 usec_t now);

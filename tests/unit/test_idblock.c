@@ -45,7 +45,7 @@ static int open_as(const struct rig *rig, const char *instance, uint64_t group_i
 static void test_idblock_take_new_file_gives_first_blocks(void **state)
 {
 	struct rig rig;
-	struct idblock idblock;
+	static struct idblock idblock;
 	uint32_t base = 0;
 
 	(void)state;
@@ -62,7 +62,7 @@ static void test_idblock_take_new_file_gives_first_blocks(void **state)
 static void test_idblock_take_listed_ids_are_skipped(void **state)
 {
 	struct rig rig;
-	struct idblock idblock;
+	static struct idblock idblock;
 	uint32_t base = 0;
 
 	(void)state;
@@ -86,7 +86,7 @@ static void test_idblock_take_listed_ids_are_skipped(void **state)
 static void test_idblock_release_rests_and_returns_in_order(void **state)
 {
 	struct rig rig;
-	struct idblock idblock;
+	static struct idblock idblock;
 	uint32_t base[4] = {0};
 	usec_t now = 100 * USEC_PER_SEC;
 
@@ -111,8 +111,8 @@ static void test_idblock_release_rests_and_returns_in_order(void **state)
 static void test_idblock_take_two_instances_never_share(void **state)
 {
 	struct rig rig;
-	struct idblock a;
-	struct idblock b;
+	static struct idblock a;
+	static struct idblock b;
 	uint32_t base = 0;
 
 	(void)state;
@@ -135,8 +135,8 @@ static void test_idblock_take_two_instances_never_share(void **state)
 static void test_idblock_release_all_keeps_one_and_others(void **state)
 {
 	struct rig rig;
-	struct idblock a;
-	struct idblock b;
+	static struct idblock a;
+	static struct idblock b;
 	struct idblock_set kept = {{0}};
 	uint32_t keep = 0;
 	uint32_t base = 0;
@@ -167,7 +167,7 @@ static void test_idblock_release_all_keeps_one_and_others(void **state)
 static void test_idblock_release_all_of_many(void **state)
 {
 	struct rig rig;
-	struct idblock owner[2];
+	static struct idblock owner[2];
 	struct idblock_set kept = {{0}};
 	uint32_t base[600] = {0};
 
@@ -194,7 +194,7 @@ static void test_idblock_release_all_of_many(void **state)
 static void test_idblock_open_readable_by_others_is_refused(void **state)
 {
 	struct rig rig;
-	struct idblock idblock;
+	static struct idblock idblock;
 
 	(void)state;
 	rig_init(&rig, "");
@@ -208,7 +208,7 @@ static void test_idblock_open_readable_by_others_is_refused(void **state)
 static void test_idblock_open_foreign_content_begins_empty(void **state)
 {
 	struct rig rig;
-	struct idblock idblock;
+	static struct idblock idblock;
 	uint32_t base = 0;
 
 	(void)state;
@@ -229,7 +229,7 @@ static void test_idblock_open_other_version_is_refused(void **state)
 {
 	const uint32_t version = 99;
 	struct rig rig;
-	struct idblock idblock;
+	static struct idblock idblock;
 
 	(void)state;
 	rig_init(&rig, "");
@@ -245,8 +245,8 @@ static void test_idblock_take_does_not_wait_for_a_stuck_holder(void **state)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	struct rig rig;
-	struct idblock holder;
-	struct idblock idblock;
+	static struct idblock holder;
+	static struct idblock idblock;
 	uint32_t base = 0;
 
 	(void)state;
@@ -258,6 +258,44 @@ static void test_idblock_take_does_not_wait_for_a_stuck_holder(void **state)
 	idblock_done(&holder);
 	assert_int_equal(idblock_take(&idblock, 0, &base), 0);
 	idblock_done(&idblock);
+	test_temp_done(&rig.temp);
+}
+
+/* What cannot be written now is written by the next call that gets the lock. */
+static void test_idblock_release_under_another_lock_is_owed(void **state)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct flock unlock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+	struct rig rig;
+	static struct idblock holder;
+	static struct idblock idblock;
+	uint32_t base[3] = {0};
+
+	(void)state;
+	rig_init(&rig, "");
+	assert_int_equal(open_as(&rig, "aaaaaaaa", 1, &holder), 0);
+	assert_int_equal(open_as(&rig, "bbbbbbbb", 2, &idblock), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(base); i++)
+		assert_int_equal(idblock_take(&idblock, 0, &base[i]), 0);
+	assert_int_equal(idblock_settle(&idblock, 0), 0);
+	assert_int_equal(fcntl(holder.fd, F_OFD_SETLK, &lock), 0);
+	idblock_release(&idblock, base[0], 0);
+	idblock_release(&idblock, base[1], 0);
+	assert_int_equal(idblock_settle(&idblock, 0), -ETIMEDOUT);
+	assert_int_equal(fcntl(holder.fd, F_OFD_SETLK, &unlock), 0);
+	assert_int_equal(idblock_holds(&idblock, base[0]), 1);
+	assert_int_equal(idblock_settle(&idblock, 0), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(base); i++)
+		assert_int_equal(idblock_holds(&idblock, base[i]), i == 2);
+	/* The last of them at the end. */
+	assert_int_equal(fcntl(holder.fd, F_OFD_SETLK, &lock), 0);
+	idblock_release(&idblock, base[2], 0);
+	assert_int_equal(fcntl(holder.fd, F_OFD_SETLK, &unlock), 0);
+	idblock_done(&idblock);
+	assert_int_equal(open_as(&rig, "bbbbbbbb", 2, &idblock), 0);
+	assert_int_equal(idblock_holds(&idblock, base[2]), 0);
+	idblock_done(&idblock);
+	idblock_done(&holder);
 	test_temp_done(&rig.temp);
 }
 
@@ -274,6 +312,7 @@ int main(void)
 		cmocka_unit_test(test_idblock_open_foreign_content_begins_empty),
 		cmocka_unit_test(test_idblock_open_other_version_is_refused),
 		cmocka_unit_test(test_idblock_take_does_not_wait_for_a_stuck_holder),
+		cmocka_unit_test(test_idblock_release_under_another_lock_is_owed),
 	};
 	int n_before = test_begin();
 
