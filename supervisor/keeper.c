@@ -58,8 +58,9 @@ struct keeper {
 	pid_t pid;         /* 0: not running */
 	bool ready;        /* this supervisor, or one before it, was */
 	bool stopping;
-	bool leaving;  /* as stopping, and sessions live on */
-	bool last_try; /* the supervisor that is to end what another left when it stopped */
+	bool leaving;   /* as stopping, and sessions live on */
+	bool overruled; /* it was leaving when the word came to stop */
+	bool last_try;  /* the supervisor that is to end what another left when it stopped */
 	usec_t started_at;
 	usec_t backoff;
 	struct loop_source *signal_source;
@@ -211,8 +212,9 @@ static void supervisor_ended(struct keeper *keeper, int status)
 	bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
 	forget_supervisor(keeper);
-	/* Killed in, or just before, its stop. */
-	if (keeper->stopping && !keeper->leaving && WIFSIGNALED(status) && !keeper->last_try) {
+	/* Killed in, or just before, its stop; or it left, perhaps before it heard of the stop. */
+	if (keeper->stopping && !keeper->leaving && !keeper->last_try &&
+	    (WIFSIGNALED(status) || keeper->overruled)) {
 		keeper->last_try = true;
 		if (start_to_stop(keeper) == 0)
 			return;
@@ -241,7 +243,9 @@ static void reap(struct keeper *keeper)
 
 static void stop(struct keeper *keeper)
 {
-	keeper->leaving = false; /* a stop is the stronger word */
+	if (keeper->leaving) /* a stop is the stronger word */
+		keeper->overruled = true;
+	keeper->leaving = false;
 	if (keeper->stopping) {
 		if (keeper->pid > 0)
 			(void)kill(keeper->pid, SIGTERM);

@@ -121,10 +121,16 @@ static void begin(struct stop *stop, int result, int signal_number)
 
 void stop_begin(struct stop *stop, int result)
 {
-	if (stop->state == STOP_STATE_API)
-		stop->leaving = false;
-	if (stop->state == STOP_STATE_RUNNING)
+	if (stop->state == STOP_STATE_RUNNING) {
 		begin(stop, result, SIGTERM);
+		return;
+	}
+	if (!stop->leaving)
+		return;
+	stop->leaving = false;
+	/* Past the sessions already: back to them. */
+	if (stop->state != STOP_STATE_API)
+		stop_sessions(stop);
 }
 
 void stop_leave(struct stop *stop, int result, bool at_once)

@@ -34,8 +34,8 @@ struct stop {
 
 MUST_USE int stop_init(struct stop *stop, struct loop *loop, const struct notify *notify);
 void stop_done(struct stop *stop);
-/* Idempotent. result: what loop_run returns at the end. Stronger than stop_leave, as long as that
- * waits for the api worker. */
+/* Idempotent. result: what loop_run returns at the end. Stronger than stop_leave, however far that
+ * is: its result stays, but the sessions end. */
 void stop_begin(struct stop *stop, int result);
 /* End all but the sessions, which the next supervisor adopts. at_once: workers have no time for
  * anything; all that they promised is written down. */

@@ -4,8 +4,8 @@
  *   IDLE      nothing; the timer, if set, starts it
  *   GREETING  process, socket, log pipe; the timer is the deadline for its HELLO
  *   RUNNING   as GREETING; no timer
- *   STOPPING  was told to end (or, before its HELLO, killed); the timer is the moment of KILL;
- * leads to STOPPED STOPPED   nothing, for good
+ *   STOPPING  was told to end (or, before its HELLO, killed); the timer is the moment of KILL
+ *   STOPPED   nothing, for good: where STOPPING leads
  *
  * A worker is judged by its process alone: a broken connection, a missed deadline or a wrong
  * message kills the process, and only its end (pidfd) leads back to IDLE. Sessions never depend on
@@ -432,6 +432,7 @@ static void stop_worker(struct worker *worker, int signal_number, usec_t grace)
 {
 	switch (worker->state) {
 	case WORKER_STATE_IDLE:
+	case WORKER_STATE_STOPPED: /* asked again: told again */
 		worker_stopped(worker);
 		break;
 	case WORKER_STATE_GREETING:
@@ -446,7 +447,6 @@ static void stop_worker(struct worker *worker, int signal_number, usec_t grace)
 		loop_timer_set(worker->timer, clock_add(clock_boottime(), grace));
 		break;
 	case WORKER_STATE_STOPPING:
-	case WORKER_STATE_STOPPED:
 	case WORKER_STATE_MAX_:
 		break;
 	}

@@ -442,6 +442,44 @@ def test_stop_between_two_lives_of_the_supervisor(private):
     wait_until(lambda: not private.leftovers(), 5, "nothing is left")
 
 
+def pending(pid, sig):
+    return int(status_of(pid)["ShdPnd"], 16) >> (sig - 1) & 1
+
+
+def test_stop_that_comes_when_the_supervisor_has_left(private):
+    """Both words reach the keeper before it hears that the supervisor left."""
+    caller = private.client("alice")
+    caller.create()
+    keeper, supervisor = private.process, private.supervisor_pid()
+    os.kill(supervisor, signal.SIGSTOP)
+    keeper.send_signal(signal.SIGUSR2)
+    wait_until(lambda: pending(supervisor, signal.SIGUSR2), 10, "it is passed on")
+    keeper.send_signal(signal.SIGSTOP)
+    os.kill(supervisor, signal.SIGCONT)
+    wait_dead(supervisor)
+    assert len(shims_of(private)) == 1
+    keeper.send_signal(signal.SIGTERM)
+    keeper.send_signal(signal.SIGCONT)
+    assert keeper.wait(30) == 0, private.log.read_text()[-3000:]
+    wait_until(lambda: not private.leftovers(), 5, "nothing is left")
+
+
+def test_stop_while_the_supervisor_leaves(private):
+    """It is past the sessions and waits for an egress worker, which is stopped."""
+    private.arguments = ("--supervisor",)
+    assert private.stop() == 0
+    private.start()
+    caller = private.client("alice")
+    caller.create()
+    api, egress = (private.worker_pid(f"sandboxd-{name}") for name in ("api", "egress"))
+    os.kill(egress, signal.SIGSTOP)
+    private.process.send_signal(signal.SIGUSR2)
+    wait_dead(api)
+    private.process.send_signal(signal.SIGTERM)
+    assert private.process.wait(30) == 0
+    wait_until(lambda: not private.leftovers(), 5, "nothing is left")
+
+
 def test_orphans_are_reaped(private):
     """A shim whose supervisor died is the keeper's to reap."""
     caller = private.client("alice")

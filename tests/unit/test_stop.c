@@ -196,8 +196,6 @@ static void test_stop_leave_touches_no_session(void **state)
 	assert_int_equal(paper.signal_number[SERVE_WORKER_EGRESS], SIGTERM);
 	assert_int_equal(paper.n_killed_all, 0);
 	assert_int_equal(paper.n_killed_starting, 1);
-	stop_begin(&paper.stop, 7); /* too late */
-	assert_int_equal(paper.n_killed_all, 0);
 }
 
 static void test_stop_leave_at_once(void **state)
@@ -220,6 +218,32 @@ static void test_stop_is_stronger_than_leave(void **state)
 	assert_int_equal(paper.n_killed_all, 1);
 }
 
+/* With the sessions left already, and with nothing left to do but to go. */
+static void test_stop_is_stronger_than_leave_to_the_end(void **state)
+{
+	static const enum stop_state states[] = {STOP_STATE_SESSIONS, STOP_STATE_EGRESS,
+						 STOP_STATE_DONE};
+
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+		assert_int_equal(set_up(state), 0);
+		paper.workers_end = states[i] == STOP_STATE_DONE;
+		stop_leave(&paper.stop, 0, false);
+		if (!paper.workers_end)
+			stop_workers_gone(&paper.stop, SERVE_WORKER_API);
+		if (states[i] != STOP_STATE_SESSIONS)
+			assert_int_equal(paper.callback(&paper.stop, 0), 0);
+		assert_int_equal(paper.stop.state, states[i]);
+		assert_int_equal(paper.n_killed_all, 0);
+		stop_begin(&paper.stop, 0);
+		stop_begin(&paper.stop, 0);
+		assert_int_equal(paper.n_killed_all, 1);
+		paper.workers_end = true;
+		stop_workers_gone(&paper.stop, SERVE_WORKER_EGRESS);
+		run_to_the_end();
+		assert_int_equal(paper.quit_value, 0);
+	}
+}
+
 #define STOP_TEST(function) cmocka_unit_test_setup(function, set_up)
 
 static const struct CMUnitTest tests[] = {
@@ -230,6 +254,7 @@ static const struct CMUnitTest tests[] = {
 	STOP_TEST(test_stop_leave_touches_no_session),
 	STOP_TEST(test_stop_leave_at_once),
 	STOP_TEST(test_stop_is_stronger_than_leave),
+	STOP_TEST(test_stop_is_stronger_than_leave_to_the_end),
 };
 
 TEST_MAIN(tests)
