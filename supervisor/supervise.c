@@ -393,16 +393,14 @@ static void close_app(struct app *app)
 	reload_done(&app->reload);
 	app->workers = workers_free(app->workers);
 	app->stop.workers = NULL;
+	unsealer_close(&app->unsealer); /* its helpers are in the workers' group, with their ids */
 	/* Sessions that did not end in time, or were left, are the next start's; their objects end
 	 * with us. */
-	if (app->serve && serve_session_count(app->serve) == 0) {
+	if (app->host && !host_has_sessions(app->host)) {
 		app->serve = serve_free(app->serve);
-		app->host = host_close(app->host);
-	} else if (!app->serve && app->host && !host_has_sessions(app->host)) {
 		app->host = host_close(app->host);
 	}
 	watchdog_done(&app->watchdog);
-	unsealer_close(&app->unsealer);
 	stop_done(&app->stop);
 	app->keeper_source = loop_remove(app->keeper_source);
 	app->signal_source = loop_remove(app->signal_source);
