@@ -192,10 +192,9 @@ static int open_files(const struct unsealer *unsealer, int ends[END_MAX_])
 	r = open_or_empty(unsealer, dir_fd, "generation", &ends[END_GENERATION]);
 	if (r < 0)
 		return r;
-	ends[END_STORE] = openat(dir_fd, "store", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (ends[END_STORE] < 0)
-		return -errno;
-	r = open_or_empty(unsealer, dir_fd, "key", &ends[END_KEY]);
+	r = open_or_empty(unsealer, dir_fd, "store", &ends[END_STORE]);
+	if (r >= 0)
+		r = open_or_empty(unsealer, dir_fd, "key", &ends[END_KEY]);
 	if (r >= 0)
 		r = open_or_empty(unsealer, unsealer->host_key_fd, SECRET_HOST_KEY_FILE,
 				  &ends[END_HOST_KEY]);

@@ -123,10 +123,10 @@ static enum secret_status open_store(struct unseal *unseal, uint8_t **ret_file)
 		return SECRET_E_STORE;
 	*ret_file = (uint8_t *)file;
 	kind = secret_store_key_kind(*ret_file, size);
-	if (kind == 0)
-		return SECRET_E_UNKNOWN; /* of the first name */
 	if (kind < 0 || read_generation(&oldest) < 0)
 		return SECRET_E_STORE;
+	if (kind == 0) /* the first name, or a store that was taken away */
+		return oldest == 0 ? SECRET_E_UNKNOWN : SECRET_E_STORE;
 	r = secret_key_read(kind == SECRET_KEY_HOST ? HELPER_FD_HOST_KEY : HELPER_FD_KEY,
 			    (enum secret_key_kind)kind, &key);
 	if (r >= 0)

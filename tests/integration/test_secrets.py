@@ -275,6 +275,12 @@ def test_damaged_secret_is_named(private):
     answer = caller.post(RUNTIME, {"secrets": ["good"]})
     assert answer.status == 503 and "store" in answer.json["detail"]
     assert secret(private, "ls")[0] == 1
+    store.unlink()  # where a store was, none is no empty store
+    assert caller.post(RUNTIME, {"secrets": ["good"]}).status == 503
+    assert secret(private, "ls")[0] == 1
+    (store.parent / "generation").unlink()
+    assert caller.post(RUNTIME, {"secrets": ["good"]}).status == 422
+    assert secret(private, "ls", "-o", "json") == (0, "[]\n", "")
 
 
 def test_session_made_again_has_them_again(private):
