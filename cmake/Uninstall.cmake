@@ -1,11 +1,24 @@
 # Run in a build folder after `cmake --install`: removes the files of the manifest below DESTDIR, and
-# the folders that only we have.
+# the folders that only we have. Configuration that an operator wrote stays, and is named.
 if(NOT EXISTS install_manifest.txt)
 	message(FATAL_ERROR "nothing was installed from this build folder")
 endif()
 file(STRINGS install_manifest.txt installed)
+# An install that found them edited has not listed them.
+list(APPEND installed /etc/sandboxd/sandboxd.conf /etc/sandboxd/conf.d/README)
+list(REMOVE_DUPLICATES installed)
 foreach(path IN LISTS installed)
-	file(REMOVE "$ENV{DESTDIR}${path}")
+	set(differs 0)
+	if(path MATCHES "^/etc/sandboxd/(.*)$" AND EXISTS "$ENV{DESTDIR}${path}")
+		execute_process(COMMAND "${CMAKE_COMMAND}" -E compare_files "$ENV{DESTDIR}${path}"
+			"${CMAKE_CURRENT_LIST_DIR}/../systemd/config/${CMAKE_MATCH_1}"
+			RESULT_VARIABLE differs OUTPUT_QUIET ERROR_QUIET)
+	endif()
+	if(differs)
+		message(STATUS "Kept: $ENV{DESTDIR}${path} is not as installed")
+	else()
+		file(REMOVE "$ENV{DESTDIR}${path}")
+	endif()
 	get_filename_component(folder "${path}" DIRECTORY)
 	while(folder MATCHES "/sandboxd(/.*)?$")
 		list(APPEND folders "$ENV{DESTDIR}${folder}")

@@ -46,6 +46,26 @@ def test_every_part_is_installed_and_removed_again(installed):
                 and path.parent.name == "libexec"]
 
 
+def test_edited_configuration_outlives_install_and_uninstall(installed):
+    config = installed / "etc/sandboxd/sandboxd.conf"
+    edited = config.read_text() + "# ours\n"
+    config.write_text(edited)
+    for words in (("--install", BUILD), ("-P", ROOT / "cmake/Uninstall.cmake")):
+        done = cmake(installed, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"Kept: {config}" in done.stdout + done.stderr
+        assert config.read_text() == edited
+    assert files_below(installed) == ["etc/sandboxd/sandboxd.conf"]
+
+
+def test_unedited_configuration_goes_after_two_installs(installed):
+    done = cmake(installed, "--install", BUILD)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = cmake(installed, "-P", ROOT / "cmake/Uninstall.cmake")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert files_below(installed) == []
+
+
 def test_uninstall_without_an_install_is_an_error(tmp_path):
     if not shutil.which("cmake"):
         pytest.skip("no cmake")
