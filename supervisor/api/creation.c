@@ -188,8 +188,10 @@ static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 		return;
 	live = live_of(session);
 	if (answer && answer->error != LAUNCH_E_NONE) {
-		app->counters.n_launch_failures++;
 		note_refusal(live, answer);
+		/* A secret that is not there is the caller's mistake. */
+		if (!live->creation || !live->creation->refusal.secret[0])
+			app->counters.n_launch_failures++;
 		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
 		return;
 	}

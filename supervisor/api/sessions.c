@@ -357,6 +357,9 @@ static void audit_change(struct app *app, const struct session *session, enum se
 	bool falls = event == SESSION_EVENT_STOP && session->state == SESSION_STATE_FALLING;
 	bool is_gone = event == SESSION_EVENT_GONE && session->state == SESSION_STATE_DORMANT;
 
+	/* It never opened: the line of the request has the refusal. */
+	if (before == SESSION_STATE_CREATING && event == SESSION_EVENT_LAUNCH_FAILED)
+		return;
 	if (before < SESSION_STATE_CLOSING && session->state >= SESSION_STATE_CLOSING)
 		audit_session_end(app, session, false);
 	else if (before != session->state && (is_stopped ? falls : is_gone))
