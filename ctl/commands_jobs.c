@@ -36,16 +36,17 @@ int command_tasks(struct client *client, const struct options *options)
 		bool table = options->output == OUTPUT_TABLE;
 
 		if (table && !options->quiet)
-			(void)printf("%-36s  %-8s  %-19s  %s\n", "ID", "STATUS", "CREATED (UTC)",
-				     "FRAMES");
+			(void)printf("%-36s  %-8s  %-19s  %s  %s\n", "ID", "STATUS",
+				     "CREATED (UTC)", "FRAMES", "CODE");
 		json_array_foreach(tasks, i, task)
 		{
 			print_cell(print_member(task, "task_id"), table ? 36 : 0);
 			if (table) {
 				print_cell(print_member(task, "status"), 8);
 				print_cell(print_member(task, "created_at"), -19);
-				(void)printf("  %6lld", (long long)json_integer_value(
-								json_object_get(task, "seq")));
+				(void)printf("  %6lld  ", (long long)json_integer_value(
+								  json_object_get(task, "seq")));
+				print_cell(print_member(task, "code"), 0);
 			}
 			(void)putchar('\n');
 		}

@@ -23,6 +23,9 @@ CREATE TABLE sandbox_task_output (
 	PRIMARY KEY (task_id, wire_number)
 );
 
+-- The code of the terminal frame of a task that ended as an error.
+ALTER TABLE sandbox_tasks ADD COLUMN code varchar(32);
+
 -- Processor time of owners (0), workspaces (1) and the host (2) by day (UTC, since 1970).
 CREATE TABLE sandbox_usage (
 	day integer NOT NULL,

@@ -286,6 +286,7 @@ static struct job *restore(const struct store_task *task)
 	job->created_at = task->created_at;
 	job->started_at = task->started_at;
 	job->ended_at = task->ended_at;
+	IGNORE_RESULT(str_copy(job->code, sizeof(job->code), task->code));
 	return job;
 }
 

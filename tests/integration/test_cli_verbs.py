@@ -54,7 +54,7 @@ def test_tasks_are_listed_and_have_short_ids(daemon, made):
     logs = ctl(daemon, "logs", "-f", task[:8])
     assert logs.returncode == 0 and b"result: ok, 1 assets" in logs.stdout
     rows = lines(ctl(daemon, "tasks", made))
-    assert rows[0].split() == ["ID", "STATUS", "CREATED", "(UTC)", "FRAMES"]
+    assert rows[0].split() == ["ID", "STATUS", "CREATED", "(UTC)", "FRAMES", "CODE"]
     assert rows[1].split()[:2] == [task, "done"]
     assert lines(ctl(daemon, "-o", "name", "tasks", made)) == [task]
     assert json.loads(ctl(daemon, "-o", "json", "tasks", made).stdout)[0]["task_id"] == task
@@ -151,6 +151,8 @@ def test_cancel_and_ttl(daemon, made):
         os.kill(shim, signal.SIGCONT)
     assert ctl(daemon, "logs", "-f", tasks[0]).returncode == 0
     assert lines(ctl(daemon, "cancel", tasks[0])) == ["done"]  # over already
+    rows = lines(ctl(daemon, "-q", "tasks", made))
+    assert [row.split()[-1] for row in rows if row.split()[1] == "error"] == ["cancelled"]
     followed = ctl(daemon, "logs", "-f", tasks[1])
     assert followed.returncode == 1 and b"(cancelled)" in followed.stdout
     before = json.loads(ctl(daemon, "-o", "json", "show", made).stdout)["expires_at"]

@@ -87,7 +87,8 @@ def test_cancel_of_a_waiting_task_leaves_the_others_in_order(private):
     session = caller.create()
     first = stopped_task(caller, session)
     waiting = [caller.execute(session) for _ in range(4)]
-    assert cancel(caller, waiting[1]).json["status"] == "error"
+    ended = cancel(caller, waiting[1]).json
+    assert (ended["status"], ended["code"]) == ("error", "cancelled")
     assert terminal(caller.frames(waiting[1]))["code"] == "cancelled"
     assert state(caller, first) == "running" and state(caller, waiting[2]) == "queued"
     caller.shell(session, GO_ON)
@@ -96,6 +97,10 @@ def test_cancel_of_a_waiting_task_leaves_the_others_in_order(private):
         assert terminal(caller.frames(task))["stage"] == "done"
         started.append(caller.get(f"{TASKS}/{task}").json["started_at"])
     assert started == sorted(started)
+    private.deaths_expected = True
+    os.kill(private.worker_pid("sandboxd-api"), signal.SIGKILL)
+    wait_until(private.ready, 20, "the next worker serves")
+    assert caller.get(f"{TASKS}/{waiting[1]}").json["code"] == "cancelled"
 
 
 def test_queue_is_bounded(private):

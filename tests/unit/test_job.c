@@ -107,6 +107,7 @@ static void test_job_describe_fields(void **state)
 	assert_non_null(doc);
 	assert_string_equal(json_string_value(json_object_get(doc, "status")), "queued");
 	assert_true(json_is_null(json_object_get(doc, "started_at")));
+	assert_true(json_is_null(json_object_get(doc, "code")));
 	assert_string_equal(json_string_value(json_object_get(doc, "stream_url")),
 			    "/chat/stream/01010101-0200-0000-0000-000000000000");
 	json_decref(doc);

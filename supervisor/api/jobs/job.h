@@ -40,6 +40,8 @@ static inline bool job_state_ended(enum job_state state)
 	return state == JOB_STATE_DONE || state == JOB_STATE_ERROR;
 }
 
+#define JOB_CODE_BYTES 32
+
 struct job {
 	struct id id;
 	struct id session;
@@ -50,7 +52,8 @@ struct job {
 	usec_t created_at;
 	usec_t started_at; /* 0: not yet */
 	usec_t ended_at;
-	uint32_t wire_job; /* number on the shim's socket, 0: none */
+	char code[JOB_CODE_BYTES]; /* of the terminal `error` frame, else empty */
+	uint32_t wire_job;         /* number on the shim's socket, 0: none */
 	struct frames frames;
 	struct load_parser parser;
 	uint32_t warned_minutes;   /* it was told that its session expires within so many; 0: not */
@@ -99,6 +102,6 @@ void job_table_note_ended(struct job_table *table, struct job *job);
 /* Frees ended jobs that are owed nothing until at most max_bytes are held. */
 void job_table_shrink(struct job_table *table);
 
-/* {task_id, session_id, status, created_at, started_at, ended_at, seq, stream_url}; a new reference
- * or NULL. stream_url: the prefix of the configuration. */
+/* {task_id, session_id, status, created_at, started_at, ended_at, code, seq, stream_url}; a new
+ * reference or NULL. code: null unless `error`. stream_url: the prefix of the configuration. */
 json_t *job_describe(const struct job *job, const char *stream_url);

@@ -291,6 +291,7 @@ void progress_fail(struct job *job, struct session *session, const char *code, c
 
 	if (job->frames.terminal)
 		return;
+	fit_text(job->code, sizeof(job->code), "%s", code);
 	id_format(&job->session, id);
 	r = add(job, session, FRAMES_STAGE_ERROR, message,
 		json_pack("{s:s, s:s, s:[], s:{}}", "session_id", id, "code", code, "asset_key",

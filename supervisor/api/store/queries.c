@@ -17,7 +17,7 @@
 	" CASE (SELECT stage FROM sandbox_frames WHERE task_id = sandbox_tasks.id"                 \
 	" ORDER BY seq DESC LIMIT 1) WHEN 'done' THEN 'done' WHEN 'error' THEN 'error'"            \
 	" ELSE status END, wire_job, created_at, started_at, "                                     \
-	"ended_at, (SELECT max(seq) FROM sandbox_frames WHERE task_id = sandbox_tasks.id)"
+	"ended_at, (SELECT max(seq) FROM sandbox_frames WHERE task_id = sandbox_tasks.id), code"
 
 #define TASKS_OF_OLD_SESSIONS                                                                      \
 	"(SELECT t.id FROM sandbox_tasks t JOIN dagster_sandbox_sessions s ON s.id = t.session_id" \
@@ -80,7 +80,7 @@ static const char *const sql[] = {
 		"INSERT INTO sandbox_tasks (id, session_id, owner_text, workspace_text, status,"
 		" request_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
 	[QUERY_TASK_STATE] = "UPDATE sandbox_tasks SET status = ?2, wire_job = ?3, started_at = ?4,"
-			     " ended_at = ?5, resumable = 1 WHERE id = ?1",
+			     " ended_at = ?5, code = ?6, resumable = 1 WHERE id = ?1",
 	[QUERY_TASK_SHOWN] = "UPDATE sandbox_tasks SET assets_shown = ?2, problems_shown = ?3,"
 			     " frames_dropped = ?4 WHERE id = ?1",
 	[QUERY_TASK_PROGRESS] =

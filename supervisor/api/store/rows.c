@@ -206,7 +206,7 @@ void rows_task_state(struct write *write, const struct job *job)
 	const struct value values[] = {
 		value_id(&job->id, id),           value_text(job_state_text(job->state)),
 		value_integer(job->wire_job),     value_time(job->started_at, started),
-		value_time(job->ended_at, ended),
+		value_time(job->ended_at, ended), value_text_or_null(job->code),
 	};
 
 	write_add(write, QUERY_TASK_STATE, values, ARRAY_SIZE(values));
@@ -374,6 +374,7 @@ int rows_read_task(sqlite3_stmt *statement, struct store_task *ret_task)
 		.started_at = column_time(statement, 7),
 		.ended_at = column_time(statement, 8),
 		.last_seq = (uint32_t)sqlite3_column_int64(statement, 9),
+		.code = column_or_empty(statement, 10),
 	};
 
 	if (state < 0 || id_parse(column_or_empty(statement, 0), &task.id) < 0 ||

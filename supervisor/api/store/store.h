@@ -83,6 +83,7 @@ struct store_task {
 	struct id session;
 	const char *owner;
 	const char *workspace;
+	const char *code; /* "" unless it ended as an error */
 	enum job_state state;
 	usec_t created_at;
 	usec_t started_at;
