@@ -340,6 +340,8 @@ def answers(caller, task):
     (frame(1, b"\xff\xfe"), 1007),
     (frame(1, b"x" * 16385), 1009),
     (frame(1, b"x", length=1 << 62), 1009),
+    (frame(1, b"x", fin=False) + frame(0, b"x", fin=False) * 64, 1009),
+    (frame(1, b"", fin=False) + frame(0, b"", fin=False) * 64, 1009),
     (frame(3, b""), 1002),
     (frame(0, b"x"), 1002),
 ])
@@ -379,6 +381,29 @@ def test_flood_of_pings_is_not_queued(alice, daemon, unending):
         assert sent < 64 << 20
         assert resident_kib(pid) - before < 4096
         assert alice.get(SESSIONS).status == 200
+
+
+def test_message_in_fragments_without_end_is_not_kept(alice, daemon, unending):
+    """16 KiB of payload, one byte a frame, cost the library a hundred times that."""
+    pid = daemon.worker_pid("sandboxd-api")
+    message = frame(1, b"x", fin=False) + frame(0, b"x", fin=False) * 16000
+    before = resident_kib(pid)
+    socks = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(20)]
+    try:
+        for sock in socks:
+            sock.settimeout(1)
+            sock.connect(alice.path)
+            sock.sendall(handshake(alice, stream_url(unending)))
+            assert sock.recv(4000).startswith(b"HTTP/1.1 101 ")
+            try:
+                sock.sendall(message)
+            except OSError:
+                pass  # cut, or not read any more
+        assert alice.get(SESSIONS).status == 200
+        assert resident_kib(pid) - before < 8192
+    finally:
+        for sock in socks:
+            sock.close()
 
 
 def resident_kib(pid):

@@ -15,7 +15,8 @@
 #include "supervisor/api/http/server_state.h"
 
 #define MESSAGE_MAX_BYTES ((uint64_t)16 * 1024) /* of the client */
-#define READ_A_TURN_BYTES ((size_t)20 * 1024)   /* a longest message, so that it is one turn's */
+#define FRAGMENTS_MAX     64 /* of one message: each costs memory of its own, whatever its length */
+#define READ_A_TURN_BYTES ((size_t)20 * 1024) /* a longest message, so that it is one turn's */
 #define MESSAGES_A_TURN   64
 #define QUEUED_MAX        16 /* answers to pings: a client that does not take them is not read */
 #define PING_EVERY        (20 * USEC_PER_SEC)
@@ -32,10 +33,11 @@ struct websocket {
 	uint8_t *early; /* what came behind the request's head */
 	size_t early_bytes;
 	size_t early_at;
-	size_t budget; /* bytes that may still be read in this turn */
-	bool blocked;  /* the socket takes no more */
-	bool left;     /* the client did */
-	bool named;    /* its first message was answered */
+	size_t budget;            /* bytes that may still be read in this turn */
+	unsigned int n_fragments; /* of the message that is being read */
+	bool blocked;             /* the socket takes no more */
+	bool left;                /* the client did */
+	bool named;               /* its first message was answered */
 	bool closing;
 	usec_t heard; /* boottime, as those that follow */
 	usec_t pinged;
@@ -304,6 +306,22 @@ static void on_message(wslay_event_context_ptr wslay,
 	free(text);
 }
 
+/* Before a frame's payload gets its memory. */
+static void on_frame(wslay_event_context_ptr wslay,
+		     const struct wslay_event_on_frame_recv_start_arg *frame, void *userdata)
+{
+	struct websocket *socket = userdata;
+
+	if (wslay_is_ctrl_frame(frame->opcode))
+		return;
+	socket->n_fragments =
+		frame->opcode == WSLAY_CONTINUATION_FRAME ? socket->n_fragments + 1 : 1;
+	if (socket->n_fragments <= FRAGMENTS_MAX)
+		return;
+	begin_close(socket, WSLAY_CODE_MESSAGE_TOO_BIG, "too many fragments", GOODBYE_TIMEOUT);
+	wslay_event_shutdown_read(wslay);
+}
+
 /* A turn. */
 
 static bool may_read(const struct websocket *socket)
@@ -455,6 +473,7 @@ static int take_connection(struct websocket *socket, const void *extra, size_t e
 	static const struct wslay_event_callbacks callbacks = {
 		.recv_callback = on_receive,
 		.send_callback = on_send,
+		.on_frame_recv_start_callback = on_frame,
 		.on_msg_recv_callback = on_message,
 	};
 	usec_t now = clock_boottime();
