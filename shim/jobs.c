@@ -195,7 +195,7 @@ static void job_on_exit(struct job *job, const struct message *message)
 	job->state = JOB_STATE_DRAINING;
 	job->stop_at = USEC_NEVER;
 	job->drain_at = clock_add(clock_boottime(), JOBS_DRAIN_US);
-	stdio_note_owed(job);
+	stdio_leader_ended(job);
 	stdio_pump(job, clock_boottime());
 	jobs_output_changed(job);
 }

@@ -67,8 +67,8 @@ void mask_stream_done(struct mask_stream *stream); /* wipes */
 /* Room for input; 0 while decided bytes fill it. */
 size_t mask_stream_room(struct mask_stream *stream, uint8_t **ret_data);
 void mask_stream_commit(struct mask_stream *stream, size_t n);
-/* No more input. is_cut: the stream goes on, but not to us: a beginning of a secret that is long
- * enough to be one is masked as well. Idempotent. */
+/* No more input. is_cut: the stream goes on, but not to us, or its writer was killed: a beginning
+ * of a secret that is long enough to be one is masked as well. Idempotent. */
 void mask_stream_end(struct mask_stream *stream, bool is_cut);
 /* Take out at most `size` decided bytes. */
 size_t mask_stream_take(struct mask_stream *stream, uint8_t *data, size_t size);

@@ -12,7 +12,7 @@
  * it later gets EPIPE. A pipe that waits for credit or tokens is never given up with bytes owed.
  *
  * In a session with secrets a mask (mask.h) lies between pipe and ring. What it holds back counts
- * as owed once it is decided; at the end of a pipe everything is.
+ * as owed once it is decided; at the end of a pipe and of the leader everything is.
  */
 #include "shim/stdio.h"
 
@@ -122,13 +122,23 @@ int stdio_open_output(struct job *job, int index, uint16_t type, bool is_record,
 	return 0;
 }
 
+/* Whoever was killed may have been in the middle of a value; above 128 it is a shell that says so
+ * of its child. */
+static bool stdio_was_killed(const struct job *job)
+{
+	return job->stop != JOB_STOP_NO || job->exit.signal != 0 || job->exit.code > 128;
+}
+
+/* How the leader ended is known from DRAINING on: before that the mask keeps what it holds. */
 static void stdio_close_output(struct job_output *output)
 {
+	const struct job *job = output->job;
+
 	output->source = loop_remove(output->source);
 	output->fd = fd_close(output->fd);
 	output->owed_bytes = 0;
-	if (output->mask)
-		mask_stream_end(output->mask, false);
+	if (output->mask && job->state != JOB_STATE_RUNNING)
+		mask_stream_end(output->mask, stdio_was_killed(job));
 }
 
 static void stdio_close_input(struct job *job)
@@ -363,11 +373,13 @@ void stdio_watch(struct job *job)
 	stdio_set_events(job, EPOLLIN);
 }
 
-void stdio_note_owed(struct job *job)
+void stdio_leader_ended(struct job *job)
 {
 	for (size_t k = 0; k < ARRAY_SIZE(job->output); k++) {
 		int bytes = 0;
 
+		if (job->output[k].fd < 0 && job->output[k].mask)
+			mask_stream_end(job->output[k].mask, stdio_was_killed(job));
 		if (job->output[k].fd < 0 || ioctl(job->output[k].fd, FIONREAD, &bytes) < 0)
 			continue;
 		job->output[k].owed_bytes = bytes > 0 ? (size_t)bytes : 0;

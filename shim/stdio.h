@@ -28,8 +28,9 @@ void stdio_close(struct job *job);
 void stdio_watch(struct job *job);
 /* Read what is allowed and there is, watch or unwatch the pipes accordingly. */
 void stdio_pump(struct job *job, usec_t now);
-/* The leader ended: note what each pipe holds, which is certainly read. */
-void stdio_note_owed(struct job *job);
+/* The leader ended, as job->exit says: note what each pipe holds, which is certainly read, and let
+ * the masks of those at their end decide. */
+void stdio_leader_ended(struct job *job);
 /* Close the pipes that others hold open; what was held back for masking is decided. */
 void stdio_give_up(struct job *job);
 /* All pipes from the command are at their end. */

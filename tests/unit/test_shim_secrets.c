@@ -204,6 +204,26 @@ static void test_cut_output_shows_no_beginning(void **state)
 	rig_result_done(&result);
 }
 
+/* A command that is killed may have come as far as the middle of a value. */
+static void test_killed_command_shows_no_beginning(void **state)
+{
+	const char *const argv[] = {"sh", "-c", "printf 'aa correct-hors'; sleep 20", NULL};
+	struct rig_result result;
+
+	(void)state;
+	rig_require();
+	expect_output(17, "printf 'aa correct-hors'; kill -9 $$", "aa ***db***");
+	expect_output(18, "printf 'aa correct-hors' >&2; exec >&- 2>&-; sleep 0.2; kill -9 $$",
+		      "aa ***db***");
+	expect_output(19,
+		      "exec 2>/dev/null; sh -c 'printf \"aa correct-hors\"; kill -9 $$'; exit $?",
+		      "aa ***db***");
+	rig_exec(&rig, 20, &(struct rig_command){.argv = argv, .timeout_ms = 200});
+	rig_wait(&rig, 20, &result);
+	assert_string_equal((const char *)result.out, "aa ***db***");
+	rig_result_done(&result);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +236,7 @@ int main(void)
 		cmocka_unit_test(test_large_output_arrives_whole),
 		cmocka_unit_test(test_ring_full_loses_nothing),
 		cmocka_unit_test(test_cut_output_shows_no_beginning),
+		cmocka_unit_test(test_killed_command_shows_no_beginning),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
