@@ -50,6 +50,15 @@ static int add_header(struct client *client, const char *name, const char *value
 	return 0;
 }
 
+/* What ends a line would begin a header of its own. */
+static bool fits_header(const char *value)
+{
+	for (; value && *value; value++)
+		if ((unsigned char)*value < ' ' || *value == 0x7f)
+			return false;
+	return true;
+}
+
 static int add_identity(struct client *client, const struct options *options)
 {
 	const struct {
@@ -65,8 +74,14 @@ static int add_identity(struct client *client, const struct options *options)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
-		int r = add_header(client, headers[i].name, headers[i].value);
+		int r;
 
+		if (!fits_header(headers[i].value)) {
+			(void)fprintf(stderr, "sandboxctl: control characters cannot be in %s\n",
+				      headers[i].name);
+			return -EINVAL;
+		}
+		r = add_header(client, headers[i].name, headers[i].value);
 		if (r < 0)
 			return r;
 	}

@@ -67,6 +67,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     assert result.returncode == 3 and path.encode() + b" cannot be opened" in result.stderr
 
 
+@pytest.mark.parametrize("option", ["--user", "--workspace", "--project", "--scopes"])
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r"])
+def test_a_name_makes_no_header_of_its_own(daemon, option, end):
+    result = ctl(daemon, "ls", "--user", "alice", option, f"x{end}X-Sandbox-Project: red",
+                 socket_path=daemon.control)
+    assert result.returncode == 1 and b"control characters" in result.stderr, result
+
+
 @pytest.mark.parametrize("verb", ABOUT_ONE)
 def test_nothing_there_is_3(daemon, verb):
     result = ctl(daemon, *ABOUT_ONE[verb])
