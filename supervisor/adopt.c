@@ -51,7 +51,8 @@ struct found {
 	bool is_session;  /* by its name; else the workers', or nobody's */
 	bool adopted;
 	bool gone;
-	bool old; /* of a release that we do not understand */
+	bool stuck; /* its group is elsewhere and does not end: the next start tries again */
+	bool old;   /* of a release that we do not understand */
 };
 
 struct scan {
@@ -303,14 +304,20 @@ static bool is_old(const struct host *host, const struct found *found, int recor
 static void end_elsewhere(const struct candidate *candidate)
 {
 	const struct record *record = &candidate->record;
+	struct found *found = candidate->found;
+	struct id id;
 
 	if (record->group_id == 0)
 		return; /* nor does any record */
-	int r = cgroup_end_by_id(&candidate->host->cgroup, record->group_id,
-				 candidate->found->name);
-	if (r < 0)
-		log_line(LOG_LEVEL_ERROR, NULL, "a group elsewhere cannot be ended", "errno=%d",
-			 -r);
+	int r = cgroup_end_by_id(&candidate->host->cgroup, record->group_id, found->name);
+	if (r == 0)
+		return;
+	/* Who is in it has the ids of its block, and only the record leads there. */
+	found->stuck = true;
+	found->id_base = record->id_base;
+	memcpy(id.bytes, record->plan.session, ID_BYTES);
+	log_line(LOG_LEVEL_ERROR, &(struct log_context){.session = &id},
+		 "a group elsewhere cannot be ended", "errno=%d", -r);
 }
 
 static int examine(struct host *host, struct found *found)
@@ -371,9 +378,11 @@ static size_t end_others(const struct host *host, struct scan *scan)
 		for (size_t i = 0; i < scan->n; i++) {
 			struct found *found = &scan->found[i];
 
-			if (!found->adopted && !found->gone)
+			if (found->adopted || found->stuck)
+				continue;
+			if (!found->gone)
 				found->gone = try_to_remove(host, found);
-			n_left += !found->adopted && !found->gone;
+			n_left += !found->gone;
 		}
 		if (n_left == 0 || clock_boottime() >= deadline)
 			return n_left;

@@ -408,6 +408,42 @@ def test_started_in_another_place_ends_what_is_elsewhere(private):
                     path.rmdir()
 
 
+def block_state(base):
+    """Of the host's table: 1 in use, 2 resting."""
+    at = 64 + 32 * (base // 65536 - 8)
+    return int.from_bytes(Path("/run/sandboxd-idblocks").read_bytes()[at:at + 4], "little")
+
+
+def test_ids_of_a_group_elsewhere_that_does_not_end_stay_in_use(private):
+    """Something is in it still, for all that anybody knows: a group inside cannot be removed."""
+    caller = private.client("alice")
+    session = caller.create()
+    base = int(Path(f"/proc/{shims_of(private)[0]}/uid_map").read_text().split()[1])
+    old = next(Path(p) for p in private.cgroups()
+               if p.endswith(session) and (Path(p) / "cgroup.kill").exists())
+    files = records(private)
+    place = old.parent.parent / f"sandboxd-test-{os.getpid()}"
+    place.mkdir()
+    (old / "inside").mkdir()
+    try:
+        end_both(private)
+        private.arguments = ("--cgroup-parent", f"/{place.name}")
+        private.start()
+        assert block_state(base) == 1 and records(private) == files
+        (old / "inside").rmdir()
+        leave(private)
+        assert block_state(base) == 2 and not records(private) and not old.exists()
+        private.stop()
+    finally:
+        for path in sorted(place.glob("**/"), key=lambda p: -len(p.parts)):
+            path.rmdir()
+        for path in (old.parent / "workers", old.parent):
+            if path.exists():
+                path.rmdir()
+        for group in private.cgroups():  # of version 1
+            Path(group).rmdir()
+
+
 def test_lost_state_directory_ends_the_sessions_of_the_lost_instance(private):
     caller = private.client("alice")
     caller.create()
