@@ -49,10 +49,11 @@ static const struct frame_rule rules[] = {
 	{WIRE_FAILED,    "failed",    FRAME_FROM_SHIM, true,  true,  FIXED(struct wire_failed)},
 	{WIRE_PUT_DONE,  "put_done",  FRAME_FROM_SHIM, true,  true,  0, 0},
 	{WIRE_STATS,     "stats",     FRAME_FROM_SHIM, false, false, FIXED(struct wire_stats)},
+	{WIRE_DENIED,    "denied",    FRAME_FROM_SHIM, false, false, FIXED(struct wire_denied)},
 };
 /* clang-format on */
 _Static_assert(ARRAY_SIZE(rules) ==
-		       1 + (WIRE_PING - WIRE_EXEC + 1) + (WIRE_STATS - WIRE_STARTED + 1),
+		       1 + (WIRE_PING - WIRE_EXEC + 1) + (WIRE_DENIED - WIRE_STARTED + 1),
 	       "one rule per frame type");
 
 static const char *const step_names[] = {

@@ -25,10 +25,17 @@ static int agent_request_runner(struct shim *shim, int *ret_fd)
 		return r;
 	/* The spawner was ended (B24). A new one reads this request when it is confined; if it
 	 * cannot be, its socket closes and the job says that the spawner is lost. */
+	denials_forget_spawner(shim);
 	shim->spawner_fd = fd_close(shim->spawner_fd);
 	r = message_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd);
 	if (r < 0)
 		return r;
+	r = denials_expect(shim);
+	if (r < 0) {
+		/* Refused calls of its commands would wait for ever. */
+		shim->spawner_fd = fd_close(shim->spawner_fd);
+		return r;
+	}
 	return message_request(shim->spawner_fd, MESSAGE_RUNNER, ret_fd);
 }
 

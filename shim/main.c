@@ -94,13 +94,22 @@ static int start_loop(struct shim *shim, struct err *err)
 	if (r >= 0)
 		r = init_start(shim);
 	if (r >= 0)
+		r = denials_init(shim);
+	if (r >= 0)
 		r = serve_init(shim);
 	return r < 0 ? err_fail(err, r, "shim-loop", "set up") : 0;
 }
 
 static int start_spawner(struct shim *shim, struct err *err)
 {
-	return spawner_wait(shim->spawner_fd, err);
+	AUTO_CLOSE int listener_fd = -1;
+	int r;
+
+	r = spawner_wait(shim->spawner_fd, &listener_fd, err);
+	if (r < 0)
+		return r;
+	r = denials_listen(shim, TAKE_FD(listener_fd));
+	return r < 0 ? err_fail(err, r, "shim-denials", "listen") : 0;
 }
 
 static int start_caps(struct shim *shim, struct err *err)

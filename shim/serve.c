@@ -47,6 +47,7 @@ static int serve_send(struct shim *shim, uint16_t type, uint32_t job, const void
 	} frame;
 
 	_Static_assert(sizeof(struct wire_hello) >= sizeof(struct wire_stats), "fits");
+	_Static_assert(sizeof(struct wire_hello) >= sizeof(struct wire_denied), "fits");
 	frame.header = frame_header(type, job, 0, size);
 	memcpy(frame.payload, payload, size);
 	return sockmsg_send(shim->api_fd, &frame, sizeof(frame.header) + size, NULL, 0);
@@ -80,6 +81,20 @@ static int serve_send_stats(struct shim *shim)
 	if (r >= 0)
 		shim->stats_pending = false;
 	return r;
+}
+
+static int serve_send_denied(struct shim *shim)
+{
+	const struct wire_denied *denied;
+
+	while ((denied = denials_next(&shim->denials))) {
+		int r = serve_send(shim, WIRE_DENIED, 0, denied, sizeof(*denied));
+
+		if (r < 0)
+			return r;
+		denials_sent(&shim->denials);
+	}
+	return 0;
 }
 
 /* STARTED has no number; it is sent once a connection, before any frame of its job. */
@@ -134,6 +149,8 @@ static int serve_send_all(struct shim *shim)
 		r = serve_send_started(shim);
 	if (r >= 0 && shim->stats_pending)
 		r = serve_send_stats(shim);
+	if (r >= 0)
+		r = serve_send_denied(shim);
 	if (r < 0)
 		return r;
 	do

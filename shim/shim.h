@@ -10,6 +10,7 @@
 
 #include "sandboxd/limits.h"
 #include "shim/agent.h"
+#include "shim/denials.h"
 #include "shim/jobs.h"
 #include "shim/nursery.h"
 #include "shim/secrets.h"
@@ -35,6 +36,7 @@ struct shim {
 	bool is_blocked;      /* the socket is full */
 	uint64_t last_number; /* of durable frames */
 
+	struct denials denials;
 	struct loop_source *timer; /* the first of all jobs */
 	struct job job[SHIM_N_SLOTS];
 	uint8_t frame[WIRE_FRAME_MAX_BYTES]; /* one received frame; scratch for dropped output */

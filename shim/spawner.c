@@ -26,7 +26,8 @@
 
 #define SPAWNER_START_TIMEOUT_MS 10000
 
-static int spawner_confine(const struct nursery_context *context, struct err *err)
+static int spawner_confine(const struct nursery_context *context, int *ret_listener_fd,
+			   struct err *err)
 {
 	int r;
 
@@ -44,7 +45,7 @@ static int spawner_confine(const struct nursery_context *context, struct err *er
 	r = steps_landlock(&context->params, err);
 	if (r < 0)
 		return r;
-	return steps_filter(context->policy, POLICY_FILTER_COMMAND, err);
+	return steps_filter_told(context->policy, ret_listener_fd, err);
 }
 
 static void spawner_fork(const struct nursery_context *context, int socket_fd, int runner_fd)
@@ -74,12 +75,15 @@ _Noreturn void spawner_main(const struct nursery_context *context, int fd)
 {
 	struct message message = {.type = MESSAGE_UP, .n_bytes = sizeof(struct err)};
 	struct err err = ERR_NULL;
+	int listener_fd = -1;
 	int r;
 
-	r = spawner_confine(context, &err);
+	r = spawner_confine(context, &listener_fd, &err);
 	if (r < 0)
 		message.error_number = -r;
-	r = message_send(fd, &message, &err, NULL, 0);
+	r = message_send(fd, &message, &err, &listener_fd, listener_fd >= 0 ? 1 : 0);
+	/* Only pid 1 may hold it: who answers could also say go on. */
+	listener_fd = fd_close(listener_fd);
 	if (r < 0 || message.error_number != 0)
 		_exit(1);
 
@@ -93,7 +97,7 @@ _Noreturn void spawner_main(const struct nursery_context *context, int fd)
 	}
 }
 
-int spawner_wait(int fd, struct err *err)
+int spawner_wait(int fd, int *ret_listener_fd, struct err *err)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 	uint8_t buffer[sizeof(struct message) + sizeof(struct err)];
@@ -106,7 +110,7 @@ int spawner_wait(int fd, struct err *err)
 		return err_fail(err, -errno, "shim-spawner", "poll");
 	if (r == 0)
 		return err_fail(err, -ETIMEDOUT, "shim-spawner", "no report");
-	r = message_receive(fd, buffer, sizeof(buffer), &message, NULL, 0);
+	r = message_receive(fd, buffer, sizeof(buffer), &message, ret_listener_fd, 1);
 	if (r < 0)
 		return err_fail(err, r, "shim-spawner", "receive");
 	if (r == 0 || message.type != MESSAGE_UP || message.n_bytes != sizeof(child))

@@ -9,6 +9,7 @@ struct nursery_context;
 
 /* Body of the process after the nursery forked it. fd: socket to pid 1, blocking. */
 _Noreturn void spawner_main(const struct nursery_context *context, int fd);
-/* Wait for the spawner's report that it is confined. Blocks: start-up of pid 1 only. */
+/* Wait for the spawner's report that it is confined. Blocks: start-up of pid 1 only.
+ * *ret_listener_fd: of its filter, or -1. */
 struct err;
-MUST_USE int spawner_wait(int fd, struct err *err);
+MUST_USE int spawner_wait(int fd, int *ret_listener_fd, struct err *err);

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -295,5 +296,36 @@ int steps_filter(const struct session_policy *policy, enum policy_filter which, 
 	memcpy(&program.filter, &instructions, sizeof(instructions));
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
 		return err_fail(err, -errno, "shim-filter", "filter %d", (int)which);
+	return 0;
+}
+
+/*
+ * The policy says EPERM and stays the one truth; only who gives that answer changes. One return of
+ * the program is another, so no call that is allowed takes longer. Not WAIT_KILLABLE_RECV: a
+ * freeze between receiving and answering would wait for a caller that cannot be frozen.
+ */
+int steps_filter_told(const struct session_policy *policy, int *ret_fd, struct err *err)
+{
+	const struct policy_span *span = &policy->filter[POLICY_FILTER_COMMAND];
+	struct sock_fprog program = {.len = (unsigned short)span->n};
+	AUTO_FREE struct sock_filter *told = NULL;
+	long fd;
+
+	*ret_fd = -1;
+	told = calloc(span->n + 1u, sizeof(*told));
+	if (!told)
+		return err_fail(err, -ENOMEM, "shim-filter", "memory");
+	memcpy(told, (const uint8_t *)policy + span->offset, span->n * sizeof(*told));
+	for (size_t i = 0; i < span->n; i++)
+		if (told[i].code == (BPF_RET | BPF_K) &&
+		    told[i].k == (SECCOMP_RET_ERRNO | (uint32_t)EPERM))
+			told[i].k = SECCOMP_RET_USER_NOTIF;
+	program.filter = told;
+	fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+		     &program);
+	/* EBUSY: a container around this host listens already. */
+	if (fd < 0)
+		return steps_filter(policy, POLICY_FILTER_COMMAND, err);
+	*ret_fd = (int)fd;
 	return 0;
 }

@@ -57,6 +57,7 @@ enum wire_type {
 			finish */
 	WIRE_PUT_DONE, /* empty; durable; the file is in place */
 	WIRE_STATS,    /* struct wire_stats */
+	WIRE_DENIED,   /* struct wire_denied: the command filter refused calls; at a bounded rate */
 };
 
 struct wire_hello {
@@ -150,6 +151,14 @@ struct wire_failed {
 	uint32_t step;        /* enum wire_step */
 	int32_t error_number; /* errno, positive; 0 where none applies */
 };
+
+struct wire_denied {
+	int32_t number; /* of the system call */
+	int32_t pid;    /* the last one that called, in the session's PID namespace */
+	uint32_t count;
+	uint32_t zero;
+};
+_Static_assert(sizeof(struct wire_denied) == 16, "wire");
 
 struct wire_stats {
 	uint32_t n_jobs;

@@ -409,6 +409,8 @@ static void exec_command(struct request *request, struct live *live,
 	if (command_stream_start(request, live, wire_job) < 0) {
 		shim_link_cancel(live->shim, wire_job);
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+	} else {
+		live_name(live, wire_job, spec->argv[0]);
 	}
 }
 

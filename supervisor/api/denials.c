@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 
+#include "supervisor/api/denials/syscall_name.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/jobs/progress.h"
@@ -156,6 +157,36 @@ static int look_at(struct app *app, const struct session *session, const struct 
 	return r;
 }
 
+void denials_syscall(struct live *live, const struct wire_denied *denied)
+{
+	const struct policy_profile *profile =
+		image_profile(&live->app->policy, live->session->plan.profile);
+	const char *name = syscall_name(denied->number);
+	char rule[DENIAL_TEXT_BYTES];
+	char what[DENIAL_TEXT_BYTES];
+
+	if (name)
+		IGNORE_RESULT(str_format(what, sizeof(what), "system call %s (EPERM)", name));
+	else
+		IGNORE_RESULT(
+			str_format(what, sizeof(what), "system call %d (EPERM)", denied->number));
+	IGNORE_RESULT(str_format(rule, sizeof(rule), "command filter of profile %.*s",
+				 POLICY_NAME_BYTES, profile ? profile->name : "?"));
+	denials_note(
+		live->app, live->session,
+		&(struct denial_report){
+			.kind = DENIAL_SYSCALL,
+			.count = denied->count,
+			.pid = denied->pid,
+			.comm = live_program(live, denied->pid),
+			.what = what,
+			.rule = rule,
+			.source = "seccomp notification",
+			.advice = "a profile that allows it; `sandbox-policyc explain` shows each "
+				  "verdict, sandbox-policy(5)",
+		});
+}
+
 static void note_timeout(struct live *live, const struct activity *activity)
 {
 	denials_note(live->app, live->session,
@@ -163,6 +194,7 @@ static void note_timeout(struct live *live, const struct activity *activity)
 			     .kind = DENIAL_TIME,
 			     .count = 1,
 			     .pid = activity->pid,
+			     .comm = activity->program,
 			     .what = "a longer run: the command was ended",
 			     .rule = "timeout of the command",
 			     .source = "shim",

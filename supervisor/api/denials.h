@@ -15,6 +15,8 @@ void denials_count(struct app *app, struct session *session, uint32_t oom_kills,
 		   uint32_t forks_refused);
 /* Nothing is left of the tree: the next one counts from nothing. gone: its last counts, or NULL. */
 void denials_tree_gone(struct app *app, struct session *session, const struct launch_gone *gone);
+/* The shim says that the filter of commands refused calls. */
+void denials_syscall(struct live *live, const struct wire_denied *denied);
 /* A command or a file operation ended so. */
 void denials_activity_ended(struct live *live, const struct activity *activity,
 			    const struct activity_result *result);

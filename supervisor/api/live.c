@@ -77,6 +77,11 @@ static void on_put_done(void *userdata, uint32_t wire_job, uint64_t number)
 		     &(struct activity_result){.end = ACTIVITY_PUT_DONE, .number = number});
 }
 
+static void on_denied(void *userdata, const struct wire_denied *denied)
+{
+	denials_syscall(userdata, denied);
+}
+
 static void on_known(void *userdata)
 {
 	struct live *live = userdata;
@@ -110,6 +115,7 @@ static const struct shim_link_events link_events = {
 	.exited = on_exited,
 	.failed = on_failed,
 	.put_done = on_put_done,
+	.denied = on_denied,
 	.known = on_known,
 	.lost = on_lost,
 };
@@ -180,6 +186,27 @@ void live_add(struct live *live, struct activity *activity, const struct activit
 	activity->live = live;
 	activity->wire_job = wire_job;
 	list_append(&live->activities, &activity->link);
+}
+
+void live_name(struct live *live, uint32_t wire_job, const char *program)
+{
+	struct activity *activity = find_activity(live, wire_job);
+	const char *slash = strrchr(program, '/');
+
+	if (activity)
+		(void)strncpy(activity->program, slash ? slash + 1 : program,
+			      sizeof(activity->program) - 1);
+}
+
+const char *live_program(const struct live *live, int32_t pid)
+{
+	LIST_FOR_EACH (entry, &live->activities) {
+		const struct activity *activity = LIST_ENTRY(entry, struct activity, link);
+
+		if (activity->pid == pid && pid != 0)
+			return activity->program;
+	}
+	return NULL;
 }
 
 void live_settle(struct live *live, uint64_t number)

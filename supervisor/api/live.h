@@ -44,7 +44,8 @@ struct activity {
 	const struct activity_ops *ops;
 	struct live *live;
 	uint32_t wire_job;
-	int32_t pid; /* in the session; 0: not known */
+	int32_t pid;      /* in the session; 0: not known */
+	char program[16]; /* argv[0] without its path, cut: a caller's word; "": none */
 };
 
 struct live {
@@ -78,6 +79,10 @@ MUST_USE int live_connect(struct live *live, int fd);
 /* The activity is in the list from now on; its number was given by shim_link_exec or _put. */
 void live_add(struct live *live, struct activity *activity, const struct activity_ops *ops,
 	      uint32_t wire_job);
+/* The command is of that program. */
+void live_name(struct live *live, uint32_t wire_job, const char *program);
+/* Of the command whose first process that is, or NULL. */
+const char *live_program(const struct live *live, int32_t pid);
 void live_settle(struct live *live, uint64_t number);
 /* End everything that runs with ACTIVITY_LOST. */
 void live_end_all(struct live *live);

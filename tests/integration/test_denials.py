@@ -1,9 +1,15 @@
 """What a session was refused is told to whoever may see it, and says what would allow it."""
+import os
 import re
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from harness import ABSENT_ID, NOT_FOUND, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS, ctl, wait_until
+from harness import (ABSENT_ID, NOT_FOUND, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS, ctl, descendants, parent_of,
+                     wait_until)
 from test_jobs import GO_ON, stopped_task
 
 FIELDS = {"time", "kind", "what", "program", "rule", "source", "advice", "count"}
@@ -101,3 +107,90 @@ def test_client_prints_them(daemon, alice, session):
     assert b"pids" in shown.stdout and b"limit pids" in shown.stdout
     wait_until(lambda: alice.remove(session).status == 200, 10, "gone")
     assert ctl(daemon, "denials", session).returncode == 3
+
+
+REFUSED = "import ctypes, errno, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n" \
+          "for _ in range(int(sys.argv[1])):\n    assert libc.syscall(int(sys.argv[2]), 0, 0, 0, 0) == -1\n" \
+          "    assert ctypes.get_errno() == errno.EPERM\nprint('EPERM')\n"
+UNSHARE, PTRACE, CLONE3, SETNS = 272, 101, 435, 308
+
+
+def refused(client, session, number, times=1, program="python3"):
+    result = client.run(session, program, "-c", REFUSED, str(times), str(number), timeout_ms=30000)
+    assert result.text == "EPERM\n", result
+
+
+def test_refused_call_is_told_with_its_program(alice, root, session):
+    before = counted(root, "syscall")
+    refused(alice, session, PTRACE)
+    wait_until(lambda: of_kind(alice, session, "syscall"), 10, "told")
+    [record] = of_kind(alice, session, "syscall")
+    assert record["what"] == "system call ptrace (EPERM)" and record["count"] == 1
+    assert record["program"]["comm"] == "python3" and record["program"]["pid"] > 1
+    assert "profile component" in record["rule"]
+    assert counted(root, "syscall") == before + 1
+
+
+def test_flood_of_refused_calls_is_counted_and_hurts_nobody(alice, session):
+    refused(alice, session, UNSHARE, times=20000)
+    wait_until(lambda: denials(alice, session)["counts"].get("syscall", 0) >= 20000, 20, "all counted")
+    assert len(of_kind(alice, session, "syscall")) == 1
+    assert alice.run(session, "/bin/echo", "alive").out == b"alive\n"
+
+
+def test_program_name_is_hostile(alice, session):
+    name = "/session/\x1b[2J\r\nevil"
+    assert alice.run(session, "ln", "-s", "/usr/bin/python3", name).code == 0
+    refused(alice, session, SETNS, program=name)
+    wait_until(lambda: of_kind(alice, session, "syscall"), 10, "told")
+    [record] = of_kind(alice, session, "syscall")
+    assert record["program"]["comm"] == r"\x1b[2J\r\nevil"
+
+
+def test_unknown_calls_are_not_told(alice, session):
+    script = REFUSED.replace("EPERM", "ENOSYS")
+    assert alice.run(session, "python3", "-c", script, "3", str(CLONE3)).text == "ENOSYS\n"
+    refused(alice, session, PTRACE)
+    wait_until(lambda: of_kind(alice, session, "syscall"), 10, "told")
+    assert [record["what"] for record in of_kind(alice, session, "syscall")] == ["system call ptrace (EPERM)"]
+
+
+def test_refused_calls_are_told_to_the_next_worker(daemon, alice, session):
+    daemon.deaths_expected = True
+    refused(alice, session, PTRACE)
+    os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)
+    wait_until(daemon.ready, 20, "the worker is back")
+    wait_until(lambda: alice.get(f"{SESSIONS}/{session}").status == 200, 20, "adopted")
+    refused(alice, session, UNSHARE)
+    wait_until(lambda: of_kind(alice, session, "syscall"), 10, "told")
+
+
+def test_calls_below_a_new_spawner_are_answered(daemon, alice):
+    """Its filter is another one, and what it refuses waits for whoever listens to that."""
+    known = set(daemon.shim_pids())
+    session = alice.create()
+    refused(alice, session, PTRACE)
+    [shim] = set(daemon.shim_pids()) - known
+    [nursery] = [pid for pid in descendants(shim) if parent_of(pid) == shim]
+    for _ in range(6):  # more than pid 1 has places for listeners
+        killed = descendants(nursery)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda ended=killed: not any(Path(f"/proc/{pid}").exists() for pid in ended), 10, "gone")
+        refused(alice, session, UNSHARE)
+    told = {f"system call {name} (EPERM)" for name in ("ptrace", "unshare")}
+    wait_until(lambda: {record["what"] for record in of_kind(alice, session, "syscall")} == told, 10, "told")
+    alice.remove(session)
+
+
+def test_freeze_does_not_wait_for_an_answer(daemon, alice, session):
+    [group] = [Path(path) for path in daemon.cgroups() if session in path and Path(path, "cgroup.freeze").exists()]
+    with ThreadPoolExecutor() as pool:
+        flood = pool.submit(refused, alice, session, UNSHARE, 100000)
+        wait_until(lambda: of_kind(alice, session, "syscall"), 10, "it calls")
+        for _ in range(10):
+            (group / "cgroup.freeze").write_text("1")
+            wait_until(lambda: "frozen 1" in (group / "cgroup.events").read_text(), 10, "frozen")
+            (group / "cgroup.freeze").write_text("0")
+            time.sleep(0.02)
+        flood.result()

@@ -39,7 +39,16 @@ static void test_denials_same_refusal_is_one_record(void **state)
 	assert_string_equal(denials.record[0].what, "mount");
 	assert_int_equal(denials.record[1].count, 2);
 	assert_string_equal(denials.record[2].comm, "gdb");
-	assert_int_equal(denials.n_of[DENIAL_SYSCALL], 4);
+	assert_non_null(denials_add(&denials,
+				    &(struct denial_report){.kind = DENIAL_SYSCALL,
+							    .count = 1,
+							    .pid = 7,
+							    .what = "ptrace",
+							    .rule = "rule"},
+				    USEC_PER_SEC));
+	assert_int_equal(denials.n, 3);
+	assert_true(denials.record[2].comm[0] != '\0');
+	assert_int_equal(denials.n_of[DENIAL_SYSCALL], 5);
 	denials_done(&denials);
 }
 

@@ -35,6 +35,7 @@ static const struct expected {
 	{WIRE_FAILED,    "failed",    false, true,  true,  true,  8,  8        },
 	{WIRE_PUT_DONE,  "put_done",  false, true,  true,  true,  0,  0        },
 	{WIRE_STATS,     "stats",     false, true,  false, false, 24, 24       },
+	{WIRE_DENIED,    "denied",    false, true,  false, false, 16, 16       },
 };
 
 /* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): too large for a stack */

@@ -49,6 +49,14 @@ static bool same_thing(const struct denial *a, const struct denial *b)
 	return a->kind == b->kind && str_equal(a->what, b->what) && str_equal(a->rule, b->rule);
 }
 
+/* The last words about a command may come when its name is forgotten. */
+static bool same_program(const struct denial *known, const struct denial *denial)
+{
+	if (!denial->comm[0] && denial->pid != 0 && known->pid == denial->pid)
+		return true;
+	return str_equal(known->comm, denial->comm);
+}
+
 static void take_out(struct denials *denials, size_t index)
 {
 	memmove(&denials->record[index], &denials->record[index + 1],
@@ -100,7 +108,8 @@ struct denial *denials_add(struct denials *denials, const struct denial_report *
 	for (size_t i = 0; i < denials->n; i++) {
 		const struct denial *known = &denials->record[i];
 
-		if (same_thing(known, &denial) && str_equal(known->comm, denial.comm)) {
+		if (same_thing(known, &denial) && same_program(known, &denial)) {
+			memcpy(denial.comm, known->comm, sizeof(denial.comm));
 			denial.count = known->count;
 			denial.told_job = known->told_job;
 			take_out(denials, i);

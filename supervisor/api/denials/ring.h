@@ -3,8 +3,8 @@
  *
  * Bounded. The same refusal of the same program is one record with a count; where there is no room
  * the oldest record of the kind with the most records goes, so that a flood of one kind hides no
- * other. What a session says (a program's name) is escaped and cut before it is kept; the other
- * texts are ours.
+ * other. A program's name, which a caller chose, is escaped and cut before it is kept; the
+ * other texts are ours.
  */
 #pragma once
 
@@ -33,12 +33,12 @@ const char *denial_kind_text(enum denial_kind kind);
 #define DENIAL_ADVICE_BYTES 192
 #define DENIAL_COMM_BYTES   65 /* 16 bytes, each of them escaped */
 
-/* Texts are ours, but for comm. */
+/* Texts are ours, but for comm: a word of a caller. */
 struct denial_report {
 	enum denial_kind kind;
 	uint32_t count;     /* how often; 0: nothing is noted */
 	int32_t pid;        /* in the session; 0: not known */
-	const char *comm;   /* of the session: hostile; NULL: not known */
+	const char *comm;   /* NULL: not known */
 	const char *what;   /* "system call ptrace" */
 	const char *rule;   /* what refused it: a limit, a filter */
 	const char *source; /* who saw it */

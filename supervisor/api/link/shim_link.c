@@ -354,6 +354,18 @@ static void fail_missing(struct shim_link *link)
 	}
 }
 
+static int take_denied(struct shim_link *link, const uint8_t *payload)
+{
+	struct wire_denied denied;
+
+	memcpy(&denied, payload, sizeof(denied));
+	if (denied.count == 0 || denied.pid < 0 || denied.zero != 0)
+		return -EPROTO;
+	if (link->events->denied)
+		link->events->denied(link->userdata, &denied);
+	return 0;
+}
+
 /* STATS comes behind the STARTED of what runs; what has ended follows with its frames. */
 static void check_known(struct shim_link *link)
 {
@@ -452,6 +464,8 @@ static int take_frame(struct shim_link *link, const struct wire_header *header,
 		return take_hello(link, header, payload);
 	if (header->type == WIRE_STATS)
 		return take_stats(link, payload);
+	if (header->type == WIRE_DENIED)
+		return take_denied(link, payload);
 	if (frame_is_durable(header->type)) {
 		link->n_durable++;
 		r = take_number(link, header->number);

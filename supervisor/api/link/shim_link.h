@@ -38,6 +38,8 @@ struct shim_link_events {
 	void (*failed)(void *userdata, uint32_t job, uint64_t number,
 		       const struct wire_failed *failed);
 	void (*put_done)(void *userdata, uint32_t job, uint64_t number);
+	/* The command filter refused calls. May be NULL. */
+	void (*denied)(void *userdata, const struct wire_denied *denied);
 	/* Of an adopted session, once: everything that an earlier worker left has been heard of.
 	 * Before that no job can be started. */
 	void (*known)(void *userdata);

@@ -1,0 +1,171 @@
+/*
+ * Theory. The caller of a refused call waits in the kernel until it is answered, so nothing here
+ * may wait: one call is received where poll says that there is one, and answered. A caller that was
+ * interrupted meanwhile asks again. If pid 1 ends, so does the session; a listener that is closed
+ * answers ENOSYS. A flood costs the session's own processor time, and the wire one frame for each
+ * call number in DENIALS_PAUSE.
+ */
+#include "shim/denials.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/seccomp.h>
+
+#include "base/fd.h"
+#include "base/loop.h"
+
+#include "shim/message.h"
+#include "shim/serve.h"
+#include "shim/shim.h"
+
+/* A later kernel may have more to say than our headers know. */
+union notification {
+	struct seccomp_notif call;
+	uint8_t room[512];
+};
+
+static int denials_on_timer(void *userdata, uint32_t events)
+{
+	(void)events;
+	serve_flush(userdata);
+	return 0;
+}
+
+int denials_init(struct shim *shim)
+{
+	struct seccomp_notif_sizes sizes;
+
+	for (size_t i = 0; i < DENIALS_MAX_LISTENERS; i++) {
+		shim->denials.listener[i].shim = shim;
+		shim->denials.listener[i].fd = -1;
+	}
+	if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) < 0)
+		return -errno;
+	if (sizes.seccomp_notif > sizeof(union notification))
+		return -EOVERFLOW;
+	return loop_add_timer(shim->loop, USEC_NEVER, denials_on_timer, shim, &shim->denials.timer);
+}
+
+static void count_call(struct denials *denials, int number, int32_t pid)
+{
+	struct wire_denied *call = NULL;
+
+	for (size_t i = 0; i < denials->n_calls; i++)
+		if (denials->call[i].number == number)
+			call = &denials->call[i];
+	if (!call) {
+		if (denials->n_calls == DENIALS_MAX_CALLS)
+			return;
+		call = &denials->call[denials->n_calls++];
+		*call = (struct wire_denied){.number = number, .pid = pid};
+	}
+	if (call->count < UINT32_MAX)
+		call->count++;
+}
+
+static void listener_close(struct denials_listener *listener)
+{
+	listener->source = loop_remove(listener->source);
+	listener->fd = fd_close(listener->fd);
+}
+
+static void tell(struct shim *shim)
+{
+	struct denials *denials = &shim->denials;
+
+	if (clock_boottime() >= denials->quiet_until)
+		serve_flush(shim);
+	else
+		loop_timer_set(denials->timer, denials->quiet_until);
+}
+
+static int denials_on_call(void *userdata, uint32_t events)
+{
+	struct denials_listener *listener = userdata;
+	struct seccomp_notif_resp answer = {.error = -EPERM};
+	union notification in = {.room = {0}};
+
+	if (!(events & EPOLLIN)) {
+		listener_close(listener); /* nobody is under its filter any more */
+		return 0;
+	}
+	/* musl's ioctl() takes no number that large. ENOENT: the caller was interrupted, or has
+	 * ended. */
+	if (syscall(SYS_ioctl, listener->fd, SECCOMP_IOCTL_NOTIF_RECV, &in) < 0)
+		return 0;
+	count_call(&listener->shim->denials, in.call.data.nr, (int32_t)in.call.pid);
+	answer.id = in.call.id;
+	/* ENOENT as above: it asks again. */
+	IGNORE_RESULT(syscall(SYS_ioctl, listener->fd, SECCOMP_IOCTL_NOTIF_SEND, &answer));
+	tell(listener->shim);
+	return 0;
+}
+
+int denials_listen(struct shim *shim, int fd)
+{
+	struct denials *denials = &shim->denials;
+
+	for (size_t i = 0; fd >= 0 && i < DENIALS_MAX_LISTENERS; i++) {
+		struct denials_listener *listener = &denials->listener[i];
+		int r;
+
+		if (listener->fd >= 0)
+			continue;
+		r = loop_add(shim->loop, fd, EPOLLIN, denials_on_call, listener, &listener->source);
+		if (r < 0) {
+			(void)fd_close(fd);
+			return r;
+		}
+		listener->fd = fd;
+		return 0;
+	}
+	(void)fd_close(fd);
+	return 0;
+}
+
+void denials_forget_spawner(struct shim *shim)
+{
+	shim->denials.spawner_source = loop_remove(shim->denials.spawner_source);
+}
+
+static int denials_on_spawner(void *userdata, uint32_t events)
+{
+	struct shim *shim = userdata;
+	uint8_t buffer[sizeof(struct message) + sizeof(struct err)];
+	struct message message;
+	int fd = -1;
+	int r;
+
+	(void)events;
+	r = message_receive(shim->spawner_fd, buffer, sizeof(buffer), &message, &fd, 1);
+	if (r == -EAGAIN)
+		return 0;
+	denials_forget_spawner(shim);
+	/* Where it cannot be watched it is closed. */
+	if (r > 0)
+		IGNORE_RESULT(denials_listen(shim, fd));
+	return 0;
+}
+
+int denials_expect(struct shim *shim)
+{
+	return loop_add(shim->loop, shim->spawner_fd, EPOLLIN, denials_on_spawner, shim,
+			&shim->denials.spawner_source);
+}
+
+const struct wire_denied *denials_next(const struct denials *denials)
+{
+	if (denials->n_calls == 0 || clock_boottime() < denials->quiet_until)
+		return NULL;
+	return &denials->call[denials->n_calls - 1];
+}
+
+void denials_sent(struct denials *denials)
+{
+	if (--denials->n_calls == 0)
+		denials->quiet_until = clock_add(clock_boottime(), DENIALS_PAUSE);
+}
