@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -24,7 +23,6 @@
 #include "base/str.h"
 
 #include "sandboxd/config.h"
-#include "sandboxd/kernel.h"
 #include "sandboxd/launch.h"
 #include "supervisor/config_check.h"
 #include "supervisor/host.h"
@@ -141,11 +139,9 @@ static void run_free(struct config_run *run)
 
 static void kill_reader(const struct config_run *run)
 {
-	if (run->pid_fd < 0)
-		return;
 	/* It is pid 1 of its namespace and takes all it has with it. */
-	(void)kernel_pidfd_send_signal(run->pid_fd, SIGKILL);
-	(void)waitid(P_PIDFD, (id_t)run->pid_fd, &(siginfo_t){0}, WEXITED);
+	if (run->pid_fd >= 0)
+		worker_end(run->pid_fd, "sandboxd-config");
 }
 
 /* Tell it, and end. */

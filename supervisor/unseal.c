@@ -30,6 +30,7 @@
 #include "supervisor/worker_spawn.h"
 
 #define TIMEOUT (10 * USEC_PER_SEC)
+#define HELPER  "sandboxd-helper"
 
 struct unseal {
 	struct list link; /* unsealer->running */
@@ -87,9 +88,7 @@ void unsealer_close(struct unsealer *unsealer)
 	LIST_FOR_EACH_SAFE (link, following, &unsealer->running) {
 		struct unseal *unseal = LIST_ENTRY(link, struct unseal, link);
 
-		/* It is pid 1 of its namespace and ends at once. */
-		(void)kernel_pidfd_send_signal(unseal->pid_fd, SIGKILL);
-		(void)waitid(P_PIDFD, (id_t)unseal->pid_fd, &(siginfo_t){0}, WEXITED);
+		worker_end(unseal->pid_fd, HELPER);
 		release(unseal);
 	}
 	unsealer->null_fd = fd_close(unsealer->null_fd);
@@ -234,7 +233,7 @@ static int spawn(const struct unsealer *unsealer, struct unseal *unseal, const i
 		[END_REPORT] = HELPER_FD_REPORT,
 	};
 	struct worker_spawn worker = {
-		.program = "sandboxd-helper",
+		.program = HELPER,
 		.mode = "unseal",
 		.id = host_worker_ids(unsealer->host) + WORKER_ID_HELPER,
 		.state_fd = -1,
@@ -304,8 +303,7 @@ int unseal_start(struct unsealer *unsealer, const struct secret_request *request
 	if (r == 0) {
 		r = watch(unsealer, unseal);
 		if (r < 0) {
-			(void)kernel_pidfd_send_signal(unseal->pid_fd, SIGKILL);
-			(void)waitid(P_PIDFD, (id_t)unseal->pid_fd, &(siginfo_t){0}, WEXITED);
+			worker_end(unseal->pid_fd, HELPER);
 			(void)err_fail(err, r, "unseal", "watch");
 		}
 	}

@@ -21,16 +21,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <linux/keyctl.h>
 
 #include "base/io.h"
+#include "base/log.h"
 
 #include "sandboxd/kernel.h"
 #include "supervisor/host.h"
@@ -39,6 +42,7 @@
 
 #define HIGH_FD        64 /* above every number that a worker is given */
 #define CLOSE_ON_EXEC_ 4U /* CLOSE_RANGE_CLOEXEC */
+#define END_TIMEOUT_MS 1000
 
 struct spawn_child {
 	const struct host *host;
@@ -226,6 +230,19 @@ int worker_spawn(const struct host *host, const struct worker_spawn *spawn, int 
 	*ret_pid_fd = pid_fd;
 	*ret_error_fd = TAKE_FD(read_fd);
 	return 0;
+}
+
+void worker_end(int pid_fd, const char *program)
+{
+	struct pollfd ended = {.fd = pid_fd, .events = POLLIN};
+
+	/* ESRCH: dead already, and its pidfd tells. */
+	(void)kernel_pidfd_send_signal(pid_fd, SIGKILL);
+	if (poll(&ended, 1, END_TIMEOUT_MS) > 0 &&
+	    waitid(P_PIDFD, (id_t)pid_fd, &(siginfo_t){0}, WEXITED | WNOHANG) == 0)
+		return;
+	log_line(LOG_LEVEL_ERROR, NULL, "a killed worker does not end and is left", "worker=%s",
+		 program);
 }
 
 int worker_spawn_result(int error_fd, struct err *ret_err)

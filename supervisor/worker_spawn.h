@@ -37,5 +37,8 @@ struct worker_spawn {
 MUST_USE int worker_spawn(const struct host *host, const struct worker_spawn *spawn,
 			  int *ret_pid_fd, int *ret_error_fd, struct err *err);
 
+/* Kill it and wait for its end, a second at most: the loop waits as well. What is stuck
+ * in the kernel is left, and the log says so. */
+void worker_end(int pid_fd, const char *program);
 /* Read the pipe without waiting: 1 and *ret_err when the child reported a step, else 0. */
 MUST_USE int worker_spawn_result(int error_fd, struct err *ret_err);

@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -38,7 +37,6 @@
 #define BACKOFF_MAX     (10 * USEC_PER_SEC)
 #define STEADY_AFTER    (30 * USEC_PER_SEC)
 #define HELLO_TIMEOUT   (20 * USEC_PER_SEC)
-#define REAP_TIMEOUT_MS 1000
 #define MAX_FIRST_TRIES 3
 
 enum worker_state {
@@ -269,20 +267,11 @@ static void reap(struct worker *worker, siginfo_t *ret_info)
 		log_line(LOG_LEVEL_ERROR, NULL, "wait for a worker", "errno=%d", errno);
 }
 
-/* For the places that cannot come back later. What is killed ends at once, unless it is stuck in
- * the kernel; then it is left there. */
-static void kill_and_reap(struct worker *worker)
+/* For the places that cannot come back later. */
+static void end_process(const struct worker *worker)
 {
-	struct pollfd ended = {.fd = worker->pid_fd, .events = POLLIN};
-
-	if (worker->pid_fd < 0)
-		return;
-	kill_process(worker);
-	if (poll(&ended, 1, REAP_TIMEOUT_MS) > 0)
-		reap(worker, &(siginfo_t){0});
-	else
-		log_line(LOG_LEVEL_ERROR, NULL, "a killed worker does not end and is left",
-			 "worker=%s", kinds[worker->kind].program);
+	if (worker->pid_fd >= 0)
+		worker_end(worker->pid_fd, kinds[worker->kind].program);
 }
 
 /* A life is over, or did not begin: the next one after a pause. */
@@ -309,7 +298,7 @@ static void start_worker(struct worker *worker)
 	worker->started_at = clock_boottime();
 	if (open_worker(worker, &err) < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "worker cannot be started", &err);
-		kill_and_reap(worker);
+		end_process(worker);
 		close_worker(worker);
 		pause_worker(worker);
 		return;
@@ -475,7 +464,7 @@ struct workers *workers_free(struct workers *workers)
 	for (uint32_t i = 0; i < workers->n_workers; i++) {
 		struct worker *worker = &workers->worker[i];
 
-		kill_and_reap(worker);
+		end_process(worker);
 		close_worker(worker);
 		worker->timer = loop_remove(worker->timer);
 	}
