@@ -26,11 +26,16 @@
 #include "supervisor/serve_state.h"
 #include "supervisor/session.h"
 
-/* An answer has the number of its request plus one, which is no name of the enum. */
-static struct launch_msg answer_to(const struct launch_msg *request, enum launch_error error)
+struct launch_msg serve_answer(const struct launch_msg *request, enum launch_error error)
 {
-	struct launch_msg answer = launch_message((enum launch_type)(request->type + 1),
-						  request->serial, request->session);
+	return serve_answer_later((enum launch_type)request->type, request->serial,
+				  request->session, error);
+}
+
+struct launch_msg serve_answer_later(enum launch_type request, uint32_t serial,
+				     const uint8_t session[ID_BYTES], enum launch_error error)
+{
+	struct launch_msg answer = launch_message((enum launch_type)(request + 1), serial, session);
 
 	answer.error = error;
 	return answer;
@@ -40,7 +45,7 @@ static struct launch_msg answer_to(const struct launch_msg *request, enum launch
 static int refuse(struct serve_client *client, const struct launch_msg *request,
 		  enum launch_error error)
 {
-	struct launch_msg answer = answer_to(request, error);
+	struct launch_msg answer = serve_answer(request, error);
 
 	peer_send(&client->peer, &answer, -1);
 	return 0;
@@ -65,7 +70,7 @@ static int priv_hello(struct serve_client *client, const struct launch_msg *msg,
 		      struct serve_session *entry)
 {
 	struct serve *serve = client->serve;
-	struct launch_msg answer = answer_to(msg, LAUNCH_E_NONE);
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 	struct launch_hello *hello = &answer.u.hello;
 
 	(void)entry;
@@ -109,7 +114,7 @@ static int priv_start(struct serve_client *client, const struct launch_msg *msg,
 		      struct serve_session *existing)
 {
 	struct serve *serve = client->serve;
-	struct launch_msg answer = answer_to(msg, LAUNCH_E_STEP);
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_STEP);
 	enum launch_error error;
 
 	if (memcmp(msg->session, msg->u.plan.session, ID_BYTES) != 0)
@@ -148,7 +153,7 @@ static int priv_kill(struct serve_client *client, const struct launch_msg *msg,
 static int priv_freeze(struct serve_client *client, const struct launch_msg *msg,
 		       struct serve_session *entry)
 {
-	struct launch_msg answer = answer_to(msg, LAUNCH_E_NONE);
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 
 	return answer_result(client, &answer, session_freeze(entry->session), "freeze");
 }
@@ -156,7 +161,7 @@ static int priv_freeze(struct serve_client *client, const struct launch_msg *msg
 static int priv_thaw(struct serve_client *client, const struct launch_msg *msg,
 		     struct serve_session *entry)
 {
-	struct launch_msg answer = answer_to(msg, LAUNCH_E_NONE);
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 
 	return answer_result(client, &answer, session_thaw(entry->session), "thaw");
 }
@@ -164,7 +169,7 @@ static int priv_thaw(struct serve_client *client, const struct launch_msg *msg,
 static int priv_stat(struct serve_client *client, const struct launch_msg *msg,
 		     struct serve_session *entry)
 {
-	struct launch_msg answer = answer_to(msg, LAUNCH_E_NONE);
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 	int r = session_stat(entry->session, &answer.u.stat);
 
 	return answer_result(client, &answer, r, "stat");
@@ -173,7 +178,7 @@ static int priv_stat(struct serve_client *client, const struct launch_msg *msg,
 static int priv_proof(struct serve_client *client, const struct launch_msg *msg,
 		      struct serve_session *entry)
 {
-	struct launch_msg answer = answer_to(msg, LAUNCH_E_NONE);
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 
 	answer.u.proof = *session_proof(entry->session);
 	peer_send(&client->peer, &answer, -1);
@@ -183,7 +188,7 @@ static int priv_proof(struct serve_client *client, const struct launch_msg *msg,
 static int priv_trace(struct serve_client *client, const struct launch_msg *msg,
 		      struct serve_session *entry)
 {
-	struct launch_msg answer = answer_to(msg, LAUNCH_E_NONE);
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 
 	answer.u.trace = *session_trace(entry->session);
 	peer_send(&client->peer, &answer, -1);
@@ -201,7 +206,7 @@ static int priv_adopt(struct serve_client *client, const struct launch_msg *msg,
 static int priv_log_level(struct serve_client *client, const struct launch_msg *msg,
 			  struct serve_session *entry)
 {
-	struct launch_msg answer = answer_to(msg, LAUNCH_E_NONE);
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 
 	(void)entry;
 	if (msg->u.level.level >= LOG_LEVEL_MAX_)

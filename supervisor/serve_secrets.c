@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/launch.h"
 #include "base/log.h"
 
 #include "supervisor/serve_state.h"
@@ -23,15 +22,6 @@ struct pending {
 	struct launch_msg request;
 	struct unseal *unseal; /* NULL: waits for its turn */
 };
-
-static struct launch_msg answer_of(const struct launch_msg *request, enum launch_error error)
-{
-	struct launch_msg answer = launch_message((enum launch_type)(LAUNCH_START + 1),
-						  request->serial, request->session);
-
-	answer.error = error;
-	return answer;
-}
 
 static void forget(struct pending *pending)
 {
@@ -50,7 +40,7 @@ static struct launch_msg refusal(const struct launch_msg *request,
 		[SECRET_E_STORE] = EIO, [SECRET_E_TOO_BIG] = E2BIG,
 	};
 	const struct secret_request *secrets = &request->u.start.secrets;
-	struct launch_msg answer = answer_of(request, LAUNCH_E_SECRET);
+	struct launch_msg answer = serve_answer(request, LAUNCH_E_SECRET);
 	int error = report ? errors[report->status] : EIO;
 	uint32_t index = report && report->index < secrets->n ? report->index : 0;
 
@@ -77,7 +67,7 @@ static void run_waiting(struct serve *serve)
 
 	LIST_FOR_EACH_SAFE (link, following, &serve->unsealing) {
 		struct pending *pending = LIST_ENTRY(link, struct pending, link);
-		struct launch_msg answer = answer_of(&pending->request, LAUNCH_E_STEP);
+		struct launch_msg answer = serve_answer(&pending->request, LAUNCH_E_STEP);
 		int r = UNSEAL_E_NONE;
 
 		if (pending->unseal)
@@ -103,7 +93,7 @@ static void on_unsealed(void *userdata, const struct secret_report *report, int 
 	struct serve *serve = pending->serve;
 	struct serve_client *client = pending->client;
 	struct launch_msg request = pending->request;
-	struct launch_msg answer = answer_of(&request, LAUNCH_E_STEP);
+	struct launch_msg answer = serve_answer(&request, LAUNCH_E_STEP);
 	enum launch_error error = LAUNCH_E_STEP;
 
 	if (!report || report->status != SECRET_OK) {
@@ -117,7 +107,7 @@ static void on_unsealed(void *userdata, const struct secret_report *report, int 
 		/* Answered when it has started, or here. */
 		if (serve_start(client, &request, records_fd, &error, &answer.u.err) < 0) {
 			if (error != LAUNCH_E_STEP)
-				answer = answer_of(&request, error);
+				answer = serve_answer(&request, error);
 			peer_send(&client->peer, &answer, -1);
 		}
 	}
@@ -130,7 +120,7 @@ int serve_start_sealed(struct serve_client *client, const struct launch_msg *req
 	struct pending *pending = calloc(1, sizeof(*pending));
 
 	if (!pending) {
-		struct launch_msg answer = answer_of(request, LAUNCH_E_STEP);
+		struct launch_msg answer = serve_answer(request, LAUNCH_E_STEP);
 
 		(void)err_fail(&answer.u.err, -ENOMEM, "unseal", "memory");
 		ceilings_give(&serve->ceilings, &request->u.plan);
@@ -160,7 +150,7 @@ void serve_cancel_sealed(struct serve *serve, const uint8_t id[ID_BYTES])
 
 		if (memcmp(pending->request.session, id, ID_BYTES) != 0)
 			continue;
-		answer = answer_of(&pending->request, LAUNCH_E_STEP);
+		answer = serve_answer(&pending->request, LAUNCH_E_STEP);
 		(void)err_fail(&answer.u.err, -ECANCELED, "unseal", "killed before it began");
 		peer_send(&pending->client->peer, &answer, -1);
 		cancel(pending);

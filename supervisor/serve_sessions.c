@@ -42,13 +42,6 @@ struct serve_session *serve_find(struct serve *serve, const uint8_t id[ID_BYTES]
 	return NULL;
 }
 
-/* An answer has the number of its request plus one, which is no name of the enum. */
-static struct launch_msg answer_message(unsigned int request_type, uint32_t serial,
-					const uint8_t session[ID_BYTES])
-{
-	return launch_message((enum launch_type)(request_type + 1), serial, session);
-}
-
 void serve_maybe_emptied(struct serve *serve)
 {
 	if (!serve->emptying || serve->n_sessions > 0)
@@ -72,8 +65,8 @@ static void forget_session(struct serve_session *entry)
 static void answer_start(struct serve_session *entry, enum launch_error error,
 			 const struct err *err, int fd)
 {
-	struct launch_msg answer =
-		answer_message(LAUNCH_START, entry->start_serial, entry->plan.session);
+	struct launch_msg answer = serve_answer_later(LAUNCH_START, entry->start_serial,
+						      entry->plan.session, LAUNCH_E_NONE);
 	struct serve_client *asker = entry->asker;
 
 	entry->asker = NULL;
@@ -94,8 +87,8 @@ static void answer_start(struct serve_session *entry, enum launch_error error,
 static void answer_waiters(struct serve_session *entry, const struct launch_gone *gone)
 {
 	for (uint32_t i = 0; i < entry->n_waiters; i++) {
-		struct launch_msg answer =
-			answer_message(LAUNCH_KILL, entry->waiter[i].serial, entry->plan.session);
+		struct launch_msg answer = serve_answer_later(LAUNCH_KILL, entry->waiter[i].serial,
+							      entry->plan.session, LAUNCH_E_NONE);
 
 		answer.u.gone = *gone;
 		peer_send(&entry->waiter[i].client->peer, &answer, -1);
@@ -260,8 +253,8 @@ void serve_forget_client(struct serve_client *client)
 
 static void adopt_one(struct serve_client *client, struct serve_session *entry)
 {
-	struct launch_msg answer =
-		answer_message(LAUNCH_ADOPT, client->adopt_serial, entry->plan.session);
+	struct launch_msg answer = serve_answer_later(LAUNCH_ADOPT, client->adopt_serial,
+						      entry->plan.session, LAUNCH_E_NONE);
 	int fd = -1;
 	int r = session_connect(entry->session, &fd);
 
@@ -285,8 +278,8 @@ static bool adopt_incompatible(struct serve_client *client)
 
 	if (serve->incompatible_told || client->adopt_incompatible >= n)
 		return false;
-	answer = answer_message(LAUNCH_ADOPT, client->adopt_serial,
-				ids[client->adopt_incompatible++].bytes);
+	answer = serve_answer_later(LAUNCH_ADOPT, client->adopt_serial,
+				    ids[client->adopt_incompatible++].bytes, LAUNCH_E_NONE);
 	answer.more = 1;
 	answer.error = LAUNCH_E_INCOMPATIBLE;
 	peer_send(&client->peer, &answer, -1);
@@ -322,7 +315,8 @@ static void adopt_next(struct serve_client *client)
 		return;
 	serve->incompatible_told = true;
 	client->adopting = false;
-	end = answer_message(LAUNCH_ADOPT, client->adopt_serial, (const uint8_t[ID_BYTES]){0});
+	end = serve_answer_later(LAUNCH_ADOPT, client->adopt_serial, (const uint8_t[ID_BYTES]){0},
+				 LAUNCH_E_NONE);
 	peer_send(&client->peer, &end, -1);
 }
 

@@ -41,6 +41,12 @@ struct serve {
 	struct list bucket[SERVE_N_BUCKETS];
 };
 
+/* An answer has the number of its request plus one, which is no name of the enum. */
+struct launch_msg serve_answer(const struct launch_msg *request, enum launch_error error);
+/* For who did not keep the request. */
+struct launch_msg serve_answer_later(enum launch_type request, uint32_t serial,
+				     const uint8_t session[ID_BYTES], enum launch_error error);
+
 struct serve_session *serve_find(struct serve *serve, const uint8_t id[ID_BYTES]);
 /* secrets_fd: as in struct session_launch.
  * Start what the request asks for; it is checked, and the ceilings are taken. 0, or -errno with the
