@@ -234,8 +234,8 @@ json_t *job_describe(const struct job *job, const char *stream_url)
 	id_format(&job->session, session);
 	if (str_format(url, sizeof(url), "%s%s", stream_url, id) < 0)
 		return NULL;
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s?, s:I, s:s}", "task_id", id, "session_id",
-			 session, "status", job_state_text(job->state), "created_at",
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s?, s:I, s:s}", "task_id", id,
+			 "session_id", session, "status", job_state_text(job->state), "created_at",
 			 time_or_null(job->created_at), "started_at", time_or_null(job->started_at),
 			 "ended_at", time_or_null(job->ended_at), "code",
 			 job->code[0] ? job->code : NULL, "seq",
