@@ -91,6 +91,7 @@ def test_directory_with_random_names(checkout, tmp_path):
     assert result.returncode == 1, result.stdout
     assert result.stdout.count("refused") >= 2
     assert result.stdout.count("ignored") == 3
+    assert "written  stored.yml (becomes no asset" in result.stdout
     assert "2 files were refused; 1 assets executed, session removed" in result.stderr
 
 
