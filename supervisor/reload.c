@@ -88,8 +88,12 @@ static void note_refusal(struct reload *reload, const char *complaint, const str
 	workers_tell_config(reload->workers);
 }
 
-static void note_success(struct reload *reload)
+static void note_success(struct reload *reload, enum log_level former)
 {
+	enum log_level level = (enum log_level)reload->config.api.log_level;
+
+	/* The line shows at either level. */
+	log_set_level(level > former ? level : former);
 	reload->state.refused = 0;
 	reload->state.text[0] = '\0';
 	reload->state.generation++;
@@ -99,8 +103,8 @@ static void note_success(struct reload *reload)
 		log_line(LOG_LEVEL_WARNING, NULL, "options that need a restart have changed",
 			 "options=\"%s\"", reload->state.waiting);
 	workers_tell_config(reload->workers);
-	log_set_level((enum log_level)reload->config.api.log_level);
-	workers_set_log_level(reload->workers, (enum log_level)reload->config.api.log_level);
+	log_set_level(level);
+	workers_set_log_level(reload->workers, level);
 }
 
 static void on_read(void *userdata, const struct config_answer *answer, const char *complaint,
@@ -108,6 +112,7 @@ static void on_read(void *userdata, const struct config_answer *answer, const ch
 {
 	struct reload *reload = userdata;
 	AUTO_FREE struct config_answer *config = NULL; /* big for a stack */
+	enum log_level former = (enum log_level)reload->config.api.log_level;
 	struct err our_err = *err;
 	int r = -err->error_number;
 
@@ -123,7 +128,7 @@ static void on_read(void *userdata, const struct config_answer *answer, const ch
 		}
 	}
 	if (r == 0)
-		note_success(reload);
+		note_success(reload, former);
 	else
 		note_refusal(reload, complaint, &our_err);
 	if (!reload->again)
