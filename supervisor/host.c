@@ -426,8 +426,9 @@ struct host *host_close(struct host *host)
 		return NULL;
 	ASSERT(!host_has_sessions(host));
 	session_free_dead(host);
-	/* Its process may still run: wait for it, nothing of ours stays behind. */
-	(void)!host_settle(host, NULL);
+	/* A start that was refused does not wait for it. */
+	host->mask_source = loop_remove(host->mask_source);
+	usr_mask_cancel(&host->mask_job);
 	host->turn = loop_remove(host->turn);
 	host->idblock_timer = loop_remove(host->idblock_timer);
 	if (host->reserve.idblock)

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -163,4 +164,14 @@ int usr_mask_end(struct usr_mask_job *job, struct usr_mask *ret_mask, struct err
 	if (r < 0)
 		return err_fail(err, r, "usr-mask", "look through /usr");
 	return 0;
+}
+
+void usr_mask_cancel(struct usr_mask_job *job)
+{
+	struct usr_mask mask;
+
+	if (job->pid_fd < 0)
+		return;
+	(void)kernel_pidfd_send_signal(job->pid_fd, SIGKILL);
+	(void)!usr_mask_end(job, &mask, NULL);
 }

@@ -28,6 +28,8 @@ struct usr_mask_job {
 MUST_USE int usr_mask_begin(int usr_fd, int mask_fd, struct usr_mask_job *ret_job, struct err *err);
 /* Wait for the end and take the result. Called once. */
 MUST_USE int usr_mask_end(struct usr_mask_job *job, struct usr_mask *ret_mask, struct err *err);
+/* End it without its result. Accepts one that is none. */
+void usr_mask_cancel(struct usr_mask_job *job);
 
 /*
  * Look through usr_fd (a detached clone of the host's /usr) once and put a whiteout into mask_fd
