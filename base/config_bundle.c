@@ -24,8 +24,7 @@ struct bundle {
 	char name[MAX_DROPINS][CONFIG_FILE_NAME_BYTES];
 };
 
-int config_bundle_open_dir(const char *path, bool is_default, const char **ret_name,
-			   struct err *err)
+int config_bundle_open_dir(const char *path, bool is_default, struct err *err)
 {
 	const char *slash = strrchr(path, '/');
 	char dir[PATH_MAX];
@@ -35,7 +34,6 @@ int config_bundle_open_dir(const char *path, bool is_default, const char **ret_n
 		return err_fail(err, -EINVAL, "config", "%s is no path of a file", path);
 	if (str_copy_n(dir, sizeof(dir), path, slash == path ? 1 : (size_t)(slash - path)) < 0)
 		return err_fail(err, -ENAMETOOLONG, "config", "the name of a file is too long");
-	*ret_name = slash + 1;
 	fd = path_open_trusted(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -ENOENT && is_default)
 		return -ENOENT;
@@ -153,9 +151,10 @@ static int by_name(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-static int add_all(struct bundle *bundle, int dir_fd, const char *name, bool may_be_missing,
+static int add_all(struct bundle *bundle, int dir_fd, const char *path, bool may_be_missing,
 		   struct err *err)
 {
+	const char *slash = strrchr(path, '/');
 	struct stat st;
 	int r;
 
@@ -164,9 +163,9 @@ static int add_all(struct bundle *bundle, int dir_fd, const char *name, bool may
 	if (st.st_nlink == 0)
 		return err_fail(err, -ESTALE, "config",
 				"the directory of the configuration was removed or replaced");
-	r = add_file(bundle, dir_fd, name, err);
+	r = add_file(bundle, dir_fd, slash ? slash + 1 : path, err);
 	if (r == 1 && !may_be_missing)
-		return err_fail(err, -ENOENT, "config", "%s cannot be opened", name);
+		return err_fail(err, -ENOENT, "config", "%s cannot be opened", path);
 	if (r < 0)
 		return r;
 	r = list_names(bundle, dir_fd, err);
@@ -181,7 +180,7 @@ static int add_all(struct bundle *bundle, int dir_fd, const char *name, bool may
 	return 0;
 }
 
-int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, usec_t *ret_changed_at,
+int config_bundle_make(int dir_fd, const char *path, bool may_be_missing, usec_t *ret_changed_at,
 		       struct err *err)
 {
 	AUTO_FREE struct bundle *bundle = calloc(1, sizeof(*bundle));
@@ -193,7 +192,7 @@ int config_bundle_make(int dir_fd, const char *name, bool may_be_missing, usec_t
 	bundle->text = text;
 	bundle->head.magic = CONFIG_BUNDLE_MAGIC;
 	if (dir_fd >= 0) {
-		r = add_all(bundle, dir_fd, name, may_be_missing, err);
+		r = add_all(bundle, dir_fd, path, may_be_missing, err);
 		if (r < 0)
 			return r;
 	}

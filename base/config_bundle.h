@@ -12,18 +12,16 @@
 
 #include "sandboxd/config.h"
 
-/* The directory of the configuration file at `path` (absolute), every component root's alone, and
- * the name of the file in *ret_name, which points into path. is_default: the directory may be
- * missing, then -ENOENT. -errno with the reason in err. */
-MUST_USE int config_bundle_open_dir(const char *path, bool is_default, const char **ret_name,
-				    struct err *err);
+/* The directory of the configuration file at `path` (absolute), every component root's alone.
+ * is_default: the directory may be missing, then -ENOENT. -errno with the reason in err. */
+MUST_USE int config_bundle_open_dir(const char *path, bool is_default, struct err *err);
 
 /*
- * Copy the file `name` of the directory and, in the order of their names, its drop-ins. Each has to
- * be a regular file of root that nobody else may write. may_be_missing: the file itself; drop-ins
- * always may. dir_fd -1: no file at all. *ret_changed_at (may be NULL): realtime of the last change
- * of a file or of the directory of drop-ins; 0: there is none. A sealed memfd, close-on-exec, or
- * -errno.
+ * Copy the file of the directory that `path` ends with (nothing else of it is looked up) and, in
+ * the order of their names, its drop-ins. Each has to be a regular file of root that nobody else
+ * may write. may_be_missing: the file itself; drop-ins always may. dir_fd -1: no file at all.
+ * *ret_changed_at (may be NULL): realtime of the last change of a file or of the directory of
+ * drop-ins; 0: there is none. A sealed memfd, close-on-exec, or -errno.
  */
-MUST_USE int config_bundle_make(int dir_fd, const char *name, bool may_be_missing,
+MUST_USE int config_bundle_make(int dir_fd, const char *path, bool may_be_missing,
 				usec_t *ret_changed_at, struct err *err);

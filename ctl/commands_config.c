@@ -35,18 +35,17 @@ static int report_error(const struct err *err, int r)
 static int open_bundle(const struct options *options, usec_t *ret_changed_at, int *ret_status)
 {
 	AUTO_CLOSE int dir_fd = -1;
-	const char *name = NULL;
 	struct err err = ERR_NULL;
 	bool is_default = !options->config;
+	const char *path = is_default ? DEFAULT_CONFIG : options->config;
 	int fd;
 
-	dir_fd = config_bundle_open_dir(is_default ? DEFAULT_CONFIG : options->config, is_default,
-					&name, &err);
+	dir_fd = config_bundle_open_dir(path, is_default, &err);
 	if (dir_fd < 0 && !(dir_fd == -ENOENT && is_default)) {
 		*ret_status = report_error(&err, dir_fd);
 		return -1;
 	}
-	fd = config_bundle_make(dir_fd, name, is_default, ret_changed_at, &err);
+	fd = config_bundle_make(dir_fd, path, is_default, ret_changed_at, &err);
 	if (fd < 0)
 		*ret_status = report_error(&err, fd);
 	return fd;

@@ -35,8 +35,8 @@
 int config_source_open(struct config_source *source, const char *path, struct err *err)
 {
 	source->may_be_missing = !path;
-	source->dir_fd = config_bundle_open_dir(path ? path : OPTIONS_DEFAULT_CONFIG, !path,
-						&source->name, err);
+	source->path = path ? path : OPTIONS_DEFAULT_CONFIG;
+	source->dir_fd = config_bundle_open_dir(source->path, !path, err);
 	return source->dir_fd < 0 && source->dir_fd != -ENOENT ? source->dir_fd : 0;
 }
 
@@ -272,7 +272,7 @@ int config_run_start(const struct host *host, const struct config_source *source
 	int r;
 
 	bundle_fd =
-		config_bundle_make(source->dir_fd, source->name, source->may_be_missing, NULL, err);
+		config_bundle_make(source->dir_fd, source->path, source->may_be_missing, NULL, err);
 	if (bundle_fd < 0)
 		return bundle_fd;
 	run = calloc(1, sizeof(*run));

@@ -17,7 +17,7 @@ struct loop;
  * of the host can be looked up any more. */
 struct config_source {
 	int dir_fd;
-	const char *name;    /* of the file; not owned */
+	const char *path;    /* of the file, to name it; not owned */
 	bool may_be_missing; /* the default file */
 };
 #define CONFIG_SOURCE_NULL ((struct config_source){.dir_fd = -1})

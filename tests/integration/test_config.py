@@ -106,6 +106,12 @@ def test_reload_refuses_a_file_that_others_may_write(own, mode, uid):
     assert own.root.get("/v1/capabilities").json["max_sessions"] == 1000
 
 
+def test_start_with_a_bad_file_waits_for_nothing_else():
+    with pytest.raises(AssertionError, match="has no option sessionz") as failed:
+        Daemon(config="[limits]\nsessionz = 1\n")
+    assert "looked through" not in str(failed.value)
+
+
 def test_reload_names_what_needs_a_restart(own):
     own.config.write_text(BASE + "[supervisor]\negress_workers = 2\nlaunches_per_second = 77\n")
     reload(own, "options=\"supervisor.egress_workers\"")
@@ -124,6 +130,8 @@ def test_reload_is_passed_on_by_the_keeper_and_changes_the_log_level(own):
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: state(own)["generation"] == 3)
     assert "configuration is reloaded" not in own.log.read_text()[before:]
+    own.config.write_text(BASE + "[supervisor]\nlog_level = info\n")
+    reload(own, "configuration is reloaded")
 
 
 def test_many_reloads_at_once_end_with_the_last_file(own):

@@ -49,8 +49,8 @@ static void put(struct fixture *fixture, const char *name, const char *text, mod
 /* 0, with the bundle in the fixture. */
 static int make(struct fixture *fixture, bool may_be_missing)
 {
-	int fd =
-		config_bundle_make(fixture->temp.fd, "x.conf", may_be_missing, NULL, &fixture->err);
+	int fd = config_bundle_make(fixture->temp.fd, "/some/x.conf", may_be_missing, NULL,
+				    &fixture->err);
 	ssize_t n;
 
 	if (fd < 0)
@@ -93,6 +93,7 @@ static void test_config_bundle_missing_file_is_an_error_unless_it_is_the_default
 
 	need_root();
 	assert_int_equal(make(fixture, false), -ENOENT);
+	assert_string_equal(fixture->err.text, "/some/x.conf cannot be opened");
 	assert_int_equal(make(fixture, true), 0);
 	assert_int_equal(fixture->head.n_files, 0);
 }
