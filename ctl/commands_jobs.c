@@ -11,8 +11,11 @@
 #include "ctl/commands.h"
 #include "ctl/print.h"
 #include "sandboxd/api.h"
+#include "sandboxd/limits.h"
 
 #define DAGSTER_SESSIONS API_PREFIX_DAGSTER "/sessions"
+
+_Static_assert(TTL_MIN_MINUTES == 1 && TTL_MAX_MINUTES == 720, "the range that `ttl` names");
 
 json_t *task_list(struct client *client, const char *session, int *ret_status)
 {
@@ -77,8 +80,8 @@ int command_ttl(struct client *client, const struct options *options)
 	json_t *body;
 	int r;
 
-	if (num_parse_u32(options->args[1], 1, INT32_MAX, &minutes) < 0) {
-		(void)fputs("sandboxctl: ttl wants a number of minutes\n", stderr);
+	if (num_parse_u32(options->args[1], TTL_MIN_MINUTES, INT32_MAX, &minutes) < 0) {
+		(void)fputs("sandboxctl: ttl wants a number of minutes, 1 to 720\n", stderr);
 		return EXIT_USAGE;
 	}
 	body = json_pack("{s:I}", "ttl_minutes", (json_int_t)minutes);

@@ -17,6 +17,8 @@
 #define VALUE_MAX_BYTES  65536
 #define DAGSTER_SESSIONS API_PREFIX_DAGSTER "/sessions"
 
+_Static_assert(COMPONENT_BODY_MAX_BYTES == 1024 * 1024, "the limit that `write` names");
+
 /* The content of a file without its last newline; NULL: said why, or it is no UTF-8. */
 static json_t *file_text(const char *path)
 {
@@ -211,9 +213,9 @@ void session_list_print(const json_t *sessions, const struct options *options, s
 	}
 }
 
-static bool safe_status(const char *status)
+static bool is_status(const char *status)
 {
-	return !status || str_only(status, strlen(status), "-_");
+	return !status || str_equal(status, "open") || str_equal(status, "running");
 }
 
 int command_ls(struct client *client, const struct options *options)
@@ -221,8 +223,8 @@ int command_ls(struct client *client, const struct options *options)
 	json_t *all;
 	int r = EXIT_OK;
 
-	if (!safe_status(options->status)) {
-		(void)fputs("sandboxctl: --status wants open|running\n", stderr);
+	if (!is_status(options->status)) {
+		(void)fputs("sandboxctl: --status wants open or running\n", stderr);
 		return EXIT_USAGE;
 	}
 	all = session_list(client, options->status, &r);
@@ -388,6 +390,10 @@ int command_write(struct client *client, const struct options *options)
 	int r;
 
 	r = read_body(file, &text, &size);
+	if (r == -EFBIG) {
+		(void)fputs("sandboxctl: the component is larger than 1 MiB\n", stderr);
+		return EXIT_FAILED;
+	}
 	if (r < 0) {
 		(void)fputs("sandboxctl: ", stderr);
 		print_text(stderr, file);

@@ -72,7 +72,8 @@ static int open_dir(struct seal *seal, const char *state_dir, bool makes)
 	struct stat st;
 
 	if (state_fd < 0)
-		return cannot(seal, state_fd, "open the state directory");
+		return err_fail(&seal->err, state_fd, "secret",
+				"cannot open the state directory %s", state_dir);
 	if (makes &&
 	    (mkdirat(state_fd, "secrets", 0700) < 0 ? errno != EEXIST : fsync(state_fd) < 0))
 		return cannot(seal, -errno, "make the directory `secrets`");

@@ -157,8 +157,19 @@ def test_cancel_and_ttl(daemon, made):
     assert followed.returncode == 1 and b"(cancelled)" in followed.stdout
     before = json.loads(ctl(daemon, "-o", "json", "show", made).stdout)["expires_at"]
     assert lines(ctl(daemon, "ttl", made, "600"))[0] > f"expires {before}"
-    assert ctl(daemon, "ttl", made, "soon").returncode == 2
+    for wrong in ("soon", "0"):
+        refused = ctl(daemon, "ttl", made, wrong)
+        assert refused.returncode == 2 and b"1 to 720" in refused.stderr
     assert ctl(daemon, "ttl", made, "100000").returncode == 4
+
+
+def test_what_is_wrong_is_said(daemon, made):
+    refused = ctl(daemon, "ls", "--status", "foo")
+    assert refused.returncode == 2 and b"open or running" in refused.stderr
+    refused = ctl(daemon, "write", "-n", "x", made, "-", stdin=b"#" * (1024 * 1024 + 1))
+    assert refused.returncode == 1 and b"larger than 1 MiB" in refused.stderr
+    refused = ctl(daemon, "secret", "ls", "--state-dir", "/nowhere/state")
+    assert refused.returncode == 1 and b"the state directory /nowhere/state" in refused.stderr
 
 
 def test_purge_asks_and_removes_all(daemon):
