@@ -15,8 +15,6 @@
 
 #define DAGSTER_SESSIONS API_PREFIX_DAGSTER "/sessions"
 
-_Static_assert(TTL_MIN_MINUTES == 1 && TTL_MAX_MINUTES == 720, "the range that `ttl` names");
-
 json_t *task_list(struct client *client, const char *session, int *ret_status)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
@@ -81,7 +79,8 @@ int command_ttl(struct client *client, const struct options *options)
 	int r;
 
 	if (num_parse_u32(options->args[1], TTL_MIN_MINUTES, INT32_MAX, &minutes) < 0) {
-		(void)fputs("sandboxctl: ttl wants a number of minutes, 1 to 720\n", stderr);
+		(void)fprintf(stderr, "sandboxctl: ttl wants a number of minutes, %d to %d\n",
+			      TTL_MIN_MINUTES, TTL_MAX_MINUTES);
 		return EXIT_USAGE;
 	}
 	body = json_pack("{s:I}", "ttl_minutes", (json_int_t)minutes);

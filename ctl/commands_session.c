@@ -17,8 +17,6 @@
 #define VALUE_MAX_BYTES  65536
 #define DAGSTER_SESSIONS API_PREFIX_DAGSTER "/sessions"
 
-_Static_assert(COMPONENT_BODY_MAX_BYTES == 1024 * 1024, "the limit that `write` names");
-
 /* The content of a file without its last newline; NULL: said why, or it is no UTF-8. */
 static json_t *file_text(const char *path)
 {
@@ -391,7 +389,8 @@ int command_write(struct client *client, const struct options *options)
 
 	r = read_body(file, &text, &size);
 	if (r == -EFBIG) {
-		(void)fputs("sandboxctl: the component is larger than 1 MiB\n", stderr);
+		(void)fprintf(stderr, "sandboxctl: the component is larger than %d MiB\n",
+			      COMPONENT_BODY_MAX_BYTES >> 20);
 		return EXIT_FAILED;
 	}
 	if (r < 0) {
