@@ -11,7 +11,6 @@ enum readiness_part {
 	READINESS_STORE,
 	READINESS_EGRESS, /* its workers are up */
 	READINESS_CONFIG, /* the last reload was taken */
-	READINESS_CANARY, /* the escapes tried at start failed */
 	READINESS_AUDIT,  /* lines are written */
 	READINESS_MAX_,
 };
