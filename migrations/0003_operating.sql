@@ -34,3 +34,10 @@ CREATE TABLE sandbox_usage (
 	cpu_us bigint NOT NULL,
 	PRIMARY KEY (day, scope, name)
 );
+
+-- What the frames of a task take, with 128 bytes for each row: the quota of stored bytes counts it.
+ALTER TABLE sandbox_tasks ADD COLUMN frames_bytes bigint NOT NULL DEFAULT 0;
+UPDATE sandbox_tasks SET frames_bytes = (SELECT coalesce(sum(length(CAST(f.body AS BLOB)) + 128), 0)
+	FROM sandbox_frames f WHERE f.task_id = sandbox_tasks.id);
+CREATE INDEX ix_sandbox_tasks_frames ON sandbox_tasks (owner_text, workspace_text, frames_bytes)
+	WHERE frames_bytes > 0;

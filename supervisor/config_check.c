@@ -58,6 +58,7 @@ static const struct number_rule {
 	{"owner.cpu_per_day", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].cpu_s), 0, CONFIG_KEEP_MAX_S},
 	{"owner.launches_per_second", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].launches_per_s), 0, CONFIG_LAUNCH_RATE_MAX},
 	{"owner.stored_per_second", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].stored_per_s), 0, CONFIG_QUOTA_RATE_MAX},
+	{"owner.changes_per_second", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].changes_per_s), 0, CONFIG_CHANGE_RATE_MAX},
 	{"workspace.sessions", NUMBER(api.quota.limits[QUOTA_SCOPE_WORKSPACE].sessions), 0, CONFIG_SESSIONS_MAX},
 	{"workspace.jobs", NUMBER(api.quota.limits[QUOTA_SCOPE_WORKSPACE].jobs), 0, CONFIG_QUOTA_JOBS_MAX},
 	{"workspace.memory", NUMBER(api.quota.limits[QUOTA_SCOPE_WORKSPACE].memory_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},

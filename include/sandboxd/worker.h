@@ -37,12 +37,14 @@ enum quota_scope {
 /* 0: no bound, but for sessions and jobs. */
 struct quota_limits {
 	uint64_t memory_bytes; /* sum of the sessions' memory limits */
-	uint64_t stored_bytes; /* sum of the components of open sessions */
+	uint64_t stored_bytes; /* components of open sessions and frames of tasks */
 	uint32_t sessions;     /* open ones */
 	uint32_t jobs;         /* that wait */
 	uint32_t cpu_s;        /* processor time in one day (UTC) */
 	uint32_t launches_per_s;
-	uint64_t stored_per_s; /* bytes of components */
+	uint64_t stored_per_s;  /* bytes of components */
+	uint32_t changes_per_s; /* requests that change something */
+	uint32_t zero;
 };
 
 #define QUOTA_OVERRIDES_MAX 256

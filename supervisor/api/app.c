@@ -145,6 +145,8 @@ static void on_retained(void *userdata, enum store_result result)
 
 	if (result == STORE_DEGRADED)
 		return; /* a second answer follows */
+	if (result != STORE_OK && quotas_count_frames(app) < 0)
+		log_line(LOG_LEVEL_ERROR, NULL, "task frames not counted", "reason=store");
 	(void)sd_event_source_set_time(app->retention_timer, clock_add(clock_boottime(), delay));
 	(void)sd_event_source_set_enabled(app->retention_timer, SD_EVENT_ONESHOT);
 }

@@ -119,8 +119,53 @@ static int take_usage(void *userdata, const struct store_usage *usage)
 
 int quotas_load(struct app *app)
 {
+	int r;
+
 	(void)tenants_turn_day(&app->registry.tenants, clock_realtime());
-	return store_each_usage(app->store, app->registry.tenants.day, take_usage, app);
+	r = store_each_usage(app->store, app->registry.tenants.day, take_usage, app);
+	return r < 0 ? r : quotas_count_frames(app);
+}
+
+/* Frames. */
+
+static int take_frames(void *userdata, const char *owner, const char *workspace, uint64_t bytes)
+{
+	struct app *app = userdata;
+
+	tenants_charge_frames(&app->registry.tenants, owner, workspace, bytes);
+	return 0;
+}
+
+int quotas_count_frames(struct app *app)
+{
+	/* What waits would be missing. */
+	if (store_stats(app->store).degraded)
+		return 0;
+	tenants_forget_frames(&app->registry.tenants);
+	return store_each_frames_use(app->store, take_frames, app);
+}
+
+void quotas_charge_frames(struct app *app, struct job *job, uint32_t first_seq)
+{
+	const struct session *session = registry_find(&app->registry, &job->session);
+
+	tenants_charge_frames(&app->registry.tenants, job->owner, job->workspace,
+			      frames_stored_bytes(&job->frames, first_seq));
+	if (session)
+		frames_bound(&job->frames, tenant_quota_room(session, &app->config->quota));
+}
+
+bool action_change(struct request *request)
+{
+	struct app *app = request_app(request);
+	struct quota_refusal refusal;
+
+	if (request->identity.is_operator ||
+	    tenant_quota_change(&app->registry.tenants, &app->config->quota, request->identity.user,
+				clock_boottime(), &refusal))
+		return true;
+	reply_refusal(request, &refusal);
+	return false;
 }
 
 /* The route. */

@@ -20,6 +20,7 @@
 #include "supervisor/api/jobs/progress.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/loader_run.h"
+#include "supervisor/api/quotas.h"
 
 #define MAX_HELD_NUMBERS  SHIM_LINK_WINDOW
 #define MAX_HELD_BYTES    ((size_t)4 * 1024 * 1024) /* progress.h holds back much less */
@@ -174,6 +175,7 @@ void tasks_store_frames(struct app *app, struct job *job, uint32_t first_seq, st
 		task_streams_wake(app, &job->id);
 		return;
 	}
+	quotas_charge_frames(app, job, first_seq);
 	write->last_seq = job->frames.next_seq - 1;
 	for (size_t i = 0; i < n; i++)
 		write->number[i] = highest = held_at(&held->numbers, i).number;

@@ -106,12 +106,58 @@ def test_stored_bytes_of_an_owner(own):
     one, two = alice.create(), alice.create()
     body = "# " + "x" * (600 * 1024) + "\n"
     assert alice.write(one, "a", body).status == 200
-    refused(alice.write(two, "b", body), "quota: 1 MiB of stored components for this owner")
+    refused(alice.write(two, "b", body), "quota: 1 MiB of stored bytes for this owner")
     # The same name again is no more than the difference.
     assert alice.write(one, "a", body).status == 200
     assert alice.get(QUOTA).json["owner"]["stored_bytes"]["used"] == len(body)
     alice.remove(one)
     assert alice.write(two, "b", body).status == 200
+
+
+def test_frames_of_tasks_are_stored_bytes(own):
+    fay = own.client("fay")  # keeps them: nobody else's
+    session = fay.create()
+    fill = ('for i in range(100): open(f"/session/f{i:03}.yaml", "w")'
+            '.write("".join(f"k{j}: 1\\n" for j in range(40)))')
+    assert fay.run(session, "python3", "-c", fill).code == 0
+    used = lambda: fay.get(QUOTA).json["owner"]["stored_bytes"]["used"]
+    for _ in range(10):
+        answer = fay.post(f"{SESSIONS}/{session}/execute")
+        if answer.status == 429:
+            break
+        frames = fay.frames(answer.json["task_id"])
+        assert frames[-1]["stage"] in ("done", "error")
+    refused(answer, "quota: 1 MiB of stored bytes for this owner")
+    assert any("dropped" in frame["message"] for frame in frames)
+    full = used()
+    assert 1 << 20 <= full + 4096 and full < 2 << 20
+    # Not even the end of the session or of the service gives them back.
+    fay.remove(session)
+    assert used() == full
+    own.stop()
+    own.start()
+    assert used() == full
+    bob = own.client("bob")
+    bob.frames(bob.execute(bob.create()))
+    assert bob.get(QUOTA).json["owner"]["stored_bytes"]["used"] < 1 << 16
+
+
+def test_changes_a_second_of_an_owner():
+    daemon = Daemon(config="[identity]\ntrusted_peers = 0\n[owner]\nchanges_per_second = 1\n")
+    try:
+        erin = daemon.client("erin")
+        url = f"{SESSIONS}/{erin.create()}"
+        answers = [erin.request("PATCH", url, {"ttl_minutes": 30}) for _ in range(40)]
+        early = [answer for answer in answers if answer.status == 429]
+        assert early and len(early) < 40
+        for answer in early:
+            refused(answer, "quota: 1 changes a second for this owner")
+        assert erin.get(url).status == 200  # reading is free
+        assert daemon.client("frank").post(SESSIONS).status == 201
+        root = [daemon.root.request("PATCH", url, {"ttl_minutes": 30}) for _ in range(40)]
+        assert {answer.status for answer in root} == {200}
+    finally:
+        daemon.done()
 
 
 def test_the_404_and_the_400_come_before_the_429(own):

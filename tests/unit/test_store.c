@@ -1008,6 +1008,60 @@ static void test_store_open_damaged_file_is_a_clear_error(void **state)
 	rig_done(&rig);
 }
 
+struct frames_use {
+	size_t n;
+	uint64_t bytes;
+};
+
+static int see_frames_use(void *userdata, const char *owner, const char *workspace, uint64_t bytes)
+{
+	struct frames_use *use = userdata;
+
+	(void)owner;
+	(void)workspace;
+	use->n++;
+	use->bytes += bytes;
+	return 0;
+}
+
+/* Counted with each batch, over sessions' ends and restarts, until the frames are deleted. */
+static void test_store_frames_use_is_what_is_kept(void **state)
+{
+	const struct janitor_retention retention = {.frames_before = 51 * USEC_PER_SEC};
+	struct answers answers = {0};
+	struct frames_use use = {0};
+	uint64_t expected;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	insert(&rig);
+	assert_int_equal(store_each_frames_use(rig.store, see_frames_use, &use), 0);
+	assert_int_equal(use.n, 0);
+	for (uint32_t seq = 1; seq <= 3; seq++) {
+		add_frame(&rig, seq == 3 ? FRAMES_STAGE_DONE : FRAMES_STAGE_LOG, "text");
+		assert_int_equal(store_frames_put(rig.store, rig.job,
+						  &(struct store_batch){seq, 0, NULL}, note,
+						  &answers),
+				 0);
+	}
+	store_flush(rig.store, 1);
+	expected = rig.job->frames.total_bytes + (uint64_t)3 * FRAMES_ROW_BYTES;
+	assert_int_equal(store_session_close(rig.store, &rig.session->id, "deleted",
+					     50 * USEC_PER_SEC, note, &answers),
+			 0);
+	store_flush(rig.store, 1);
+	reopen(&rig);
+	assert_int_equal(store_each_frames_use(rig.store, see_frames_use, &use), 0);
+	assert_int_equal(use.n, 1);
+	assert_int_equal(use.bytes, expected);
+	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
+	store_flush(rig.store, 1);
+	assert_int_equal(store_each_frames_use(rig.store, see_frames_use, &use), 0);
+	assert_int_equal(use.n, 1);
+	rig_done(&rig);
+}
+
 static void test_store_retain_deletes_by_age(void **state)
 {
 	struct janitor_retention retention = {.frames_before = 100 * USEC_PER_SEC};
@@ -1188,6 +1242,7 @@ int main(void)
 		cmocka_unit_test(test_store_waiting_queue_is_bounded),
 		cmocka_unit_test(test_store_killed_process_keeps_what_it_promised),
 		cmocka_unit_test(test_store_open_damaged_file_is_a_clear_error),
+		cmocka_unit_test(test_store_frames_use_is_what_is_kept),
 		cmocka_unit_test(test_store_retain_deletes_by_age),
 		cmocka_unit_test(test_store_usage_is_of_one_day),
 		cmocka_unit_test(test_store_component_writes_only_itself),

@@ -172,7 +172,7 @@ static void test_tenant_quota_stored_counts_what_is_coming(void **state)
 	assert_true(tenant_quota_store(two, &fixture->config, 10, 10, 0, &fixture->refusal));
 	assert_false(tenant_quota_store(two, &fixture->config, 11, 11, 0, &fixture->refusal));
 	assert_string_equal(fixture->refusal.detail,
-			    "quota: 2 MiB of stored components for this workspace");
+			    "quota: 2 MiB of stored bytes for this workspace");
 }
 
 static void test_tenant_quota_processor_time_is_of_a_day(void **state)
@@ -221,6 +221,55 @@ static void test_tenant_take_is_a_bucket_of_one_second(void **state)
 	assert_true(tenant_take(&next, MIB, MIB, now + USEC_PER_SEC));
 }
 
+static void test_tenant_quota_frames_are_stored_bytes(void **state)
+{
+	struct fixture *fixture = *state;
+	struct session *session = enter(fixture, "a", "w", 1);
+	struct tenants *tenants = &fixture->registry.tenants;
+	struct tenant *owner = session->place[QUOTA_SCOPE_OWNER].tenant;
+
+	(void)tenants_turn_day(tenants, NOON);
+	assert_int_equal(tenant_quota_room(session, &fixture->config), 2 * MIB);
+	tenants_charge_frames(tenants, "a", "w", 2 * MIB - 1);
+	assert_int_equal(tenant_quota_room(session, &fixture->config), 1);
+	assert_true(tenant_quota_job(session, &fixture->config, NOON, &fixture->refusal));
+	tenants_charge_frames(tenants, "", "w", 5);
+	assert_false(tenant_quota_job(session, &fixture->config, NOON, &fixture->refusal));
+	assert_string_equal(fixture->refusal.detail,
+			    "quota: 2 MiB of stored bytes for this workspace");
+	assert_int_equal(tenant_quota_room(session, &fixture->config), 0);
+	assert_int_equal(owner->frames_bytes, 2 * MIB - 1);
+	assert_int_equal(tenants->host.frames_bytes, 2 * MIB + 4);
+	/* A tenant without a session is kept for them over midnight. */
+	tenants_charge_frames(tenants, "gone", "", 7);
+	(void)tenants_turn_day(tenants, 3 * NOON);
+	assert_int_equal(tenants_find(tenants, QUOTA_SCOPE_OWNER, "gone")->frames_bytes, 7);
+	tenants_forget_frames(tenants);
+	assert_true(tenant_quota_job(session, &fixture->config, NOON, &fixture->refusal));
+	assert_int_equal(tenants->host.frames_bytes, 0);
+}
+
+static void test_tenant_quota_changes_have_a_rate_and_a_burst(void **state)
+{
+	struct fixture *fixture = *state;
+	struct tenants *tenants = &fixture->registry.tenants;
+	struct quota_config *config = &fixture->config;
+	usec_t now = 10 * USEC_PER_SEC;
+
+	config->limits[QUOTA_SCOPE_OWNER].changes_per_s = 2;
+	for (int i = 0; i < 10; i++)
+		assert_true(tenant_quota_change(tenants, config, "a", now, &fixture->refusal));
+	assert_false(tenant_quota_change(tenants, config, "a", now, &fixture->refusal));
+	assert_string_equal(fixture->refusal.detail, "quota: 2 changes a second for this owner");
+	assert_int_equal(fixture->refusal.retry_after_s, 1);
+	assert_true(tenant_quota_change(tenants, config, "b", now, &fixture->refusal));
+	now += USEC_PER_SEC / 2;
+	assert_true(tenant_quota_change(tenants, config, "a", now, &fixture->refusal));
+	assert_false(tenant_quota_change(tenants, config, "a", now, &fixture->refusal));
+	config->limits[QUOTA_SCOPE_OWNER].changes_per_s = 0;
+	assert_true(tenant_quota_change(tenants, config, "a", now, &fixture->refusal));
+}
+
 static void test_tenant_quota_launches_have_a_rate_of_their_owner(void **state)
 {
 	struct fixture *fixture = *state;
@@ -266,6 +315,8 @@ static const struct CMUnitTest tests[] = {
 	TEST(test_tenant_quota_processor_time_is_of_a_day),
 	TEST(test_tenant_take_is_a_bucket_of_one_second),
 	TEST(test_tenant_quota_launches_have_a_rate_of_their_owner),
+	TEST(test_tenant_quota_frames_are_stored_bytes),
+	TEST(test_tenant_quota_changes_have_a_rate_and_a_burst),
 	TEST(test_tenants_find_each_of_many),
 };
 

@@ -29,6 +29,9 @@ MUST_USE int action_list(struct request *request, const struct registry_filter *
 json_t *action_summary(struct request *request, const struct session *session);
 json_t *action_sandbox(struct request *request, const struct session *session);
 
+/* The caller may change something now; else it was answered (429). */
+bool action_change(struct request *request);
+
 void action_create(struct request *request, struct spec_create *spec, bool dagster);
 void action_delete(struct request *request, struct session *session);
 /* ttl_minutes: from now on. */

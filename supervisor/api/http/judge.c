@@ -6,6 +6,7 @@
 #include "base/sockmsg.h"
 #include "base/str.h"
 
+#include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/http/server_state.h"
 
@@ -117,4 +118,6 @@ void judge_headers(struct request *request, const struct judge_walk *walk,
 	}
 	if (walk->n_length > 0 && walk->length > route->body_max_bytes)
 		reply_detail(request, MHD_HTTP_CONTENT_TOO_LARGE, "request body too large");
+	else if (route->audit)
+		(void)action_change(request);
 }

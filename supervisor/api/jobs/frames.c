@@ -264,6 +264,24 @@ const struct frames_line *frames_after(const struct frames *frames, uint32_t aft
 	return low < frames->n_lines ? &frames->line[low] : NULL;
 }
 
+uint64_t frames_stored_bytes(const struct frames *frames, uint32_t first_seq)
+{
+	const struct frames_line *line = frames_after(frames, first_seq > 0 ? first_seq - 1 : 0);
+	uint64_t bytes = 0;
+
+	for (; line && line < frames->line + frames->n_lines; line++)
+		bytes += line->size + FRAMES_ROW_BYTES;
+	return bytes;
+}
+
+void frames_bound(struct frames *frames, uint64_t room)
+{
+	frames->max_bytes = (size_t)TASK_FRAMES_MAX_BYTES;
+	if (frames->total_bytes < frames->max_bytes &&
+	    room < frames->max_bytes - frames->total_bytes)
+		frames->max_bytes = frames->total_bytes + (size_t)room;
+}
+
 const struct frames_line *frames_next_visible(const struct frames *frames, uint32_t after)
 {
 	const struct frames_line *line = frames_after(frames, after);

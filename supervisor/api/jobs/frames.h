@@ -72,6 +72,7 @@ void frames_resume(struct frames *frames, uint32_t last_seq, bool terminal);
  * borrowed, may be NULL. timestamp is `now`. 0 and ret_seq (may be NULL); FRAMES_E_TERMINAL: the
  * task has ended; FRAMES_E_DROPPED: a log frame beyond the bounds; -ENOMEM.
  */
+#define FRAMES_ROW_BYTES  128 /* of a frame in the store, beside its text */
 #define FRAMES_E_TERMINAL 1
 #define FRAMES_E_DROPPED  2
 MUST_USE int frames_add(struct frames *frames, enum frames_stage stage, const char *message,
@@ -80,6 +81,10 @@ MUST_USE int frames_add(struct frames *frames, enum frames_stage stage, const ch
  * are texts of ours. */
 void frames_end_plain(struct frames *frames, const struct id *session, const char *code,
 		      const char *message, usec_t now);
+/* What the frames from first_seq on take in the store, rows included. */
+uint64_t frames_stored_bytes(const struct frames *frames, uint32_t first_seq);
+/* A `log` frame must fit in that many bytes more, and in TASK_FRAMES_MAX_BYTES. */
+void frames_bound(struct frames *frames, uint64_t room);
 void frames_settle(struct frames *frames, uint32_t seq);
 /* First frame with a number above `after`, settled or not; NULL: none. Valid until the next add. */
 const struct frames_line *frames_after(const struct frames *frames, uint32_t after);

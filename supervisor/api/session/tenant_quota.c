@@ -6,6 +6,7 @@
 #include "supervisor/api/session/session.h"
 
 #define SECONDS_PER_DAY 86400u
+#define CHANGE_WINDOW   (5 * USEC_PER_SEC)
 
 enum resource {
 	RESOURCE_SESSIONS,
@@ -15,6 +16,7 @@ enum resource {
 	RESOURCE_CPU,
 	RESOURCE_LAUNCHES,
 	RESOURCE_STORE_RATE,
+	RESOURCE_CHANGES,
 	RESOURCE_MAX_,
 };
 
@@ -32,10 +34,11 @@ static const struct {
 	[RESOURCE_SESSIONS] = {"live sessions",                 FORM_NUMBER, 30},
 	[RESOURCE_JOBS] = {"queued jobs",                   FORM_NUMBER, 5 },
 	[RESOURCE_MEMORY] = {"memory in all sessions",        FORM_SIZE,   30},
-	[RESOURCE_STORED] = {"stored components",             FORM_SIZE,   60},
+	[RESOURCE_STORED] = {"stored bytes",                  FORM_SIZE,   60},
 	[RESOURCE_CPU] = {"processor time a day",          FORM_TIME,   0 },
 	[RESOURCE_LAUNCHES] = {"launches a second",             FORM_NUMBER, 1 },
 	[RESOURCE_STORE_RATE] = {"stored components in a second", FORM_SIZE,   1 },
+	[RESOURCE_CHANGES] = {"changes a second",              FORM_NUMBER, 1 },
 };
 _Static_assert(ARRAY_SIZE(resources) == RESOURCE_MAX_, "one row per resource");
 
@@ -209,6 +212,59 @@ bool tenant_quota_work(const struct session *session, const struct quota_config 
 	return true;
 }
 
+/* Room for that many bytes more in each of the session's tenants. */
+static bool has_store(const struct session *session, const struct quota_config *config,
+		      uint64_t more_bytes, struct quota_refusal *refusal)
+{
+	const struct quota_limits *limits = NULL;
+	struct tenant_use use;
+
+	for (enum quota_scope scope = 0; scope < QUOTA_SCOPE_MAX_; scope++) {
+		const struct tenant *tenant = next_tenant(session, config, scope, &limits);
+
+		if (!tenant || limits->stored_bytes == 0)
+			continue;
+		tenant_sum(tenant, &use);
+		if (!fits(limits->stored_bytes, use.stored_bytes, more_bytes))
+			return refuse(RESOURCE_STORED, scope, limits->stored_bytes, 0, refusal);
+	}
+	return true;
+}
+
+uint64_t tenant_quota_room(const struct session *session, const struct quota_config *config)
+{
+	const struct quota_limits *limits = NULL;
+	struct tenant_use use;
+	uint64_t room = UINT64_MAX;
+
+	for (enum quota_scope scope = 0; scope < QUOTA_SCOPE_MAX_; scope++) {
+		const struct tenant *tenant = next_tenant(session, config, scope, &limits);
+		uint64_t left;
+
+		if (!tenant || limits->stored_bytes == 0)
+			continue;
+		tenant_sum(tenant, &use);
+		left = use.stored_bytes < limits->stored_bytes
+			       ? limits->stored_bytes - use.stored_bytes
+			       : 0;
+		if (left < room)
+			room = left;
+	}
+	return room;
+}
+
+bool tenant_quota_change(struct tenants *tenants, const struct quota_config *config,
+			 const char *owner, usec_t now, struct quota_refusal *ret_refusal)
+{
+	struct tenant *tenant = tenants_get(tenants, QUOTA_SCOPE_OWNER, owner);
+	uint64_t per_s = tenant_quota_limits(config, QUOTA_SCOPE_OWNER, owner)->changes_per_s;
+
+	if (!tenant)
+		return true;
+	return tenant_take_within(&tenant->change_next, CHANGE_WINDOW, per_s, 1, now) ||
+	       refuse(RESOURCE_CHANGES, QUOTA_SCOPE_OWNER, per_s, 0, ret_refusal);
+}
+
 bool tenant_quota_job(const struct session *session, const struct quota_config *config,
 		      usec_t realtime, struct quota_refusal *ret_refusal)
 {
@@ -225,26 +281,20 @@ bool tenant_quota_job(const struct session *session, const struct quota_config *
 		if (use.n_jobs >= limits->jobs)
 			return refuse(RESOURCE_JOBS, scope, limits->jobs, realtime, ret_refusal);
 	}
-	return tenant_quota_work(session, config, realtime, ret_refusal);
+	/* Its frames need some. */
+	return has_store(session, config, 1, ret_refusal) &&
+	       tenant_quota_work(session, config, realtime, ret_refusal);
 }
 
 bool tenant_quota_store(const struct session *session, const struct quota_config *config,
 			uint64_t more_bytes, uint64_t body_bytes, usec_t now,
 			struct quota_refusal *ret_refusal)
 {
-	const struct quota_limits *limits = NULL;
+	const struct quota_limits *limits;
 	struct tenant *owner = session->place[QUOTA_SCOPE_OWNER].tenant;
-	struct tenant_use use;
 
-	for (enum quota_scope scope = 0; scope < QUOTA_SCOPE_MAX_; scope++) {
-		const struct tenant *tenant = next_tenant(session, config, scope, &limits);
-
-		if (!tenant || limits->stored_bytes == 0)
-			continue;
-		tenant_sum(tenant, &use);
-		if (!fits(limits->stored_bytes, use.stored_bytes, more_bytes))
-			return refuse(RESOURCE_STORED, scope, limits->stored_bytes, 0, ret_refusal);
-	}
+	if (!has_store(session, config, more_bytes, ret_refusal))
+		return false;
 	if (!owner)
 		return true;
 	limits = tenant_quota_limits(config, QUOTA_SCOPE_OWNER, owner->name);

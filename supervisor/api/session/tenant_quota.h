@@ -43,6 +43,11 @@ MUST_USE bool tenant_quota_work(const struct session *session, const struct quot
 MUST_USE bool tenant_quota_store(const struct session *session, const struct quota_config *config,
 				 uint64_t more_bytes, uint64_t body_bytes, usec_t now,
 				 struct quota_refusal *ret_refusal);
+/* Bytes that all tenants of the session may still store. */
+uint64_t tenant_quota_room(const struct session *session, const struct quota_config *config);
+/* A request of this owner that changes something. Takes from the rate where it is true. */
+MUST_USE bool tenant_quota_change(struct tenants *tenants, const struct quota_config *config,
+				  const char *owner, usec_t now, struct quota_refusal *ret_refusal);
 /* What this tenant may have: its own, or its scope's. */
 const struct quota_limits *tenant_quota_limits(const struct quota_config *config,
 					       enum quota_scope scope, const char *name);

@@ -125,7 +125,10 @@ void tenants_remove(struct session *session)
 
 void tenant_sum(const struct tenant *tenant, struct tenant_use *ret_use)
 {
-	*ret_use = (struct tenant_use){.n_sessions = tenant->n_sessions};
+	*ret_use = (struct tenant_use){
+		.n_sessions = tenant->n_sessions,
+		.stored_bytes = tenant->frames_bytes,
+	};
 	if (tenant->n_sessions == 0)
 		return; /* maybe one that stands for nobody, without a list */
 	LIST_FOR_EACH (link, &tenant->sessions) {
@@ -140,6 +143,11 @@ void tenant_sum(const struct tenant *tenant, struct tenant_use *ret_use)
 
 bool tenant_take(usec_t *next, uint64_t per_s, uint64_t n, usec_t now)
 {
+	return tenant_take_within(next, USEC_PER_SEC, per_s, n, now);
+}
+
+bool tenant_take_within(usec_t *next, usec_t window, uint64_t per_s, uint64_t n, usec_t now)
+{
 	usec_t due = *next > now ? *next : now;
 	usec_t span;
 
@@ -149,10 +157,31 @@ bool tenant_take(usec_t *next, uint64_t per_s, uint64_t n, usec_t now)
 		n = per_s;
 	/* Rounded up, so that many small ones are not for nothing; n <= 2^40: no overflow. */
 	span = (n * USEC_PER_SEC + per_s - 1) / per_s;
-	if (due - now > USEC_PER_SEC - span)
+	if (due - now > window - span)
 		return false;
 	*next = due + span;
 	return true;
+}
+
+void tenants_charge_frames(struct tenants *tenants, const char *owner, const char *workspace,
+			   uint64_t bytes)
+{
+	struct tenant *of_owner = tenants_get(tenants, QUOTA_SCOPE_OWNER, owner);
+	struct tenant *of_workspace = tenants_get(tenants, QUOTA_SCOPE_WORKSPACE, workspace);
+
+	if (of_owner)
+		of_owner->frames_bytes += bytes;
+	if (of_workspace)
+		of_workspace->frames_bytes += bytes;
+	tenants->host.frames_bytes += bytes;
+}
+
+void tenants_forget_frames(struct tenants *tenants)
+{
+	tenants->host.frames_bytes = 0;
+	for (size_t i = 0; i < TENANTS_N_BUCKETS; i++)
+		LIST_FOR_EACH (link, &tenants->bucket[i])
+			LIST_ENTRY(link, struct tenant, link)->frames_bytes = 0;
 }
 
 bool tenants_turn_day(struct tenants *tenants, usec_t realtime)
@@ -169,7 +198,7 @@ bool tenants_turn_day(struct tenants *tenants, usec_t realtime)
 
 			tenant->cpu_us = 0;
 			tenant->cpu_dirty = false;
-			if (list_empty(&tenant->sessions))
+			if (list_empty(&tenant->sessions) && tenant->frames_bytes == 0)
 				tenant_free(tenant);
 		}
 	}

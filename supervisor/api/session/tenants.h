@@ -26,10 +26,12 @@ struct tenant {
 	enum quota_scope scope;
 	char name[IDENTITY_MAX + 1];
 	uint32_t n_sessions;
-	bool cpu_dirty;     /* more than the store knows */
-	uint64_t cpu_us;    /* used today */
-	usec_t launch_next; /* boottime, see tenant_take */
+	bool cpu_dirty;        /* more than the store knows */
+	uint64_t cpu_us;       /* used today */
+	uint64_t frames_bytes; /* of its tasks in the store, also of closed sessions */
+	usec_t launch_next;    /* boottime, see tenant_take */
 	usec_t store_next;
+	usec_t change_next;
 };
 
 /* A session's place in one of its tenants. */
@@ -69,6 +71,15 @@ void tenant_sum(const struct tenant *tenant, struct tenant_use *ret_use);
  * holds). per_s 0: no bound.
  */
 bool tenant_take(usec_t *next, uint64_t per_s, uint64_t n, usec_t now);
+
+/* The same with a bucket that holds what comes in `window`, at least a second. */
+bool tenant_take_within(usec_t *next, usec_t window, uint64_t per_s, uint64_t n, usec_t now);
+
+/* That many bytes of frames of a task of these tenants were given to the store. */
+void tenants_charge_frames(struct tenants *tenants, const char *owner, const char *workspace,
+			   uint64_t bytes);
+/* Before they are counted anew. */
+void tenants_forget_frames(struct tenants *tenants);
 
 /* A new day begins with no processor time used. True: it did. */
 bool tenants_turn_day(struct tenants *tenants, usec_t realtime);

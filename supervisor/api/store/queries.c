@@ -101,6 +101,10 @@ static const char *const sql[] = {
 			       " VALUES (?1, ?2, ?3, ?4, ?5)",
 	[QUERY_FRAMES_GET] = "SELECT seq, stage, body FROM sandbox_frames"
 			     " WHERE task_id = ?1 AND seq > ?2 ORDER BY seq",
+	[QUERY_FRAMES_CHARGE] =
+		"UPDATE sandbox_tasks SET frames_bytes = frames_bytes + ?2 WHERE id = ?1",
+	[QUERY_FRAMES_USE] = "SELECT owner_text, workspace_text, sum(frames_bytes)"
+			     " FROM sandbox_tasks WHERE frames_bytes > 0 GROUP BY 1, 2",
 	[QUERY_COMPONENT_GET] =
 		"SELECT file, body FROM (SELECT file, body FROM sandbox_components"
 		" WHERE session_id = ?1 AND file > ?2 UNION ALL SELECT j.key, j.value"
@@ -114,7 +118,7 @@ static const char *const sql[] = {
 	[QUERY_RETAIN_FRAMES] =
 		"DELETE FROM sandbox_frames WHERE task_id IN " TASKS_OF_OLD_SESSIONS,
 	[QUERY_RETAIN_FRAMES_MARK] =
-		"UPDATE sandbox_tasks SET frames_kept = 0 WHERE id IN " TASKS_OF_OLD_SESSIONS,
+		"UPDATE sandbox_tasks SET frames_kept = 0, frames_bytes = 0 WHERE id IN " TASKS_OF_OLD_SESSIONS,
 	[QUERY_RETAIN_ROWS_COMPONENTS] =
 		"DELETE FROM sandbox_components WHERE session_id IN " OLD_SESSIONS,
 	[QUERY_RETAIN_ROWS_FRAMES] =

@@ -241,6 +241,7 @@ void rows_frames(struct write *write, const struct job *job, const struct store_
 	char id[ID_TEXT_BYTES];
 	char session[ID_TEXT_BYTES];
 	const struct frames_line *line;
+	uint64_t bytes;
 
 	id_format(&job->id, id);
 	if (batch->wire_number != 0) {
@@ -253,6 +254,12 @@ void rows_frames(struct write *write, const struct job *job, const struct store_
 	}
 	if (batch->output)
 		add_output(write, job, id, batch);
+	bytes = frames_stored_bytes(&job->frames, batch->first_seq);
+	if (bytes > 0) {
+		const struct value charge[] = {value_text(id), value_integer((int64_t)bytes)};
+
+		write_add(write, QUERY_FRAMES_CHARGE, charge, ARRAY_SIZE(charge));
+	}
 	for (uint32_t seq = batch->first_seq > 0 ? batch->first_seq - 1 : 0;
 	     (line = frames_after(&job->frames, seq)); seq = line->seq) {
 		const struct value values[] = {

@@ -470,6 +470,7 @@ const struct store_ops sqlite_ops = {
 	.component_get = sqlite_component_get,
 	.usage_put = sqlite_usage_put,
 	.each_usage = sqlite_each_usage,
+	.each_frames_use = sqlite_each_frames_use,
 	.retain = sqlite_retain,
 	.forget = sqlite_forget,
 	.flush = sqlite_flush,

@@ -307,6 +307,24 @@ int sqlite_each_usage(struct store *store, uint32_t day, store_usage_seen seen, 
 	return r < 0 ? r : migrate_errno(rc);
 }
 
+int sqlite_each_frames_use(struct store *store, store_frames_use_seen seen, void *userdata)
+{
+	sqlite3_stmt *statement = sqlite_store_of(store)->statement[QUERY_FRAMES_USE];
+	int rc = SQLITE_ROW;
+	int r = 0;
+
+	while (r >= 0 && (rc = sqlite3_step(statement)) == SQLITE_ROW) {
+		const char *owner = (const char *)sqlite3_column_text(statement, 0);
+		const char *workspace = (const char *)sqlite3_column_text(statement, 1);
+
+		if (owner && workspace)
+			r = seen(userdata, owner, workspace,
+				 (uint64_t)sqlite3_column_int64(statement, 2));
+	}
+	(void)sqlite3_reset(statement);
+	return r < 0 ? r : migrate_errno(rc);
+}
+
 static int read_progress(struct sqlite_store *s, const char *id, struct store_progress *progress)
 {
 	sqlite3_stmt *statement = s->statement[QUERY_TASK_PROGRESS];

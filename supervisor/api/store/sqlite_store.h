@@ -74,6 +74,7 @@ int sqlite_component_get(struct store *store, const struct id *session, const ch
 			 store_component_read component_read, void *userdata);
 int sqlite_each_open_session(struct store *store, store_session_seen seen, void *userdata);
 int sqlite_each_usage(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
+int sqlite_each_frames_use(struct store *store, store_frames_use_seen seen, void *userdata);
 int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userdata);
 int sqlite_task_progress(struct store *store, const struct id *task,
 			 struct store_progress *ret_progress, store_output_seen seen,
