@@ -272,9 +272,19 @@ def test_a_tree_that_ended_for_its_memory_says_so(daemon, alice):
     alice.remove(session)
 
 
-def test_a_torn_line_costs_itself_alone(daemon, alice):
+@pytest.fixture
+def roomy():
+    """Its files do not fill up in a test."""
+    started = Daemon()
+    yield started
+    started.done()
+
+
+def test_a_torn_line_costs_itself_alone(roomy):
     """What a loss of power left of the last line does not take the next one with it."""
-    path = path_of(daemon)
+    alice = roomy.client("alice")
+    alice.remove(alice.create())
+    path = wait_until(lambda: path_of(roomy).exists() and path_of(roomy), 10, "the file")
     owner = path.stat()
     torn = path.with_name("torn")
     torn.write_text('{"time": "torn')
