@@ -4,7 +4,9 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -206,11 +208,27 @@ def test_gc_removes_nothing_of_a_running_instance(daemon, made):
     assert ctl(daemon, "exec", made, "--", "/bin/true").returncode == 0
 
 
-def test_what_the_service_does_not_have_is_said(daemon, made):
-    result = ctl(daemon, "denials", made)
-    assert result.returncode in (0, 1)
-    if result.returncode:
-        assert b"not available" in result.stderr
+def test_what_an_older_service_does_not_have_is_said(daemon, tmp_path):
+    older = socket.socket(socket.AF_UNIX)
+    older.bind(str(tmp_path / "older.sock"))
+    older.listen()
+
+    def answer():
+        client, _ = older.accept()
+        with client:
+            client.recv(65536)
+            body = b'{"detail":"Not Found"}'
+            client.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\n"
+                           b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    service = threading.Thread(target=answer)
+    service.start()
+    try:
+        result = ctl(daemon, "quota", socket_path=tmp_path / "older.sock")
+    finally:
+        service.join(10)
+        older.close()
+    assert result.returncode == 1 and b"not available" in result.stderr, result
 
 
 def test_identity_comes_from_the_environment(daemon):
