@@ -335,6 +335,17 @@ def id_blocks_in_use(instance):
                for record in records)
 
 
+def id_blocks_at_rest(instance):
+    """Those in use once the reserve of prepared namespaces, which fills by itself, is full."""
+    last, since = None, time.monotonic()
+    while time.monotonic() - since < 1 * SLOW:
+        now = id_blocks_in_use(instance)
+        if now != last:
+            last, since = now, time.monotonic()
+        time.sleep(0.05)
+    return last
+
+
 class Daemon:
     """A private sandboxd in a folder of its own."""
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import (BIN, SESSIONS, Daemon, cgroup_mounts, descendants, id_blocks_in_use, is_zombie,
-                     name_of, parent_of, status_of, wait_until)
+from harness import (BIN, SESSIONS, Daemon, cgroup_mounts, descendants, id_blocks_at_rest,
+                     id_blocks_in_use, is_zombie, name_of, parent_of, status_of, wait_until)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_sessions_and_their_processes_live_on(private, way):
         caller.shell(session, "setsid sleep 1000 > /dev/null 2>&1 &")
     shims, files = shims_of(private), records(private)
     assert len(shims) == 3 and len(files) == 6
-    blocks = id_blocks_in_use(private.instance)
+    blocks = id_blocks_at_rest(private.instance)
     for _ in range(2):
         way(private)
         assert shims_of(private) == shims and records(private) == files
@@ -111,7 +111,7 @@ def test_sessions_and_their_processes_live_on(private, way):
             assert caller.get(f"{SESSIONS}/{session}").status == 200
             assert caller.shell(session, "cat /session/mark").text.strip() == session
             assert caller.shell(session, "pgrep -c sleep").text.strip() == "1"
-    wait_until(lambda: id_blocks_in_use(private.instance) == blocks, 5, "blocks as before")
+    assert id_blocks_at_rest(private.instance) == blocks
     # What is adopted ends as what was launched.
     assert caller.remove(sessions.pop()).status == 200
     os.kill(shims_of(private)[0], signal.SIGKILL)
