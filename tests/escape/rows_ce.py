@@ -12,6 +12,8 @@ from pathlib import Path
 from places import BUILD, INSIDE, evil_daemon, PROGRAM_TEXT, executables, harness, host_process, outside, steps
 from table import row
 
+import test_adoption as adoption  # places.py has set where it is found
+
 
 @row("C1", "connect to abstract sockets of the host", "network namespace", "–")
 def abstract(t):
@@ -351,7 +353,7 @@ def foreign_id(t):
 
 @row("E8", "create and destroy one session from 64 threads", "one state machine", control=None)
 def races(t):
-    client = t.daemon.client("alice")
+    client = t.daemon.root  # the rate of an owner's changes would answer most of them
     before = t.daemon.cgroups()
     counts = {}
     lock = threading.Lock()
@@ -489,3 +491,29 @@ def threads(t):
     waiting.start()
     t.worked(len(executables(os.getpid())) > 1, "a thread is not counted")
     waiting.join()
+
+
+@row("E11", "a start finds a record that lies", "record, group, ids, process agree",
+     control="records as they were")
+def former_run(t):
+    """One names another session's process, one a process of the host; the third says the truth."""
+    daemon = harness.Daemon()
+    daemon.deaths_expected = True
+    try:
+        client = daemon.client("alice")
+        made = [client.create() for _ in range(3)]
+        folder = daemon.runtime / "private" / "sessions"
+        adoption.end_both(daemon)
+        if t.controls:
+            daemon.start()
+            t.worked(len(adoption.shims_of(daemon)) == 3, "three records that are true")
+            adoption.end_both(daemon)
+        adoption.spoil_swap(folder, made[0])
+        adoption.spoil_pid(folder, made[1])
+        daemon.start()
+        t.check(adoption.records(daemon) == [f"{made[2]}.record", f"{made[2]}.sock"], "records")
+        t.check(len(adoption.shims_of(daemon)) == 1, "a tree that lied lives on")
+        t.check(client.run(made[2], "/bin/true").code == 0, "the third session")
+        t.refused({"this process": "alive" if harness.status_of(os.getpid()) else "dead"}, "alive")
+    finally:
+        daemon.done()
