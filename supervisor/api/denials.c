@@ -23,7 +23,7 @@ _Static_assert((int)DENIAL_KIND_MAX_ == (int)METRICS_DENIAL_MAX_ &&
 		       (int)DENIAL_TIME == (int)METRICS_DENIAL_TIME,
 	       "the same kinds in the same order");
 
-#define MIB (1024u * 1024u)
+#define MIB (1024ULL * 1024)
 
 static void tell_job(struct app *app, struct session *session, struct denial *denial)
 {
@@ -65,7 +65,7 @@ void denials_count(struct app *app, struct session *session, uint32_t oom_kills,
 
 	IGNORE_RESULT(str_format(rule, sizeof(rule),
 				 "memory limit of %llu MiB, files of the session included",
-				 (unsigned long long)(session->plan.memory_bytes / MIB)));
+				 session->plan.memory_bytes / MIB));
 	denials_note(app, session,
 		     &(struct denial_report){
 			     .kind = DENIAL_MEMORY,

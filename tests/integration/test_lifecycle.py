@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from harness import NOT_FOUND, SESSIONS, Client, Daemon, wait_until
+from harness import CONFIG, NOT_FOUND, SESSIONS, Client, Daemon, wait_until
 
 
 @pytest.fixture
 def private():
-    started = Daemon()
+    started = Daemon(config=CONFIG + "[owner]\nchanges_per_second = 0\n")
     yield started
     started.done()
 

@@ -95,8 +95,10 @@ def unit_dir(tmp_path_factory):
     for name in ("sandboxd-control.socket", "sandboxd-operator.socket", "sandboxd.slice",
                  "sandboxd-sessions.service"):
         shutil.copy(UNITS / name, folder)
+    programs = tmp_path_factory.mktemp("programs") / "sbin"
+    programs.symlink_to(BIN)  # whose own path may have spaces
     (folder / "sandboxd.service").write_text(
-        SERVICE.replace("@CMAKE_INSTALL_FULL_SBINDIR@", str(BIN)))
+        SERVICE.replace("@CMAKE_INSTALL_FULL_SBINDIR@", str(programs)))
     return folder
 
 

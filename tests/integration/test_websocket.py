@@ -308,6 +308,10 @@ def test_worker_that_dies_costs_no_frame():
         with ThreadPoolExecutor() as pool, stopped_shim(own, caller, made):
             task = caller.execute(made)
             reading = read_in_background(pool, caller, task)
+            # What is in the store is sent to every reader in the same turn.
+            shown = caller.lines("GET", stream_url(task), headers={"Accept": "application/x-ndjson"})
+            assert json.loads(next(shown))["stage"] == "start"
+            shown.close()
             os.kill(own.worker_pid("sandboxd-api"), signal.SIGKILL)
             seen, code = reading.result(30)
         assert [frame["stage"] for frame in seen] == ["start"] and code == 1006
