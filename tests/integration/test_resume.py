@@ -8,6 +8,7 @@ import time
 import pytest
 
 from harness import SESSIONS, Daemon, name_of, wait_until
+from test_adoption import kill_supervisor
 from test_jobs import BODY, GO_ON, TASKS, cancel, state, stopped_task, terminal
 
 
@@ -59,8 +60,7 @@ def test_running_task_outlives_the_supervisor(private):
     caller = private.client("alice")
     session = caller.create()
     task = stopped_task(caller, session)
-    os.kill(private.supervisor_pid(), signal.SIGKILL)
-    wait_until(private.ready, 20, "answers")
+    kill_supervisor(private)  # and its worker is gone: none of the old answers
     wait_until(lambda: state(caller, task) == "running", 5, "it goes on")
     caller.shell(session, GO_ON)
     assert terminal(caller.frames(task))["stage"] == "done"
