@@ -31,7 +31,9 @@ _Static_assert(IS_EVEN(LAUNCH_HELLO) && IS_EVEN(LAUNCH_START) && IS_EVEN(LAUNCH_
 		       IS_EVEN(LAUNCH_FREEZE) && IS_EVEN(LAUNCH_THAW) && IS_EVEN(LAUNCH_STAT) &&
 		       IS_EVEN(LAUNCH_ADOPT) && IS_EVEN(LAUNCH_PROOF) && IS_EVEN(LAUNCH_TRACE) &&
 		       IS_EVEN(LAUNCH_LOG_LEVEL) && !IS_EVEN(LAUNCH_EVENT_GONE) &&
-		       !IS_EVEN(LAUNCH_EVENT_FACTS) && !IS_EVEN(LAUNCH_EVENT_CONFIG),
+		       !IS_EVEN(LAUNCH_EVENT_FACTS) && !IS_EVEN(LAUNCH_EVENT_CONFIG) &&
+		       !IS_EVEN(LAUNCH_EVENT_LINK) && !IS_EVEN(LAUNCH_EVENT_NET) &&
+		       !IS_EVEN(LAUNCH_EVENT_NET_GONE),
 	       "requests are even, answers and events are odd");
 
 static const struct request_rule *find_request(unsigned int type)
@@ -86,11 +88,15 @@ static int event_check(const struct launch_msg *msg)
 		return -EPROTO;
 	switch (msg->type) {
 	case LAUNCH_EVENT_GONE:
+	case LAUNCH_EVENT_NET:
+	case LAUNCH_EVENT_NET_GONE:
 		return session_is_null(msg) ? -EPROTO : 0;
 	case LAUNCH_EVENT_FACTS:
 		return session_is_null(msg) ? 0 : -EPROTO;
 	case LAUNCH_EVENT_CONFIG:
 		return session_is_null(msg) && config_valid(&msg->u.config) ? 0 : -EPROTO;
+	case LAUNCH_EVENT_LINK:
+		return session_is_null(msg) && msg->u.link.egress <= PLAN_EGRESS_MAX ? 0 : -EPROTO;
 	default:
 		return -EPROTO;
 	}

@@ -51,6 +51,7 @@ enum worker_state {
 struct worker {
 	struct workers *workers;
 	enum serve_worker kind;
+	uint32_t index; /* among its kind, as in struct plan */
 	enum worker_state state;
 	struct serve_client client;
 	struct log_relay relay;
@@ -194,6 +195,43 @@ void workers_tell_config(const struct workers *workers)
 	serve_tell_config(workers->options.serve, workers->options.config_state, fd);
 }
 
+/* A socket pair of their own for the api worker and that egress worker, if both are up. Without
+ * one the sessions of that worker get no new policy: the next life of either tries again. */
+static void link_egress(struct worker *egress)
+{
+	struct worker *api = &egress->workers->worker[0];
+	struct launch_msg event = launch_message(LAUNCH_EVENT_LINK, 0, NULL);
+	int fds[2];
+	int r;
+
+	if (!is_up(api) || !is_up(egress))
+		return;
+	r = sockmsg_pair(fds, 1);
+	if (r < 0) {
+		log_line(LOG_LEVEL_ERROR, NULL, "no socket between api and egress worker",
+			 "errno=%d", -r);
+		kill_process(egress);
+		return;
+	}
+	event.u.link.egress = egress->index;
+	peer_send(&api->client.peer, &event, fds[0]);
+	peer_send(&egress->client.peer, &event, fds[1]);
+}
+
+static void link_workers(struct worker *worker)
+{
+	struct workers *workers = worker->workers;
+
+	if (worker->kind == SERVE_WORKER_EGRESS) {
+		link_egress(worker);
+		return;
+	}
+	for (uint32_t i = 0; i < workers->n_workers; i++) {
+		if (workers->worker[i].kind == SERVE_WORKER_EGRESS)
+			link_egress(&workers->worker[i]);
+	}
+}
+
 static void on_hello(void *userdata)
 {
 	struct worker *worker = userdata;
@@ -208,6 +246,7 @@ static void on_hello(void *userdata)
 		workers_tell_config(worker->workers);
 	log_line(LOG_LEVEL_INFO, NULL, "worker is up", "worker=%s", kinds[worker->kind].program);
 	tell_facts(worker->workers);
+	link_workers(worker);
 	check_ready(worker->workers);
 }
 
@@ -377,6 +416,7 @@ static void init_worker(struct workers *workers, uint32_t index, enum serve_work
 	workers->worker[index] = (struct worker){
 		.workers = workers,
 		.kind = kind,
+		.index = kind == SERVE_WORKER_EGRESS ? index - 1 : 0,
 		.state = WORKER_STATE_IDLE,
 		.relay = LOG_RELAY_NULL,
 		.pid_fd = -1,

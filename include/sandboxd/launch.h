@@ -38,6 +38,24 @@ enum launch_type {
 	LAUNCH_EVENT_CONFIG = 105, /* to the api worker, after its HELLO and after each reload:
 				      struct launch_config; a descriptor, as WORKER_FD_CONFIG,
 				      where there is something new */
+	LAUNCH_EVENT_LINK = 107, /* struct launch_link: one end of a new socket pair between the api
+				    worker and an egress worker (egress.h; 1 descriptor). It
+				    replaces the former one */
+	LAUNCH_EVENT_NET = 109,  /* to the session's egress worker, also for each session again when
+				    the worker has restarted: LAUNCH_NET_FDS descriptors */
+	LAUNCH_EVENT_NET_GONE = 111, /* to the egress worker: the session has ended */
+};
+
+/*
+ * Descriptors of LAUNCH_EVENT_NET, all non-blocking and made inside the session's network
+ * namespace. On the listener arrive all TCP connections to other than loopback addresses, IPv4 ones
+ * in the mapped form, and those to the resolver's address and port 53; getsockname of the accepted
+ * socket is what was dialled. The other is the resolver's UDP socket.
+ */
+enum launch_net_fd {
+	LAUNCH_NET_LISTENER,
+	LAUNCH_NET_RESOLVER,
+	LAUNCH_NET_FDS,
 };
 
 /* Why a request was refused: stable numbers, texts in base/launch.c. */
@@ -179,6 +197,11 @@ struct launch_config {
 	char waiting[LAUNCH_CONFIG_TEXT]; /* options that wait for a restart: "section.key ..." */
 };
 
+struct launch_link {
+	uint32_t egress; /* index of the egress worker, as in struct plan */
+	uint32_t zero;
+};
+
 struct launch_msg {
 	uint32_t magic;
 	uint16_t version;
@@ -202,6 +225,7 @@ struct launch_msg {
 		struct launch_level level;
 		struct launch_facts facts;
 		struct launch_config config;
+		struct launch_link link;
 		struct err err; /* error = LAUNCH_E_STEP, LAUNCH_E_SECRET */
 	} u;
 };

@@ -58,17 +58,24 @@ static int greet(void)
 	return 0;
 }
 
-/* The one thing that is sent to this worker without its asking. 0, -ECONNRESET (the supervisor has
- * ended), or -errno. */
+/* What is sent to this worker without its asking. 0, -ECONNRESET (the supervisor has ended), or
+ * -errno. Descriptors are closed: nothing is relayed yet. */
 static int take_event(void)
 {
 	struct launch_msg msg;
-	ssize_t n = sockmsg_recv(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0);
+	int fds[LAUNCH_NET_FDS];
+	ssize_t n = sockmsg_recv(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), fds, ARRAY_SIZE(fds));
 
 	if (n <= 0)
 		return n == 0 ? -ECONNRESET : (int)n;
-	if (launch_check(&msg, (size_t)n, 1) < 0 || msg.type != LAUNCH_EVENT_FACTS ||
-	    msg.u.facts.log_level >= LOG_LEVEL_MAX_)
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		(void)fd_close(fds[i]);
+	if (launch_check(&msg, (size_t)n, 1) < 0)
+		return -EPROTO;
+	if (msg.type == LAUNCH_EVENT_LINK || msg.type == LAUNCH_EVENT_NET ||
+	    msg.type == LAUNCH_EVENT_NET_GONE)
+		return 0;
+	if (msg.type != LAUNCH_EVENT_FACTS || msg.u.facts.log_level >= LOG_LEVEL_MAX_)
 		return -EPROTO;
 	log_set_level((enum log_level)msg.u.facts.log_level);
 	log_line(LOG_LEVEL_DEBUG, NULL, "log level taken", NULL);

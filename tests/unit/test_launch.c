@@ -24,7 +24,7 @@ static bool names_session(unsigned int type)
 {
 	return type != LAUNCH_HELLO && type != LAUNCH_ADOPT && type != LAUNCH_LOG_LEVEL &&
 	       type != LAUNCH_LOG_LEVEL + 1 && type != LAUNCH_EVENT_FACTS &&
-	       type != LAUNCH_EVENT_CONFIG;
+	       type != LAUNCH_EVENT_CONFIG && type != LAUNCH_EVENT_LINK;
 }
 
 static void test_launch_check_every_type_and_side(void **state)
@@ -35,7 +35,8 @@ static void test_launch_check_every_type_and_side(void **state)
 		bool is_request = type >= 2 && type <= LAUNCH_LOG_LEVEL && type % 2 == 0;
 		bool is_answer = (type >= 3 && type <= LAUNCH_LOG_LEVEL + 1 && type % 2 == 1) ||
 				 type == LAUNCH_EVENT_GONE || type == LAUNCH_EVENT_FACTS ||
-				 type == LAUNCH_EVENT_CONFIG;
+				 type == LAUNCH_EVENT_CONFIG || type == LAUNCH_EVENT_LINK ||
+				 type == LAUNCH_EVENT_NET || type == LAUNCH_EVENT_NET_GONE;
 
 		assert_int_equal(launch_check(&msg, sizeof(msg), 0), is_request ? 0 : -EPROTO);
 		assert_int_equal(launch_check(&msg, sizeof(msg), 1), is_answer ? 0 : -EPROTO);

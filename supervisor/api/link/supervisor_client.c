@@ -87,6 +87,14 @@ static int handle_message(struct supervisor_client *client, const struct launch_
 		client->events->config(client->userdata, &msg->u.config, TAKE_FD(owned_fd));
 		return 0;
 	}
+	if (msg->type == LAUNCH_EVENT_LINK) {
+		if (owned_fd < 0)
+			return -EPROTO;
+		if (client->events->egress_link)
+			client->events->egress_link(client->userdata, msg->u.link.egress,
+						    TAKE_FD(owned_fd));
+		return 0;
+	}
 	pending = find_pending(client, msg->serial);
 	if (!pending)
 		return 0; /* its deadline passed; a descriptor that came with it is closed */

@@ -27,6 +27,8 @@ struct supervisor_client_events {
 	void (*facts)(void *userdata, const struct launch_facts *facts); /* may be NULL */
 	/* fd: the configuration again, or -1; the callee owns it. */
 	void (*config)(void *userdata, const struct launch_config *state, int fd);
+	/* The new socket to that egress worker (egress.h); the callee owns it. May be NULL. */
+	void (*egress_link)(void *userdata, uint32_t egress, int fd);
 	void (*closed)(void *userdata, int error); /* the supervisor left, or said nonsense */
 };
 
