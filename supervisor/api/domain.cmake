@@ -24,7 +24,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/denials/ring.c
 	${CMAKE_CURRENT_LIST_DIR}/janitor/plan.c
 )
-target_link_libraries(sandboxd_api_domain PUBLIC sandboxd_json sandboxd_base)
+target_link_libraries(sandboxd_api_domain PUBLIC sandboxd_endpoint sandboxd_json sandboxd_base)
 
 # The schema's steps, compiled in byte by byte with their checksums (store/migrate.h).
 set(SANDBOXD_MIGRATIONS

@@ -1,3 +1,4 @@
 foreach(target IN ITEMS frame plan)
 	sandboxd_fuzzer(fuzz_${target})
 endforeach()
+sandboxd_fuzzer(fuzz_endpoint_value LIBS sandboxd_endpoint)

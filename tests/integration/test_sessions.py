@@ -225,7 +225,7 @@ def test_endpoint_values_and_refused_names_are_nowhere_else(daemon, alice, root)
     """Not in an answer, a frame, the log, a metric, or what our processes show of themselves."""
     value, name = "zq81endpoint.example", "zq81name"
     url = f"https://{value}/catalog"
-    session = alice.create(env_overrides={"iceberg_rest_uri": url, "kafka_bootstrap": value})
+    session = alice.create(env_overrides={"iceberg_rest_uri": url, "kafka_bootstrap": f"{value}:9092"})
     told = [alice.post(SESSIONS, {"env_overrides": {"iceberg_rest_uri": "user:x@" + url}}).body,
             alice.post(SESSIONS, {"env_overrides": {"kafka_bootstrap": [value]}}).body,
             alice.write(session, f"../{name}", "type: a.B\n").body,

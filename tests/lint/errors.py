@@ -42,7 +42,7 @@ CALLS = [
 TABLES = [
     ("base/launch.c", "error_texts"),
     ("supervisor/api/session/quota.c", "reasons"),
-    ("supervisor/api/session/endpoint.c", "endpoint_value_problem"),
+    ("base/endpoint_value.c", "problems"),
     ("supervisor/api/session/body_fields.c", "secret_problem"),
 ]
 # Formats of the answers that are put together before they are sent: (file or folder, part of the format).

@@ -10,7 +10,7 @@ import sys
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 SHARED = ["base/", "sandboxd/"]
 PURE_BASE = [f"base/{name}.h" for name in (
-    "auto", "buf", "charge", "clock", "err", "fd", "frame", "id", "json", "launch", "list", "num",
+    "auto", "buf", "charge", "clock", "endpoint_value", "err", "fd", "frame", "id", "json", "launch", "list", "num",
     "path", "plan", "ring", "secret", "session_name", "slots", "str")]
 DOMAIN = ["supervisor/api/denials/", "supervisor/api/session/", "supervisor/api/jobs/", "supervisor/api/janitor/"]
 API_APP = ["supervisor/api/"]
@@ -19,6 +19,7 @@ API_APP = ["supervisor/api/"]
 LAYERS = [
     ("include/sandboxd/", ["base/err.h", "sandboxd/"], []),
     ("base/json", SHARED, ["jansson.h"]),
+    ("base/endpoint_value", SHARED, ["uriparser/"]),
     ("base/", SHARED, []),
     ("policy/image", [*SHARED, "policy/"], ["sodium.h"]),
     ("policy/", [*SHARED, "policy/"], ["seccomp.h", "sodium.h", "sys/capability.h"]),
@@ -47,7 +48,8 @@ LAYERS = [
 NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/config/",
                        "supervisor/helper/")
 LIBRARIES = ("jansson.h", "sodium.h", "seccomp.h", "sys/capability.h", "microhttpd.h", "systemd/",
-             "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis/", "wslay/", "nettle/")
+             "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis/", "wslay/", "nettle/",
+             "uriparser/")
 
 
 def allowed(name, prefixes):

@@ -64,6 +64,7 @@ static void test_endpoint_value_problem_refuses_a_long_value(void **state)
 
 	(void)state;
 	memset(value, 'a', sizeof(value));
+	memcpy(value, "http://a/", 9);
 	assert_null(endpoint_value_problem(0, value, ENDPOINT_VALUE_MAX_BYTES - 1));
 	assert_non_null(endpoint_value_problem(0, value, ENDPOINT_VALUE_MAX_BYTES));
 }

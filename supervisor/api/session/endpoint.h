@@ -29,5 +29,5 @@ const char *endpoint_source_text(enum endpoint_source source);
 int endpoint_index(const char *name, size_t length);
 
 /* What is wrong with a caller's value: NULL where nothing is, else a constant text that does not
- * quote it. Checked: length, UTF-8, control characters, NUL, user information before a host. */
+ * quote it (base/endpoint_value.h). */
 const char *endpoint_value_problem(size_t index, const char *value, size_t length);
