@@ -23,6 +23,7 @@ limit command-timeout 60s
 filter command
 default errno ENOSYS
 include command.rules
+include agent.rules
 
 filter shim
 default errno ENOSYS

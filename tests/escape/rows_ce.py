@@ -311,7 +311,7 @@ def leave_group(t):
 
 @row("E4", "leftovers of an earlier tenant", "used sessions are destroyed", control="the same tenant")
 def leftovers(t):
-    first = t.session()
+    first = t.session(agent=True)
     made = first.attack("marks", "make")
     if t.controls:
         t.succeeds(made)
@@ -319,7 +319,7 @@ def leftovers(t):
     first.remove()
     t.sessions.remove(first)
     for _ in range(3):
-        t.refused(t.session().attack("marks", "find"), "ENOENT")
+        t.refused(t.session(agent=True).attack("marks", "find"), "ENOENT")
 
 
 @row("E5", "guess or take over an id", "owner checked, one answer", control="the owner")

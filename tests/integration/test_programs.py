@@ -88,11 +88,15 @@ def test_every_program_says_what_it_needs():
 
 def test_every_need_of_the_policy_names_a_program_that_is_tested():
     tested = {path.stem for path in PROGRAMS.glob("*/*")} | {"sandbox-loader"}
-    needs = re.findall(r"^need ([^:]+):", (ROOT / "policy/profiles/command.rules").read_text(),
-                       re.MULTILINE)
-    assert len(needs) > 10
-    for programs in needs:
-        assert set(programs.split()) <= tested, programs
+    for rules, at_least in (("command", 10), ("agent", 7)):
+        needs = re.findall(r"^need ([^:]+):", (ROOT / f"policy/profiles/{rules}.rules").read_text(),
+                           re.MULTILINE)
+        assert len(needs) > at_least
+        for programs in needs:
+            assert set(programs.split()) <= tested, programs
+            # What a component may do, a component's program needs.
+            assert rules == "agent" or {p.stem for p in PROGRAMS.glob("any/*")} | {
+                "sandbox-loader"} >= set(programs.split()), programs
 
 
 def test_cancelled_tree_ends_with_all_its_processes(alice, component):

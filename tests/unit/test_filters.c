@@ -123,28 +123,56 @@ static const struct probe probes[] = {
 	{SYS_sendmsg,        {0, 0, MSG_OOB},                                      EOPNOTSUPP  },
 	{SYS_ioctl,          {0, TIOCSETD, 0},                                     EPERM       },
 	{SYS_memfd_create,   {0, MFD_HUGETLB, 0},                                  EINVAL      },
-	{SYS_shmget,         {0, 1 << 21, SHM_HUGETLB},                            EPERM       },
 	{SYS_sync,           {0, 0, 0},					    0           },
-	{SYS_personality,    {(long)0xffffffff, 0, 0},                             0           },
-	{SYS_personality,    {PER_LINUX32, 0, 0},                                  EPERM       },
 };
 
-static void check_probes(void)
+/* Where `component` has no such call. */
+static const struct probe agent_probes[] = {
+	{SYS_shmget,      {0, 1 << 21, SHM_HUGETLB}, EPERM},
+	{SYS_personality, {(long)0xffffffff, 0, 0},  0    },
+	{SYS_personality, {PER_LINUX32, 0, 0},       EPERM},
+};
+
+static void check_probes(const char *profile, const struct probe *probes_at, size_t n, int error)
 {
-	take(open_policy(), "component", POLICY_FILTER_COMMAND);
-	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
-		const struct probe *probe = &probes[i];
+	take(open_policy(), profile, POLICY_FILTER_COMMAND);
+	for (size_t i = 0; i < n; i++) {
+		const struct probe *probe = &probes_at[i];
+		int wanted = error ? error : probe->error;
 		long r = syscall(probe->number, probe->arg[0], probe->arg[1], probe->arg[2]);
 
-		if (probe->error == 0 ? r < 0 : r >= 0 || errno != probe->error)
+		if (wanted == 0 ? r < 0 : r >= 0 || errno != wanted)
 			_exit((int)i + 1);
 	}
 }
 
-static void test_filters_component_command_gives_each_errno(void **state)
+static void check_component(void)
+{
+	check_probes("component", probes, ARRAY_SIZE(probes), 0);
+}
+
+static void check_component_without(void)
+{
+	check_probes("component", agent_probes, ARRAY_SIZE(agent_probes), ENOSYS);
+}
+
+static void check_agent(void)
+{
+	check_probes("agent", probes, ARRAY_SIZE(probes), 0);
+}
+
+static void check_agent_more(void)
+{
+	check_probes("agent", agent_probes, ARRAY_SIZE(agent_probes), 0);
+}
+
+static void test_filters_commands_give_each_errno(void **state)
 {
 	(void)state;
-	assert_exits_zero(check_probes);
+	assert_exits_zero(check_component);
+	assert_exits_zero(check_component_without);
+	assert_exits_zero(check_agent);
+	assert_exits_zero(check_agent_more);
 }
 
 static void call_i386(void)
@@ -405,7 +433,7 @@ static void test_filters_a_session_profile_is_no_worker_profile(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_filters_component_command_gives_each_errno),
+	cmocka_unit_test(test_filters_commands_give_each_errno),
 	cmocka_unit_test(test_filters_other_abis_die),
 	cmocka_unit_test(test_filters_programs_run_under_the_command_filter),
 	cmocka_unit_test(test_filters_workers_do_their_work_and_no_more),

@@ -140,6 +140,10 @@ static void check_session_row(const struct row *row)
 		{"helper",  POLICY_FILTER_HELPER },
 	};
 
+	if (str_equal(row->filter, "component") || str_equal(row->filter, "agent")) {
+		check_row(row, row->filter, POLICY_FILTER_COMMAND);
+		return;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(filters); i++) {
 		if (!str_equal(filters[i].name, row->filter))
 			continue;
