@@ -10,8 +10,9 @@ import sys
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 SHARED = ["base/", "sandboxd/"]
 PURE_BASE = [f"base/{name}.h" for name in (
-    "auto", "buf", "charge", "clock", "endpoint_value", "err", "fd", "frame", "id", "json", "launch", "list", "num",
-    "path", "plan", "ring", "secret", "session_name", "slots", "str")]
+    "auto", "buf", "charge", "clock", "egress_rule", "endpoint_value", "err", "fd", "frame",
+    "host_name", "id", "json", "launch", "list", "net_class", "num", "path", "plan", "ring",
+    "secret", "session_name", "slots", "str")]
 DOMAIN = ["supervisor/api/denials/", "supervisor/api/session/", "supervisor/api/jobs/", "supervisor/api/janitor/"]
 API_APP = ["supervisor/api/"]
 
