@@ -62,6 +62,7 @@ add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/audit_file.c
 	${CMAKE_CURRENT_LIST_DIR}/store/migrate.c
 	${CMAKE_CURRENT_LIST_DIR}/store/queries.c
+	${CMAKE_CURRENT_LIST_DIR}/store/queue.c
 	${CMAKE_CURRENT_LIST_DIR}/store/rows.c
 	${CMAKE_CURRENT_LIST_DIR}/store/sqlite.c
 	${CMAKE_CURRENT_LIST_DIR}/store/sqlite_open.c

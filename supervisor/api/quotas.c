@@ -128,21 +128,30 @@ int quotas_load(struct app *app)
 
 /* Frames. */
 
-static int take_frames(void *userdata, const char *owner, const char *workspace, uint64_t bytes)
+static void take_frames(void *userdata, enum store_result result,
+			const struct store_frames_use *use)
 {
 	struct app *app = userdata;
 
-	tenants_charge_frames(&app->registry.tenants, owner, workspace, bytes);
-	return 0;
+	if (result == STORE_DEGRADED) {
+		app->counts_frames = false;
+		return; /* what was counted before stays */
+	}
+	if (!app->counts_frames)
+		tenants_forget_frames(&app->registry.tenants);
+	app->counts_frames = use != NULL;
+	if (use)
+		tenants_charge_frames(&app->registry.tenants, use->owner, use->workspace,
+				      use->bytes);
 }
 
 int quotas_count_frames(struct app *app)
 {
-	/* What waits would be missing. */
-	if (store_stats(app->store).degraded)
+	/* What waits would be missing. What is on its way to the store meanwhile is, until the
+	 * next time. */
+	if (store_stats(app->store).degraded || app->counts_frames)
 		return 0;
-	tenants_forget_frames(&app->registry.tenants);
-	return store_each_frames_use(app->store, take_frames, app);
+	return store_frames_use(app->store, take_frames, app);
 }
 
 void quotas_charge_frames(struct app *app, struct job *job, uint32_t first_seq)

@@ -7,7 +7,7 @@
 
 /* At start, before sessions are taken: what was used today. 0 or -errno. */
 MUST_USE int quotas_load(struct app *app);
-/* The frames of all tenants' tasks that are in the store now. 0 or -errno. */
+/* Ask for the frames of all tenants' tasks that are in the store now. 0 or -errno. */
 int quotas_count_frames(struct app *app);
 /* Frames of the job from first_seq on go to the store; what its tenants have left bounds the next.
  */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/num.h"
 #include "base/str.h"
 
 #include "supervisor/api/session/endpoint.h"
@@ -292,21 +293,21 @@ void rows_retain(struct write *write, const struct janitor_retention *retention)
 	write_add(write, QUERY_RETAIN_ROWS, &before, 1);
 }
 
-static const char *column(sqlite3_stmt *statement, int at)
+static const char *column_or_empty(const struct columns *columns, size_t at)
 {
-	return (const char *)sqlite3_column_text(statement, at);
+	return columns->text[at] ? columns->text[at] : "";
 }
 
-static const char *column_or_empty(sqlite3_stmt *statement, int at)
+uint64_t columns_number(const struct columns *columns, size_t at)
 {
-	const char *text = column(statement, at);
+	uint64_t number;
 
-	return text ? text : "";
+	return num_parse_u64(column_or_empty(columns, at), 0, UINT64_MAX, &number) < 0 ? 0 : number;
 }
 
-static usec_t column_time(sqlite3_stmt *statement, int at)
+static usec_t column_time(const struct columns *columns, size_t at)
 {
-	const char *text = column(statement, at);
+	const char *text = columns->text[at];
 	usec_t time;
 
 	if (!text || clock_parse_iso(text, &time) < 0)
@@ -335,57 +336,57 @@ static bool read_limits(const char *text, struct plan *plan)
 	return complete;
 }
 
-int rows_read_session(sqlite3_stmt *statement, struct store_session *ret_row)
+int rows_read_session(const struct columns *columns, struct store_session *ret_row)
 {
 	struct store_session row = {
-		.owner = column_or_empty(statement, 1),
-		.operator_owned = sqlite3_column_int(statement, 2) != 0,
-		.workspace = column_or_empty(statement, 3),
-		.project = column_or_empty(statement, 4),
-		.profile = column_or_empty(statement, 5),
-		.last_run_id = column_or_empty(statement, 6),
-		.dagster = sqlite3_column_int(statement, 7) != 0,
-		.created_at = column_time(statement, 8),
-		.expires_at = column_time(statement, 9),
-		.ttl_minutes = (uint32_t)sqlite3_column_int64(statement, 10),
-		.acked = (uint64_t)sqlite3_column_int64(statement, 11),
-		.overrides_json = column(statement, 12),
-		.envs_json = column(statement, 13),
-		.components_json = column(statement, 14),
-		.log_summary_json = column(statement, 15),
-		.secrets_json = column(statement, 18),
-		.name = column_or_empty(statement, 19),
+		.owner = column_or_empty(columns, 1),
+		.operator_owned = columns_number(columns, 2) != 0,
+		.workspace = column_or_empty(columns, 3),
+		.project = column_or_empty(columns, 4),
+		.profile = column_or_empty(columns, 5),
+		.last_run_id = column_or_empty(columns, 6),
+		.dagster = columns_number(columns, 7) != 0,
+		.created_at = column_time(columns, 8),
+		.expires_at = column_time(columns, 9),
+		.ttl_minutes = (uint32_t)columns_number(columns, 10),
+		.acked = (uint64_t)columns_number(columns, 11),
+		.overrides_json = columns->text[12],
+		.envs_json = columns->text[13],
+		.components_json = columns->text[14],
+		.log_summary_json = columns->text[15],
+		.secrets_json = columns->text[18],
+		.name = column_or_empty(columns, 19),
 	};
 
-	if (id_parse(column_or_empty(statement, 0), &row.id) < 0)
+	if (id_parse(column_or_empty(columns, 0), &row.id) < 0)
 		return -EINVAL;
 	/* Columns of ours that another program left empty. */
 	if (row.profile[0] == '\0')
 		row.profile = "component";
 	if (row.expires_at == 0)
 		row.expires_at = clock_add(row.created_at, row.ttl_minutes * USEC_PER_MINUTE);
-	row.restoring = sqlite3_column_int(statement, 17) != 0;
-	row.has_plan = read_limits(column(statement, 16), &row.plan);
+	row.restoring = columns_number(columns, 17) != 0;
+	row.has_plan = read_limits(columns->text[16], &row.plan);
 	*ret_row = row;
 	return 0;
 }
 
-int rows_read_task(sqlite3_stmt *statement, struct store_task *ret_task)
+int rows_read_task(const struct columns *columns, struct store_task *ret_task)
 {
-	int state = job_state_from_text(column_or_empty(statement, 4));
+	int state = job_state_from_text(column_or_empty(columns, 4));
 	struct store_task task = {
-		.owner = column_or_empty(statement, 2),
-		.workspace = column_or_empty(statement, 3),
-		.wire_job = (uint32_t)sqlite3_column_int64(statement, 5),
-		.created_at = column_time(statement, 6),
-		.started_at = column_time(statement, 7),
-		.ended_at = column_time(statement, 8),
-		.last_seq = (uint32_t)sqlite3_column_int64(statement, 9),
-		.code = column_or_empty(statement, 10),
+		.owner = column_or_empty(columns, 2),
+		.workspace = column_or_empty(columns, 3),
+		.wire_job = (uint32_t)columns_number(columns, 5),
+		.created_at = column_time(columns, 6),
+		.started_at = column_time(columns, 7),
+		.ended_at = column_time(columns, 8),
+		.last_seq = (uint32_t)columns_number(columns, 9),
+		.code = column_or_empty(columns, 10),
 	};
 
-	if (state < 0 || id_parse(column_or_empty(statement, 0), &task.id) < 0 ||
-	    id_parse(column_or_empty(statement, 1), &task.session) < 0)
+	if (state < 0 || id_parse(column_or_empty(columns, 0), &task.id) < 0 ||
+	    id_parse(column_or_empty(columns, 1), &task.session) < 0)
 		return -EINVAL;
 	task.state = (enum job_state)state;
 	*ret_task = task;

@@ -3,8 +3,6 @@
  */
 #pragma once
 
-#include <sqlite3.h>
-
 #include "base/auto.h"
 
 #include "supervisor/api/store/store.h"
@@ -21,7 +19,15 @@ void rows_task_state(struct write *write, const struct job *job);
 void rows_frames(struct write *write, const struct job *job, const struct store_batch *batch);
 void rows_retain(struct write *write, const struct janitor_retention *retention);
 
-/* The current row of QUERY_SESSIONS_OPEN or QUERY_TASK_GET/QUERY_TASKS_OPEN. Texts belong to the
- * statement. 0; -EINVAL: not a row that this release understands. */
-MUST_USE int rows_read_session(sqlite3_stmt *statement, struct store_session *ret_row);
-MUST_USE int rows_read_task(sqlite3_stmt *statement, struct store_task *ret_task);
+/* A row of a result as texts, NULL for a NULL value; they belong to whoever filled it in. */
+#define COLUMNS_MAX 20
+struct columns {
+	const char *text[COLUMNS_MAX];
+};
+
+/* A row of QUERY_SESSIONS_OPEN or QUERY_TASK_GET/QUERY_TASKS_OPEN. 0; -EINVAL: not a row that this
+ * release understands. */
+MUST_USE int rows_read_session(const struct columns *columns, struct store_session *ret_row);
+MUST_USE int rows_read_task(const struct columns *columns, struct store_task *ret_task);
+/* Of a number; 0: none. */
+uint64_t columns_number(const struct columns *columns, size_t at);

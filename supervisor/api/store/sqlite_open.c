@@ -13,26 +13,14 @@
 #define BUSY_TIMEOUT_MS      20   /* a turn of the loop never waits longer for another writer */
 #define OPEN_BUSY_TIMEOUT_MS 5000 /* at start there is nobody to keep waiting */
 #define LOG_ROOM_BYTES       "4325376" /* SQLite checkpoints at 1000 pages; and one large commit */
-#define MAX_WAITING_BYTES    (64ull * 1024 * 1024)
-#define CHECK_MAX_PAGES      16384 /* quick_check at open only while it takes little time */
-
-static void drop_all(struct list *list)
-{
-	LIST_FOR_EACH_SAFE (link, following, list) {
-		list_remove(link);
-		(void)write_free(LIST_ENTRY(link, struct write, link));
-	}
-}
+#define CHECK_MAX_PAGES      16384     /* quick_check at open only while it takes little time */
 
 static void sqlite_free(struct sqlite_store *s)
 {
-	drop_all(&s->waiting);
-	drop_all(&s->finished);
-	sqlite_drop_reads(s);
+	queue_done(&s->queue);
 	for (size_t i = 0; i < QUERY_MAX_; i++)
 		(void)sqlite3_finalize(s->statement[i]);
 	(void)sqlite3_close(s->db);
-	free(s->host);
 	free(s);
 }
 
@@ -41,7 +29,7 @@ void sqlite_close(struct store *store)
 	struct sqlite_store *s = sqlite_store_of(store);
 
 	/* A last try for what waits; what fails now was told as degraded, or nobody was told. */
-	if (!list_empty(&s->waiting))
+	if (!list_empty(&s->queue.waiting))
 		(void)sqlite_commit_waiting(s);
 	sqlite_free(s);
 }
@@ -187,14 +175,8 @@ int store_open_sqlite(const struct sqlite_options *options, struct store **ret_s
 
 	if (!s)
 		return err_fail(err, -ENOMEM, "store", "no memory");
-	s->store.ops = &sqlite_ops;
-	list_init(&s->waiting);
-	list_init(&s->finished);
-	list_init(&s->reads);
-	s->max_waiting_bytes =
-		options->max_waiting_bytes ? options->max_waiting_bytes : MAX_WAITING_BYTES;
-	s->host = strdup(options->host ? options->host : "");
-	r = s->host ? open_database(s, options, err) : err_fail(err, -ENOMEM, "store", "no memory");
+	r = queue_init(&s->queue, &sqlite_ops, options->host, options->max_waiting_bytes);
+	r = r == 0 ? open_database(s, options, err) : err_fail(err, r, "store", "no memory");
 	if (r == 0)
 		r = migrate_apply(s->db, migrations, clock_realtime(), err);
 	s->short_log = options->short_log;
@@ -206,6 +188,6 @@ int store_open_sqlite(const struct sqlite_options *options, struct store **ret_s
 		sqlite_free(s);
 		return r;
 	}
-	*ret_store = &s->store;
+	*ret_store = &s->queue.store;
 	return 0;
 }

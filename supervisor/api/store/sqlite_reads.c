@@ -2,11 +2,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
+
 #include "supervisor/api/store/migrate.h"
 #include "supervisor/api/store/rows.h"
 #include "supervisor/api/store/sqlite_store.h"
 
-#define FRAMES_A_READ 256
+/* Texts are the statement's, until its next step. */
+static struct columns columns_of(sqlite3_stmt *statement)
+{
+	struct columns columns = {0};
+	int n = sqlite3_column_count(statement);
+
+	ASSERT(n <= COLUMNS_MAX);
+	for (int i = 0; i < n; i++)
+		columns.text[i] = (const char *)sqlite3_column_text(statement, i);
+	return columns;
+}
+
+static int read_task_row(sqlite3_stmt *statement, struct store_task *ret_task)
+{
+	const struct columns columns = columns_of(statement);
+
+	return rows_read_task(&columns, ret_task);
+}
 
 static void read_task(struct sqlite_store *s, struct read *read)
 {
@@ -21,7 +40,7 @@ static void read_task(struct sqlite_store *s, struct read *read)
 	if (r == SQLITE_OK)
 		r = sqlite3_step(statement);
 	if (r == SQLITE_ROW)
-		result = rows_read_task(statement, &task) == 0 ? STORE_OK : STORE_NOT_FOUND;
+		result = read_task_row(statement, &task) == 0 ? STORE_OK : STORE_NOT_FOUND;
 	else if (r == SQLITE_DONE)
 		result = STORE_NOT_FOUND;
 	if (read->task_read)
@@ -42,7 +61,7 @@ static void read_tasks(struct sqlite_store *s, struct read *read)
 		r = sqlite3_bind_int(statement, 2, STORE_TASKS_MAX);
 	while (r == SQLITE_OK || r == SQLITE_ROW) {
 		r = sqlite3_step(statement);
-		if (r == SQLITE_ROW && rows_read_task(statement, &task) == 0)
+		if (r == SQLITE_ROW && read_task_row(statement, &task) == 0)
 			read->task_read(read->userdata, STORE_OK, &task);
 	}
 	read->task_read(read->userdata, r == SQLITE_DONE ? STORE_NOT_FOUND : STORE_DEGRADED, NULL);
@@ -142,20 +161,33 @@ static void read_component(struct sqlite_store *s, struct read *read)
 	(void)sqlite3_clear_bindings(statement);
 }
 
-static void read_free(struct read *read)
+static void read_frames_use(struct sqlite_store *s, struct read *read)
 {
-	free(read->after_file);
-	free(read);
+	sqlite3_stmt *statement = s->statement[QUERY_FRAMES_USE];
+	int r = SQLITE_ROW;
+
+	while ((r = sqlite3_step(statement)) == SQLITE_ROW) {
+		const struct store_frames_use use = {
+			.owner = (const char *)sqlite3_column_text(statement, 0),
+			.workspace = (const char *)sqlite3_column_text(statement, 1),
+			.bytes = (uint64_t)sqlite3_column_int64(statement, 2),
+		};
+
+		if (use.owner && use.workspace)
+			read->use_seen(read->userdata, STORE_OK, &use);
+	}
+	(void)sqlite3_reset(statement);
+	read->use_seen(read->userdata, r == SQLITE_DONE ? STORE_NOT_FOUND : STORE_DEGRADED, NULL);
 }
 
 void sqlite_do_reads(struct sqlite_store *s)
 {
-	struct list *last = s->reads.prev;
-	bool end = list_empty(&s->reads);
+	struct list *last = s->queue.reads.prev;
+	bool end = list_empty(&s->queue.reads);
 
 	/* Reads that a callback queues wait for the next flush. */
 	while (!end) {
-		struct read *read = LIST_ENTRY(s->reads.next, struct read, link);
+		struct read *read = LIST_ENTRY(s->queue.reads.next, struct read, link);
 
 		end = &read->link == last;
 		list_remove(&read->link);
@@ -167,80 +199,10 @@ void sqlite_do_reads(struct sqlite_store *s)
 			read_frames(s, read);
 		else if (read->component_read)
 			read_component(s, read);
-		read_free(read);
+		else if (read->use_seen)
+			read_frames_use(s, read);
+		queue_free_read(read);
 	}
-}
-
-void sqlite_drop_reads(struct sqlite_store *s)
-{
-	LIST_FOR_EACH_SAFE (link, following, &s->reads) {
-		list_remove(link);
-		read_free(LIST_ENTRY(link, struct read, link));
-	}
-}
-
-int sqlite_task_get(struct store *store, const struct id *task, store_task_read task_read,
-		    void *userdata)
-{
-	struct read *read = calloc(1, sizeof(*read));
-
-	if (!read)
-		return -ENOMEM;
-	read->id = *task;
-	read->task_read = task_read;
-	read->userdata = userdata;
-	list_append(&sqlite_store_of(store)->reads, &read->link);
-	return 0;
-}
-
-int sqlite_tasks_of_session(struct store *store, const struct id *session,
-			    store_task_read task_read, void *userdata)
-{
-	struct read *read = calloc(1, sizeof(*read));
-
-	if (!read)
-		return -ENOMEM;
-	read->id = *session;
-	read->of_session = true;
-	read->task_read = task_read;
-	read->userdata = userdata;
-	list_append(&sqlite_store_of(store)->reads, &read->link);
-	return 0;
-}
-
-int sqlite_frames_get(struct store *store, const struct id *task, uint32_t after, size_t max_bytes,
-		      store_frames_read frames_read, void *userdata)
-{
-	struct read *read = calloc(1, sizeof(*read));
-
-	if (!read)
-		return -ENOMEM;
-	read->id = *task;
-	read->after = after;
-	read->max_bytes = max_bytes;
-	read->frames_read = frames_read;
-	read->userdata = userdata;
-	list_append(&sqlite_store_of(store)->reads, &read->link);
-	return 0;
-}
-
-int sqlite_component_get(struct store *store, const struct id *session, const char *after,
-			 store_component_read component_read, void *userdata)
-{
-	struct read *read = calloc(1, sizeof(*read));
-
-	if (!read)
-		return -ENOMEM;
-	read->after_file = strdup(after ? after : "");
-	if (!read->after_file) {
-		free(read);
-		return -ENOMEM;
-	}
-	read->id = *session;
-	read->component_read = component_read;
-	read->userdata = userdata;
-	list_append(&sqlite_store_of(store)->reads, &read->link);
-	return 0;
 }
 
 int sqlite_each_open_session(struct store *store, store_session_seen seen, void *userdata)
@@ -251,8 +213,10 @@ int sqlite_each_open_session(struct store *store, store_session_seen seen, void 
 	int rc;
 
 	while ((rc = sqlite3_step(statement)) == SQLITE_ROW) {
+		const struct columns columns = columns_of(statement);
+
 		/* A row that is none of ours is left alone. */
-		if (rows_read_session(statement, &row) < 0)
+		if (rows_read_session(&columns, &row) < 0)
 			continue;
 		r = seen(userdata, &row);
 		if (r < 0)
@@ -272,7 +236,7 @@ int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userd
 	int rc;
 
 	while ((rc = sqlite3_step(statement)) == SQLITE_ROW) {
-		if (rows_read_task(statement, &task) < 0)
+		if (read_task_row(statement, &task) < 0)
 			continue;
 		r = seen(userdata, &task);
 		if (r < 0)
@@ -302,24 +266,6 @@ int sqlite_each_usage(struct store *store, uint32_t day, store_usage_seen seen, 
 		r = usage.name ? seen(userdata, &usage) : 0;
 		if (r < 0)
 			break;
-	}
-	(void)sqlite3_reset(statement);
-	return r < 0 ? r : migrate_errno(rc);
-}
-
-int sqlite_each_frames_use(struct store *store, store_frames_use_seen seen, void *userdata)
-{
-	sqlite3_stmt *statement = sqlite_store_of(store)->statement[QUERY_FRAMES_USE];
-	int rc = SQLITE_ROW;
-	int r = 0;
-
-	while (r >= 0 && (rc = sqlite3_step(statement)) == SQLITE_ROW) {
-		const char *owner = (const char *)sqlite3_column_text(statement, 0);
-		const char *workspace = (const char *)sqlite3_column_text(statement, 1);
-
-		if (owner && workspace)
-			r = seen(userdata, owner, workspace,
-				 (uint64_t)sqlite3_column_int64(statement, 2));
 	}
 	(void)sqlite3_reset(statement);
 	return r < 0 ? r : migrate_errno(rc);

@@ -153,8 +153,14 @@ struct store_usage {
 	uint64_t cpu_us;
 };
 /* What the frames of an owner's tasks in a workspace take; "": none. */
-typedef int (*store_frames_use_seen)(void *userdata, const char *owner, const char *workspace,
-				     uint64_t bytes);
+struct store_frames_use {
+	const char *owner;
+	const char *workspace;
+	uint64_t bytes;
+};
+/* use is NULL unless STORE_OK. */
+typedef void (*store_frames_use_seen)(void *userdata, enum store_result result,
+				      const struct store_frames_use *use);
 typedef int (*store_usage_seen)(void *userdata, const struct store_usage *usage);
 
 struct store_stats {
@@ -201,7 +207,7 @@ struct store_ops {
 			     store_component_read read, void *userdata);
 	int (*usage_put)(struct store *store, const struct store_usage *usage);
 	int (*each_usage)(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
-	int (*each_frames_use)(struct store *store, store_frames_use_seen seen, void *userdata);
+	int (*frames_use)(struct store *store, store_frames_use_seen seen, void *userdata);
 	int (*retain)(struct store *store, const struct janitor_retention *retention,
 		      store_done done, void *userdata);
 	void (*forget)(struct store *store, const void *userdata);
@@ -357,11 +363,11 @@ MUST_USE static inline int store_each_usage(struct store *store, uint32_t day,
 	return store->ops->each_usage(store, day, seen, userdata);
 }
 
-/* Synchronous; what is queued is not in it. 0, -errno, or a negative return of `seen`. */
-MUST_USE static inline int store_each_frames_use(struct store *store, store_frames_use_seen seen,
-						 void *userdata)
+/* One call each with STORE_OK, then one with STORE_NOT_FOUND (no more) or STORE_DEGRADED. */
+MUST_USE static inline int store_frames_use(struct store *store, store_frames_use_seen seen,
+					    void *userdata)
 {
-	return store->ops->each_frames_use(store, seen, userdata);
+	return store->ops->frames_use(store, seen, userdata);
 }
 
 /* One bounded step of retention deletes. STORE_OK: there may be more, call it again soon, else what
