@@ -1,16 +1,15 @@
 #include "base/endpoint_value.h"
 
-#include <arpa/inet.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <uriparser/Uri.h>
 
-#include "base/err.h"
+#include "base/egress_rule.h"
+#include "base/host_name.h"
 #include "base/num.h"
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
-
-#define LABEL_MAX 63
 
 enum problem {
 	PROBLEM_USERINFO,
@@ -31,6 +30,8 @@ enum problem {
 	PROBLEM_SPACES,
 	PROBLEM_MAX_,
 };
+
+_Static_assert(ENDPOINT_HOST_BYTES == HOST_NAME_BYTES, "one bound of names");
 
 static const char *const problems[PROBLEM_MAX_] = {
 	[PROBLEM_USERINFO] = "Value must not contain user information",
@@ -56,63 +57,18 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
-
-/* A name whose last label is a number, also a hexadecimal one, is an address for some clients and a
- * name for others: 127.1, 0x7f.1, 2130706433. */
-static bool ends_in_number(const char *name, size_t length)
-{
-	const char *dot = memrchr(name, '.', length);
-	const char *label = dot ? dot + 1 : name;
-	size_t n = (size_t)(name + length - label);
-	bool hex = n >= 2 && label[0] == '0' && label[1] == 'x';
-
-	for (size_t i = hex ? 2 : 0; i < n; i++)
-		if (!is_digit(label[i]) && !(hex && label[i] >= 'a' && label[i] <= 'f'))
-			return false;
-	return true;
-}
-
-static bool labels_valid(const char *name, size_t length)
-{
-	const char *end = name + length;
-
-	while (name < end) {
-		const char *dot = memchr(name, '.', (size_t)(end - name));
-		size_t n = (size_t)((dot ? dot : end) - name);
-
-		if (n == 0 || n > LABEL_MAX || name[0] == '-' || name[n - 1] == '-' ||
-		    !str_only(name, n, "-_"))
-			return false;
-		if (dot && dot + 1 == end)
-			return false;
-		name += n + 1;
-	}
-	return true;
-}
-
 bool endpoint_host_read(const char *text, size_t length, struct endpoint_target *target)
 {
-	struct in6_addr address;
+	struct egress_address address;
 
-	if (length > 0 && text[length - 1] == '.')
-		length--;
-	if (length == 0 || length >= sizeof(target->host) || memchr(text, '\0', length))
-		return false;
-	for (size_t i = 0; i < length; i++)
-		target->host[i] = lower(text[i]);
-	target->host[length] = '\0';
-	target->kind = ENDPOINT_HOST_IPV4;
-	if (inet_pton(AF_INET, target->host, &address) == 1)
+	if (egress_address_parse(text, length, &address) == 0) {
+		memcpy(target->host, text, length);
+		target->host[length] = '\0';
+		target->kind = address.family == AF_INET ? ENDPOINT_HOST_IPV4 : ENDPOINT_HOST_IPV6;
 		return true;
-	target->kind = ENDPOINT_HOST_IPV6;
-	if (inet_pton(AF_INET6, target->host, &address) == 1)
-		return inet_ntop(AF_INET6, &address, target->host, sizeof(target->host)) != NULL;
+	}
 	target->kind = ENDPOINT_HOST_NAME;
-	return labels_valid(target->host, length) && !ends_in_number(target->host, length);
+	return host_name_canonical(text, length, target->host) == 0;
 }
 
 static bool read_port(const char *text, size_t length, uint16_t *ret_port)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/str.h"
@@ -69,6 +70,9 @@ static const struct number_rule {
 	{"host.memory", NUMBER(api.quota.limits[QUOTA_SCOPE_HOST].memory_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
 	{"host.stored", NUMBER(api.quota.limits[QUOTA_SCOPE_HOST].stored_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
 	{"host.cpu_per_day", NUMBER(api.quota.limits[QUOTA_SCOPE_HOST].cpu_s), 0, CONFIG_KEEP_MAX_S},
+	{"network.allow_private", NUMBER(supervisor.network.n_private), 0, CONFIG_PRIVATE_MAX},
+	{"network.host_services", NUMBER(supervisor.network.n_host_services), 0, CONFIG_HOST_SERVICES_MAX},
+	{"endpoint.production", NUMBER(supervisor.network.n_production), 0, CONFIG_PRODUCTION_MAX},
 	{"quota overrides", NUMBER(api.quota.n_overrides), 0, QUOTA_OVERRIDES_MAX},
 	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},
 	{"n_name_servers", NUMBER(egress.n_name_servers), 0, CONFIG_MAX_NS},
@@ -179,8 +183,37 @@ static int check_overrides(const struct config_answer *answer, struct err *err)
 	return r;
 }
 
+static bool address_valid(const struct egress_address *address)
+{
+	return (address->family == AF_INET && address->prefix >= 1 && address->prefix <= 32) ||
+	       (address->family == AF_INET6 && address->prefix >= 1 && address->prefix <= 128);
+}
+
+/* Called when the counts are known to be right. */
+static int check_network(const struct network_config *network, struct err *err)
+{
+	bool valid = true;
+
+	for (uint32_t i = 0; i < network->n_private; i++)
+		valid = valid && address_valid(&network->private_network[i]);
+	for (uint32_t i = 0; i < network->n_production; i++)
+		valid = valid && address_valid(&network->production[i].network) &&
+			network->production[i].port.first <= network->production[i].port.last;
+	for (uint32_t i = 0; i < network->n_host_services; i++) {
+		const struct config_host_service *service = &network->host_service[i];
+
+		valid = valid && address_valid(&service->address) &&
+			text_ends(service->name, sizeof(service->name)) && service->port >= 1 &&
+			service->port <= UINT16_MAX && service->name_port >= 1 &&
+			service->name_port <= UINT16_MAX;
+	}
+	return valid ? 0 : err_fail(err, -EINVAL, "config", "an address of the network is wrong");
+}
+
 int config_check(const struct config_answer *answer, size_t size, struct err *err)
 {
+	int r;
+
 	if (size != sizeof(*answer))
 		return err_fail(err, -EINVAL, "config", "the answer has a wrong size");
 	for (size_t i = 0; i < ARRAY_SIZE(frames); i++) {
@@ -208,7 +241,14 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 			return err_fail(err, -EINVAL, "config", "endpoint %zu is not terminated",
 					i);
 	}
-	return check_overrides(answer, err);
+	r = check_network(&answer->supervisor.network, err);
+	/* What the workers get is what was checked. */
+	if (r == 0 && (memcmp(&answer->supervisor.network, &answer->api.network,
+			      sizeof(answer->api.network)) != 0 ||
+		       memcmp(&answer->supervisor.network, &answer->egress.network,
+			      sizeof(answer->egress.network)) != 0))
+		return err_fail(err, -EINVAL, "config", "the workers' networks differ");
+	return r < 0 ? r : check_overrides(answer, err);
 }
 
 void config_keep(const struct config_answer *in_force, struct config_answer *answer,

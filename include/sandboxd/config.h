@@ -40,6 +40,12 @@
 		"iceberg_rest_uri", "iceberg_warehouse", "polaris_base_url",                       \
 			"alpha_vantage_base_url", "datahub_gms_url", "kafka_bootstrap"             \
 	}
+/* enum endpoint_form of each (base/endpoint_value.h). */
+#define CONFIG_ENDPOINT_FORMS                                                                      \
+	{                                                                                          \
+		ENDPOINT_FORM_URL, ENDPOINT_FORM_WAREHOUSE, ENDPOINT_FORM_URL, ENDPOINT_FORM_URL,  \
+			ENDPOINT_FORM_URL, ENDPOINT_FORM_BROKERS                                   \
+	}
 
 /*
  * What the reader gets on standard input: the configuration's files in the order in which the later

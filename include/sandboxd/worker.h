@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "sandboxd/egress.h"
 #include "sandboxd/limits.h"
 
 enum worker_fd {
@@ -62,6 +63,50 @@ struct quota_config {
 	struct quota_override override[QUOTA_OVERRIDES_MAX];
 };
 
+/* What all sessions' network is bound to, read from text by sandboxd-config: the supervisor fills
+ * the kernel's second line from it, the egress workers and the api worker check with it. */
+#define CONFIG_PRIVATE_MAX       32
+#define CONFIG_HOST_SERVICES_MAX 16
+#define CONFIG_PRODUCTION_MAX    64
+struct config_host_service {
+	char name[EGRESS_NAME_BYTES + 2]; /* as an endpoint names it: a name or an address */
+	struct egress_address address;    /* of this host, where it really is */
+	uint32_t name_port;
+	uint32_t port;
+};
+struct config_production {
+	struct egress_address network;
+	struct egress_port_range port;
+};
+struct network_config {
+	uint32_t n_private;
+	uint32_t n_host_services;
+	uint32_t n_production;
+	uint32_t zero;
+	struct egress_address private_network[CONFIG_PRIVATE_MAX]; /* allow_private */
+	struct config_host_service host_service[CONFIG_HOST_SERVICES_MAX];
+	/* The addresses among the production hosts of all endpoints; a name has none here. */
+	struct config_production production[CONFIG_PRODUCTION_MAX];
+};
+
+#define CONFIG_LIST_BYTES 2048 /* entries between spaces */
+enum config_shared_host {
+	CONFIG_SHARED_REFUSE, /* no host is shared: the configuration says so or is refused */
+	CONFIG_SHARED_PATH,
+	CONFIG_SHARED_TRUST_CREDENTIALS,
+	CONFIG_SHARED_MAX_,
+};
+struct endpoint_config {
+	char production[CONFIG_LIST_BYTES]; /* rules of egress_rule.h; without a port: all ports */
+	char production_buckets[CONFIG_LIST_BYTES]; /* bucket[/prefix] */
+	char companions[CONFIG_LIST_BYTES];         /* rules */
+	char shared_paths[CONFIG_LIST_BYTES];       /* host/path */
+	uint32_t on_production_reroute;             /* 0 refuse, 1 reroute */
+	uint32_t shared_host;                       /* enum config_shared_host */
+	uint32_t companion_env;                     /* 0 no, 1 yes: variables of companions.h */
+	uint32_t zero;
+};
+
 /* Every number is checked against its range by sandboxd-config and again by the supervisor. */
 struct api_config {
 	uint32_t magic;
@@ -94,6 +139,10 @@ struct api_config {
 	struct quota_config quota;
 	uint32_t log_level; /* enum log_level; the supervisor's own option, 0 in the reader's answer
 			     */
+	struct endpoint_config endpoint[ENDPOINTS_N];
+	char component_allow[CONFIG_LIST_BYTES]; /* rules of every session of that profile */
+	char agent_allow[CONFIG_LIST_BYTES];
+	struct network_config network;
 };
 
 struct egress_config {
@@ -103,6 +152,7 @@ struct egress_config {
 	uint32_t size;
 	uint32_t n_name_servers;
 	uint32_t name_server_v4[CONFIG_MAX_NS];
+	struct network_config network;
 };
 
 /* What one session may have at most, whatever the api worker asks. */
@@ -131,6 +181,7 @@ struct supervisor_config {
 	uint32_t control_gid;      /* group of the control socket; UINT32_MAX: leave */
 	uint32_t log_format;       /* enum log_format: logfmt or JSON */
 	struct session_ceilings session;
+	struct network_config network;
 };
 
 /* The one bounded answer of sandboxd-config: this struct on its standard output, or text on stderr

@@ -20,6 +20,15 @@ static bool is_header_name(const char *text)
 	       str_only(text, strlen(text), "-");
 }
 
+static bool endpoint_lists_end(const struct endpoint_config *endpoint)
+{
+	return terminated(endpoint->production, CONFIG_LIST_BYTES) &&
+	       terminated(endpoint->production_buckets, CONFIG_LIST_BYTES) &&
+	       terminated(endpoint->companions, CONFIG_LIST_BYTES) &&
+	       terminated(endpoint->shared_paths, CONFIG_LIST_BYTES) &&
+	       endpoint->shared_host < CONFIG_SHARED_MAX_;
+}
+
 int config_check(const struct api_config *config, struct err *err)
 {
 	const char *names[] = {config->header_user, config->header_workspace,
@@ -43,6 +52,14 @@ int config_check(const struct api_config *config, struct err *err)
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		if (!terminated(config->endpoint_default[i], CONFIG_VALUE_BYTES))
 			return err_fail(err, -EBADMSG, "config", "endpoint default %zu", i);
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		if (!endpoint_lists_end(&config->endpoint[i]))
+			return err_fail(err, -EBADMSG, "config", "lists of endpoint %zu", i);
+	if (!terminated(config->component_allow, CONFIG_LIST_BYTES) ||
+	    !terminated(config->agent_allow, CONFIG_LIST_BYTES) ||
+	    config->network.n_private > CONFIG_PRIVATE_MAX ||
+	    config->network.n_host_services > CONFIG_HOST_SERVICES_MAX)
+		return err_fail(err, -EBADMSG, "config", "network");
 	if (config->log_level >= LOG_LEVEL_MAX_)
 		return err_fail(err, -EBADMSG, "config", "log level");
 	if (config->quota.n_overrides > QUOTA_OVERRIDES_MAX)

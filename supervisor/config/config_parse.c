@@ -18,6 +18,7 @@
 #include "base/str.h"
 
 #include "sandboxd/config.h"
+#include "supervisor/config/network_check.h"
 #include "supervisor/config/option_table.h"
 #include "supervisor/config/option_value.h"
 
@@ -39,6 +40,7 @@ struct parse {
 	/* By override: bit per option of its scope, in this file and in any. */
 	uint32_t override_set[QUOTA_OVERRIDES_MAX];
 	uint32_t override_given[QUOTA_OVERRIDES_MAX];
+	bool endpoint_set[ENDPOINTS_N][MAX_OPTIONS]; /* the same of each endpoint's section */
 	struct config_settings *settings;
 	bool no_memory;
 };
@@ -117,28 +119,36 @@ static void complain_unknown(struct parse *parse, const char *section, const cha
 		complain(parse, "[%s] has no option %s; there are:%s", section, key, allowed);
 }
 
-/* Keep the option as the file has it; it stands in the place of an earlier file's. */
+static void forget_setting(struct config_settings *settings, const char *section, const char *key)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < settings->n; i++)
+		if (!str_equal(settings->setting[i].section, section) ||
+		    !str_equal(settings->setting[i].key, key))
+			settings->setting[kept++] = settings->setting[i];
+	settings->n = kept;
+}
+
+/* Keep the option as the file has it; it stands in the place of an earlier file's, or behind what
+ * this file has of a list. */
 static int keep_setting(struct parse *parse, const char *section, const char *key,
-			const char *value)
+			const char *value, bool is_appended)
 {
 	struct config_settings *settings = parse->settings;
-	struct config_setting *setting = NULL;
+	struct config_setting *setting;
 
 	if (!settings)
 		return 0;
-	for (size_t i = 0; i < settings->n && !setting; i++) {
-		if (str_equal(settings->setting[i].section, section) &&
-		    str_equal(settings->setting[i].key, key))
-			setting = &settings->setting[i];
-	}
-	if (!setting) {
-		ASSERT(settings->n < MAX_SETTINGS);
-		setting = reallocarray(settings->setting, settings->n + 1, sizeof(*setting));
-		if (!setting)
-			return -ENOMEM;
-		settings->setting = setting;
-		setting += settings->n++;
-	}
+	if (!is_appended)
+		forget_setting(settings, section, key);
+	if (settings->n == MAX_SETTINGS)
+		return 0; /* for people, who have seen enough of one list */
+	setting = reallocarray(settings->setting, settings->n + 1, sizeof(*setting));
+	if (!setting)
+		return -ENOMEM;
+	settings->setting = setting;
+	setting += settings->n++;
 	setting->file = parse->file;
 	setting->line = parse->line;
 	if (str_copy(setting->section, sizeof(setting->section), section) < 0 ||
@@ -263,6 +273,52 @@ static void fill_overrides(const struct parse *parse, struct config_answer *answ
 	}
 }
 
+/* One option of a row's; is_set: whether this file has it already. shifted: the row with the place
+ * of what the section is of. */
+static bool take_option(struct parse *parse, const struct option_row *shifted, const char *section,
+			const char *value, bool *is_set)
+{
+	bool is_list = option_type_is_list(shifted->type);
+	bool is_appended = *is_set && is_list;
+
+	if (*is_set && !is_list) {
+		complain(parse, "[%s] %s is set twice", section, shifted->key);
+		return false;
+	}
+	if (is_list && !is_appended)
+		option_value_unset(shifted, parse->answer);
+	*is_set = true;
+	if (!set_value(parse, shifted, section, shifted->key, value))
+		return false;
+	if (keep_setting(parse, section, shifted->key, value, is_appended) < 0)
+		parse->no_memory = true;
+	return true;
+}
+
+/* "[endpoint:NAME]". */
+static bool on_endpoint(struct parse *parse, const char *section, const char *key,
+			const char *value)
+{
+	const struct option_row *row = option_table_find("endpoint", key);
+	struct option_row shifted;
+	uint32_t endpoint;
+	size_t n;
+
+	if (!option_table_endpoint(section, &endpoint)) {
+		complain(parse, "a section is of one of the six endpoints, such as "
+				"[endpoint:iceberg_rest_uri]");
+		return false;
+	}
+	if (!row) {
+		complain_unknown(parse, "endpoint", key);
+		return false;
+	}
+	shifted = *row;
+	shifted.offset += endpoint * sizeof(struct endpoint_config);
+	return take_option(parse, &shifted, section, value,
+			   &parse->endpoint_set[endpoint][row - option_table_rows(&n)]);
+}
+
 /* 1: go on, 0: an error in this line (the library goes on and remembers it). */
 static int on_option(void *user, const char *section, const char *key, const char *value)
 {
@@ -271,30 +327,23 @@ static int on_option(void *user, const char *section, const char *key, const cha
 	enum quota_scope scope;
 	const char *name;
 	size_t n;
-	size_t index;
 
 	if (option_table_scope(section, &scope, &name)) {
 		if (!on_override(parse, section, scope, name, key, value))
 			return 0;
-		if (keep_setting(parse, section, key, value) < 0)
+		if (keep_setting(parse, section, key, value, false) < 0)
 			parse->no_memory = true;
 		return 1;
 	}
+	if (str_equal(section, "endpoint") || str_has_prefix(section, "endpoint:"))
+		return on_endpoint(parse, section, key, value) ? 1 : 0;
 	if (!row) {
 		complain_unknown(parse, section, key);
 		return 0;
 	}
-	index = (size_t)(row - option_table_rows(&n));
-	if (parse->is_set[index]) {
-		complain(parse, "[%s] %s is set twice", section, key);
-		return 0;
-	}
-	parse->is_set[index] = true;
-	if (!set_value(parse, row, section, key, value))
-		return 0;
-	if (keep_setting(parse, section, key, value) < 0)
-		parse->no_memory = true;
-	return 1;
+	return take_option(parse, row, section, value, &parse->is_set[row - option_table_rows(&n)])
+		       ? 1
+		       : 0;
 }
 
 static void set_frame(struct config_answer *answer)
@@ -313,20 +362,40 @@ static void set_frame(struct config_answer *answer)
 	answer->egress.size = sizeof(answer->egress);
 }
 
+static void set_default(const struct option_row *row, size_t shift, struct config_answer *answer)
+{
+	struct option_row shifted = *row;
+	const char *wanted;
+
+	shifted.offset += shift;
+	if (row->by_default)
+		ASSERT(option_value_set(&shifted, row->by_default, answer, &wanted) == 0);
+	else
+		option_value_unset(&shifted, answer);
+}
+
 static void set_defaults(struct config_answer *answer)
 {
 	size_t n;
 	const struct option_row *rows = option_table_rows(&n);
-	const char *wanted;
 
 	ASSERT(n <= MAX_OPTIONS);
 	for (size_t i = 0; i < n; i++) {
-		if (rows[i].by_default)
-			ASSERT(option_value_set(&rows[i], rows[i].by_default, answer, &wanted) ==
-			       0);
-		else
-			option_value_unset(&rows[i], answer);
+		uint32_t times = str_equal(rows[i].section, "endpoint") ? ENDPOINTS_N : 1;
+
+		for (uint32_t k = 0; k < times; k++)
+			set_default(&rows[i], k * sizeof(struct endpoint_config), answer);
 	}
+}
+
+/* Of no line: two options do not fit each other. */
+static void complain_whole(void *userdata, const char *section, const char *text)
+{
+	struct parse *parse = userdata;
+
+	if (++parse->n_complaints <= MAX_COMPLAINTS &&
+	    buf_printf(parse->complaints, "[%s] %s\n", section, text) < 0)
+		return; /* a full buffer loses words, not the count */
 }
 
 static int parse_file(struct parse *parse, const struct config_text *text)
@@ -340,6 +409,7 @@ static int parse_file(struct parse *parse, const struct config_text *text)
 	parse->line = 0;
 	memset(parse->is_set, 0, sizeof(parse->is_set));
 	memset(parse->override_set, 0, sizeof(parse->override_set));
+	memset(parse->endpoint_set, 0, sizeof(parse->endpoint_set));
 	if (memchr(text->text, '\0', text->size) || !str_utf8_valid(text->text, text->size)) {
 		complain(parse, "the file is no UTF-8 text");
 		return 0;
@@ -371,6 +441,11 @@ int config_parse(const struct config_text *texts, size_t n_texts, struct config_
 		r = parse_file(&parse, &texts[parse.file]);
 		if (r < 0)
 			return r;
+	}
+	if (parse.n_complaints == 0) {
+		parse.name = NULL;
+		parse.line = 0;
+		network_check(answer, complain_whole, &parse);
 	}
 	if (parse.n_complaints > 0)
 		return -EINVAL;

@@ -20,6 +20,8 @@
 #define OWNER      "owner"
 #define WORKSPACE  "workspace"
 #define HOST       "host"
+#define ENDPOINT   "endpoint"
+#define NETWORK    "network"
 
 #define QUOTA(scope, member) AT(api.quota.limits[QUOTA_SCOPE_##scope].member)
 
@@ -91,6 +93,30 @@ static const struct option_row rows[] = {
 	 AT(api.endpoint_default[4]), OPTION_RELOAD, "default for callers that give none"},
 	{ENDPOINTS, "kafka_bootstrap", OPTION_TYPE_ENDPOINT, 5, 0, NULL,
 	 AT(api.endpoint_default[5]), OPTION_RELOAD, "default for callers that give none"},
+
+	{ENDPOINT, "production", OPTION_TYPE_RULES, 0, 0, NULL,
+	 AT(api.endpoint[0].production), OPTION_RELOAD, "hosts that production really uses: refused by all sessions"},
+	{ENDPOINT, "production_buckets", OPTION_TYPE_BUCKETS, 0, 0, NULL,
+	 AT(api.endpoint[0].production_buckets), OPTION_RELOAD, "bucket or bucket/prefix that production really uses"},
+	{ENDPOINT, "companions", OPTION_TYPE_RULES, 0, 0, NULL,
+	 AT(api.endpoint[0].companions), OPTION_RELOAD, "further hosts that clients of the endpoint need"},
+	{ENDPOINT, "companion_env", OPTION_TYPE_BOOL, 0, 1, "yes",
+	 AT(api.endpoint[0].companion_env), OPTION_RELOAD, "set the variables that client libraries read themselves"},
+	{ENDPOINT, "on_production", OPTION_TYPE_REROUTE, 0, 1, "refuse",
+	 AT(api.endpoint[0].on_production_reroute), OPTION_RELOAD, "what a session that dials a production host gets: refuse, or reroute to its endpoint"},
+	{ENDPOINT, "shared_host", OPTION_TYPE_SHARED, 0, CONFIG_SHARED_MAX_ - 1, "refuse",
+	 AT(api.endpoint[0].shared_host), OPTION_RELOAD, "answer for a production host that sandboxes use too: refuse, path or trust_credentials"},
+	{ENDPOINT, "shared_paths", OPTION_TYPE_PATHS, 0, 0, NULL,
+	 AT(api.endpoint[0].shared_paths), OPTION_RELOAD, "with shared_host = path: host/path that plain HTTP may ask for there"},
+
+	{NETWORK, "component_allow", OPTION_TYPE_RULES, 0, 0, NULL,
+	 AT(api.component_allow), OPTION_RELOAD, "hosts that every session of profile component may reach"},
+	{NETWORK, "agent_allow", OPTION_TYPE_RULES, 0, 0, NULL,
+	 AT(api.agent_allow), OPTION_RELOAD, "hosts that every session of profile agent may reach"},
+	{NETWORK, "allow_private", OPTION_TYPE_NETWORKS, 0, 0, NULL,
+	 AT(api.network.n_private), OPTION_RELOAD, "private networks that rules may lead to, as address/prefix"},
+	{NETWORK, "host_services", OPTION_TYPE_HOST_SERVICES, 0, 0, NULL,
+	 AT(api.network.n_host_services), OPTION_RELOAD, "services of this host that endpoints may name, as name:port or name:port=address:port"},
 
 	{LIMITS, "sessions", OPTION_TYPE_U32, 1, CONFIG_SESSIONS_MAX, "1000",
 	 AT(supervisor.max_sessions), OPTION_RELOAD_NEW, "sessions at once"},
@@ -172,7 +198,27 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_URL_PREFIX] = "path",
 	[OPTION_TYPE_ORIGINS] = "origins",
 	[OPTION_TYPE_ENDPOINT] = "text",
+	[OPTION_TYPE_REROUTE] = "refuse|reroute",
+	[OPTION_TYPE_SHARED] = "refuse|path|trust_credentials",
+	[OPTION_TYPE_RULES] = "rules",
+	[OPTION_TYPE_BUCKETS] = "buckets",
+	[OPTION_TYPE_PATHS] = "paths",
+	[OPTION_TYPE_NETWORKS] = "networks",
+	[OPTION_TYPE_HOST_SERVICES] = "services",
 };
+
+bool option_table_endpoint(const char *section, uint32_t *ret_index)
+{
+	static const char *const names[ENDPOINTS_N] = CONFIG_ENDPOINT_NAMES;
+
+	if (!str_has_prefix(section, ENDPOINT ":"))
+		return false;
+	*ret_index = 0;
+	while (*ret_index < ENDPOINTS_N &&
+	       !str_equal(section + strlen(ENDPOINT ":"), names[*ret_index]))
+		++*ret_index;
+	return *ret_index < ENDPOINTS_N;
+}
 
 bool option_table_scope(const char *section, enum quota_scope *ret_scope, const char **ret_name)
 {

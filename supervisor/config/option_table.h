@@ -30,8 +30,21 @@ enum option_type {
 	OPTION_TYPE_URL_PREFIX, /* absolute path that ends in a slash */
 	OPTION_TYPE_ORIGINS,    /* scheme://host[:port] between spaces, or `*` */
 	OPTION_TYPE_ENDPOINT,   /* printable, without spaces; row.min is the index */
+	OPTION_TYPE_REROUTE,    /* refuse, reroute */
+	OPTION_TYPE_SHARED,     /* refuse, path, trust_credentials */
+	/* Lists between spaces, appended to: such an option may come more than once in a file. */
+	OPTION_TYPE_RULES,         /* of egress_rule.h */
+	OPTION_TYPE_BUCKETS,       /* bucket[/prefix] */
+	OPTION_TYPE_PATHS,         /* host/path */
+	OPTION_TYPE_NETWORKS,      /* address/prefix, into api.network */
+	OPTION_TYPE_HOST_SERVICES, /* name:port[=address:port], into api.network */
 	OPTION_TYPE_MAX_,
 };
+
+static inline bool option_type_is_list(enum option_type type)
+{
+	return type >= OPTION_TYPE_RULES;
+}
 
 enum option_effect {
 	OPTION_RESTART,    /* of the service */
@@ -59,6 +72,8 @@ const struct option_row *option_table_find(const char *section, const char *key)
 bool option_table_scope(const char *section, enum quota_scope *ret_scope, const char **ret_name);
 /* The option of this key for the scope's tenants, or NULL. Its offset is that of the default. */
 const struct option_row *option_table_of_tenant(enum quota_scope scope, const char *key);
+/* "endpoint:NAME": the options of one endpoint; their rows are those of section "endpoint". */
+bool option_table_endpoint(const char *section, uint32_t *ret_index);
 /* The key of this section that is closest to a misspelt one, or NULL when none is near. */
 const char *option_table_nearest(const char *section, const char *key);
 /* Tab separated: section, key, type, default, range, reload or restart, new or running sessions,

@@ -10,7 +10,7 @@ import sys
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 SHARED = ["base/", "sandboxd/"]
 PURE_BASE = [f"base/{name}.h" for name in (
-    "auto", "buf", "charge", "clock", "egress_rule", "endpoint_value", "err", "fd", "frame",
+    "auto", "buf", "charge", "clock", "egress_rule", "endpoint_list", "endpoint_value", "err", "fd", "frame",
     "host_name", "id", "json", "launch", "list", "net_class", "num", "path", "plan", "ring",
     "secret", "session_name", "slots", "str")]
 DOMAIN = ["supervisor/api/denials/", "supervisor/api/session/", "supervisor/api/jobs/", "supervisor/api/janitor/"]
@@ -20,7 +20,7 @@ API_APP = ["supervisor/api/"]
 LAYERS = [
     ("include/sandboxd/", ["base/err.h", "sandboxd/"], []),
     ("base/json", SHARED, ["jansson.h"]),
-    ("base/endpoint_value", SHARED, ["uriparser/"]),
+    ("base/endpoint_", SHARED, ["uriparser/"]),
     ("base/", SHARED, []),
     ("policy/image", [*SHARED, "policy/"], ["sodium.h"]),
     ("policy/", [*SHARED, "policy/"], ["seccomp.h", "sodium.h", "sys/capability.h"]),

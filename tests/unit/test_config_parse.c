@@ -115,8 +115,14 @@ static void test_config_parse_unknown_names_are_explained(void **state)
 			 "line 2: [supervisor] has no option strikt; did you mean strict?");
 	expect_complaint(fixture, "[endpoints]\nfoo = bar\n",
 			 "line 2: [endpoints] has no option foo; there are: iceberg_rest_uri");
-	expect_complaint(fixture, "[endpoint]\nfoo = bar\n",
-			 "unknown section [endpoint]; there are: supervisor api");
+	expect_complaint(fixture, "[endpoind]\nfoo = bar\n",
+			 "unknown section [endpoind]; there are: supervisor api");
+	expect_complaint(fixture, "[endpoint]\ncompanions = a\n",
+			 "line 2: a section is of one of the six endpoints");
+	expect_complaint(fixture, "[endpoint:postgres_dsn]\ncompanions = a\n",
+			 "line 2: a section is of one of the six endpoints");
+	expect_complaint(fixture, "[endpoint:kafka_bootstrap]\ncompanion = a\n",
+			 "[endpoint] has no option companion; did you mean companions?");
 	expect_complaint(fixture, "strict = yes\n", "before the first [section]");
 	expect_complaint(fixture, "[supervisor]\nstrict\n",
 			 "line 2: neither [section] nor option = value");
@@ -380,10 +386,114 @@ static void test_option_table_every_default_is_valid_and_names_are_unique(void *
 	}
 }
 
+static void test_config_parse_endpoints_have_sections(void **state)
+{
+	struct fixture *fixture = *state;
+	const struct api_config *api = &fixture->answer->api;
+
+	assert_int_equal(
+		parse(fixture,
+		      "[endpoint:iceberg_rest_uri]\n"
+		      "production = polaris.prod.example 203.0.113.7:8181 [2001:db8::]/32\n"
+		      "companions = token.example:443 minio.b.example:9000\n"
+		      "companions = *.s3.example\n"
+		      "[endpoint:kafka_bootstrap]\n"
+		      "on_production = reroute\n"
+		      "companion_env = no\n"
+		      "[endpoint:iceberg_warehouse]\n"
+		      "production_buckets = lake lake2/tables\n"
+		      "[network]\n"
+		      "allow_private = 10.1.0.0/16 [fd12::]/16\n"
+		      "host_services = localhost:8181 10.0.0.5:9092 me.example:80=127.0.0.1:8080\n"
+		      "agent_allow = pypi.org:443\n"),
+		0);
+	assert_string_equal(api->endpoint[0].companions,
+			    "token.example:443 minio.b.example:9000 *.s3.example");
+	assert_string_equal(api->endpoint[1].production_buckets, "lake lake2/tables");
+	assert_int_equal(api->endpoint[0].companion_env, 1);
+	assert_int_equal(api->endpoint[5].companion_env, 0);
+	assert_int_equal(api->endpoint[5].on_production_reroute, 1);
+	assert_string_equal(api->agent_allow, "pypi.org:443");
+	assert_int_equal(api->network.n_private, 2);
+	assert_int_equal(api->network.n_production, 2);
+	assert_int_equal(api->network.production[0].port.first, 8181);
+	assert_int_equal(api->network.production[1].port.last, UINT16_MAX);
+	assert_int_equal(api->network.n_host_services, 3);
+	assert_string_equal(api->network.host_service[0].name, "localhost");
+	assert_int_equal(api->network.host_service[0].address.bytes[0], 127);
+	assert_string_equal(api->network.host_service[1].name, "10.0.0.5");
+	assert_int_equal(api->network.host_service[2].name_port, 80);
+	assert_int_equal(api->network.host_service[2].port, 8080);
+	assert_memory_equal(&api->network, &fixture->answer->egress.network, sizeof(api->network));
+	assert_int_equal(config_check(fixture->answer, sizeof(*fixture->answer), NULL), 0);
+}
+
+static void test_config_parse_lists_refuse_what_is_no_entry(void **state)
+{
+	static const struct {
+		const char *text;
+		const char *said;
+	} cases[] = {
+		{"[endpoint:kafka_bootstrap]\ncompanions = a b:\n",
+		 "companions wants hosts such as"						   },
+		{"[endpoint:kafka_bootstrap]\nproduction = 0x7f.1\n",
+		 "production wants hosts such as"						   },
+		{"[endpoint:kafka_bootstrap]\nproduction_buckets = a/..\n",
+		 "production_buckets wants bucket"						  },
+		{"[endpoint:kafka_bootstrap]\nshared_paths = a/%2e\n",
+		 "shared_paths wants host/path"						     },
+		{"[network]\nallow_private = 169.254.0.0/16\n",             "wants private networks"},
+		{"[network]\nallow_private = 10.0.0.0/8:80\n",              "wants private networks"},
+		{"[network]\nhost_services = localhost\n",                  "wants localhost:8181"  },
+		{"[network]\nhost_services = me.example:80\n",              "wants localhost:8181"  },
+		{"[network]\nhost_services = a.example:80=b.example:81\n",  "wants localhost:8181"  },
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		expect_complaint(fixture, cases[i].text, cases[i].said);
+}
+
+#define PRODUCTION "[endpoint:iceberg_warehouse]\nproduction = minio.b.example\n"
+
+static void test_config_parse_shared_host_needs_an_answer(void **state)
+{
+	static const char companions[] =
+		PRODUCTION "[endpoint:iceberg_rest_uri]\ncompanions = minio.b.example:9000\n";
+	static const char wild[] =
+		PRODUCTION "[endpoint:iceberg_rest_uri]\ncompanions = *.b.example:9000\n";
+	static const char by_default[] =
+		PRODUCTION "[endpoints]\niceberg_rest_uri = http://MinIO.b.example:9000/x\n";
+	static const char answered[] =
+		PRODUCTION "shared_host = path\nshared_paths = minio.b.example/sandbox\n"
+			   "[endpoint:iceberg_rest_uri]\ncompanions = minio.b.example:9000\n";
+	struct fixture *fixture = *state;
+
+	expect_complaint(fixture, companions, "[endpoint:iceberg_warehouse] a production host is");
+	expect_complaint(fixture, wild, "[endpoint:iceberg_warehouse] a production host is");
+	expect_complaint(fixture, by_default, "[endpoint:iceberg_warehouse] a production host is");
+	expect_complaint(fixture, PRODUCTION "shared_host = path\n", "needs shared_paths");
+	expect_complaint(fixture, PRODUCTION "shared_paths = a/b\n", "needs shared_host = path");
+	expect_complaint(fixture,
+			 "[endpoint:iceberg_warehouse]\nproduction_buckets = lake/prod\n"
+			 "[endpoints]\niceberg_warehouse = s3://lake\n",
+			 "is production's bucket");
+	expect_complaint(fixture, "[endpoints]\nkafka_bootstrap = broker\n",
+			 "[endpoint:kafka_bootstrap] Value must be host:port");
+	buf_reset(&fixture->complaints);
+	assert_int_equal(parse(fixture, answered), 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(test_config_parse_empty_file_gives_an_answer_that_passes,
 					set_up, tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_values_land_in_their_fields, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_endpoints_have_sections, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_lists_refuse_what_is_no_entry, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_shared_host_needs_an_answer, set_up,
 					tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_unknown_names_are_explained, set_up,
 					tear_down),

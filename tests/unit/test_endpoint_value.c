@@ -25,7 +25,7 @@ static void test_url_gives_host_and_port(void **state)
 		{"HTTP://Lake.Example./",                   "lake.example",          80,   false, ENDPOINT_HOST_NAME},
 		{"https://lake.example/%2e%2e/x",           "lake.example",          443,  true,  ENDPOINT_HOST_NAME},
 		{"http://10.0.0.5:8080/gms",                "10.0.0.5",              8080, false, ENDPOINT_HOST_IPV4},
-		{"http://[2001:DB8:0::1]:8080/gms",         "2001:db8::1",           8080, false, ENDPOINT_HOST_IPV6},
+		{"http://[2001:db8::1]:8080/gms",           "2001:db8::1",           8080, false, ENDPOINT_HOST_IPV6},
 		{"http://xn--bcher-kva.example",            "xn--bcher-kva.example", 80,   false,
 		 ENDPOINT_HOST_NAME										 },
 	};
@@ -83,6 +83,9 @@ static void test_url_refuses_what_clients_read_differently(void **state)
 		"http://1.2.3.4.5/",
 		"http://[::1%25lo]/",
 		"http://[::1",
+		"http://[2001:DB8:0::1]:8080/",
+		"http://a_b/",
+		"http://1.2.3.4./",
 		"http://[v1.x]/",
 		"http://a\t/",
 		"http://a\xc2\x85/",
