@@ -88,19 +88,27 @@ static int denials_on_call(void *userdata, uint32_t events)
 	struct denials_listener *listener = userdata;
 	struct seccomp_notif_resp answer = {.error = -EPERM};
 	union notification in = {.room = {0}};
+	long r;
 
-	if (!(events & EPOLLIN)) {
+	if (events & EPOLLHUP) {
 		listener_close(listener); /* nobody is under its filter any more */
 		return 0;
 	}
+	/* EPOLLERR alone: a freeze or a stop of ours interrupted the kernel's look at the queue.
+	 * Closed, it would answer its callers ENOSYS. */
+	if (!(events & EPOLLIN))
+		return 0;
 	/* musl's ioctl() takes no number that large. ENOENT: the caller was interrupted, or has
 	 * ended. */
 	if (syscall(SYS_ioctl, listener->fd, SECCOMP_IOCTL_NOTIF_RECV, &in) < 0)
 		return 0;
 	count_call(&listener->shim->denials, in.call.data.nr, (int32_t)in.call.pid);
 	answer.id = in.call.id;
-	/* ENOENT as above: it asks again. */
-	IGNORE_RESULT(syscall(SYS_ioctl, listener->fd, SECCOMP_IOCTL_NOTIF_SEND, &answer));
+	/* ENOENT as above: it asks again. EINTR: a freeze or a stop of ours; a caller that is not
+	 * interrupted as well waits for this answer. */
+	do
+		r = syscall(SYS_ioctl, listener->fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+	while (r < 0 && errno == EINTR);
 	tell(listener->shim);
 	return 0;
 }

@@ -1,5 +1,7 @@
 sandboxd_unit_test(test_shim_outbox SOURCES test_shim_outbox.c ${PROJECT_SOURCE_DIR}/shim/outbox.c
 	LIBS sandboxd_base)
+sandboxd_unit_test(test_shim_denials SOURCES test_shim_denials.c ${PROJECT_SOURCE_DIR}/shim/denials.c
+	${PROJECT_SOURCE_DIR}/shim/message.c LIBS sandboxd_base)
 sandboxd_unit_test(test_shim_mask SOURCES test_shim_mask.c ${PROJECT_SOURCE_DIR}/shim/mask.c
 	LIBS sandboxd_base)
 
