@@ -530,6 +530,14 @@ CRASHES = ["user-ids", "listener", "group", "limits", "record", "send-plan", "cl
            "prove-early", "proved", "live", "end", "drained", "removed"]
 
 
+def whole(daemon):
+    """The names, in a tuple, where each has both its files, a row and a process; else None."""
+    listed = {row["id"] for row in daemon.root.get(SESSIONS).json}
+    files = records(daemon)
+    names = {name.split(".")[0] for name in files}
+    return (names,) if len(files) == 2 * len(names) == 2 * len(shims_of(daemon)) and names <= listed else None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", CRASHES)
 def test_supervisor_that_dies_after_a_step(step):
@@ -550,10 +558,8 @@ def test_supervisor_that_dies_after_a_step(step):
         if CRASHES.index(step) >= CRASHES.index("end"):
             # Adopted, since nothing of it was gone yet, and known to no row: killed.
             wait_until(lambda: not records(daemon), 5, "its end")
-        listed = {row["id"]: row for row in daemon.root.get(SESSIONS).json}
-        names = {name.split(".")[0] for name in records(daemon)}
-        assert len(records(daemon)) == 2 * len(names) and len(shims_of(daemon)) == len(names)
-        assert names <= set(listed)
+        # Of one whose row was not written yet the end has only begun when the worker answers.
+        names = wait_until(lambda: whole(daemon), 10, "adopted or gone")[0]
         for session in names:
             assert caller.run(session, "/bin/true").code == 0
         if step != "live":
