@@ -231,8 +231,11 @@ int frame_exec_build(void *dest, size_t dest_bytes, const struct wire_exec *head
 
 static int exec_head_check(const struct wire_exec *head, size_t strings_bytes)
 {
-	if ((head->flags & ~(uint32_t)WIRE_EXEC_STDIN) != 0 || head->zero != 0 ||
+	if ((head->flags & ~(uint32_t)(WIRE_EXEC_STDIN | WIRE_EXEC_ROOT)) != 0 || head->zero != 0 ||
 	    head->program >= WIRE_PROGRAM_MAX_ || head->strings_bytes != strings_bytes)
+		return -EBADMSG;
+	/* Our jail tools are for `user`. */
+	if ((head->flags & WIRE_EXEC_ROOT) && head->program != WIRE_PROGRAM_ARGV)
 		return -EBADMSG;
 	/* A program always gets its own name: argc 0 is a classic hole (CVE-2021-4034). */
 	if (head->n_argv == 0 || head->n_argv > EXEC_MAX_ARGV || head->n_env > EXEC_MAX_ENV)

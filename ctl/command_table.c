@@ -5,7 +5,7 @@
 #define BIT(id) OPTION_BIT(OPTION_##id)
 
 #define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET) | BIT(NAME))
-#define COMMAND_LINE (BIT(CWD) | BIT(TIMEOUT) | BIT(STDIN))
+#define COMMAND_LINE (BIT(CWD) | BIT(TIMEOUT) | BIT(STDIN) | BIT(ROOT))
 
 /* clang-format off */
 static const struct command table[] = {

@@ -174,6 +174,8 @@ static json_t *command_body(const struct options *options, bool with_env, int fi
 		failed |= json_array_append_new(argv, json_string(options->args[i]));
 	if (options->cwd)
 		failed |= json_object_set_new(body, "cwd", json_string(options->cwd));
+	if (options->as_root)
+		failed |= json_object_set_new(body, "user", json_string("root"));
 	if (options->timeout_ms)
 		failed |=
 			json_object_set_new(body, "timeout_ms", json_integer(options->timeout_ms));

@@ -38,6 +38,7 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_ENDPOINT] = {"endpoint", 0, KIND_LIST, AT(endpoint), AT(n_endpoint), "NAME=URL", "override of one of the six endpoints"},
 	[OPTION_CWD] = {"cwd", 'C', KIND_TEXT, AT(cwd), 0, "DIR", "working directory of the command"},
 	[OPTION_TIMEOUT] = {"timeout", 't', KIND_U32, AT(timeout_ms), 0, "MS", "end the command after that many milliseconds"},
+	[OPTION_ROOT] = {"root", 0, KIND_FLAG, AT(as_root), 0, NULL, "as root of the session (profile agent)"},
 	[OPTION_STDIN] = {"stdin", 'i', KIND_FLAG, AT(with_stdin), 0, NULL, "give the command our standard input (text, 1 MiB)"},
 	[OPTION_KEEP] = {"keep", 0, KIND_FLAG, AT(keep), 0, NULL, "leave the session and print its id"},
 	[OPTION_NAME] = {"name", 'n', KIND_TEXT, AT(name), 0, "NAME", "name of the session; write: of the component instead of the file's"},

@@ -30,6 +30,7 @@ enum option_id {
 	OPTION_CWD,
 	OPTION_TIMEOUT,
 	OPTION_STDIN,
+	OPTION_ROOT,
 	OPTION_KEEP,
 	OPTION_NAME,
 	OPTION_STATUS,
@@ -96,6 +97,7 @@ struct options {
 	bool dry_run; /* gc */
 	bool yes;     /* purge: do not ask */
 	bool with_stdin;
+	bool as_root;
 	bool keep; /* run: leave the session */
 	bool quiet;
 	bool deep; /* proof: run into the limits as well */

@@ -196,6 +196,7 @@ static int fill_profile(const struct compile_unit *unit, compile_hash hash, uint
 		return r;
 	profile->kind = source->kind;
 	profile->proc = source->proc;
+	profile->root = source->root;
 	profile->limits = source->limits.value;
 	for (size_t i = 0; i < POLICY_FILTER_MAX_; i++) {
 		if (!unit->program[i])

@@ -44,6 +44,9 @@ static int check_profile(const struct policy_image_header *header,
 	if (session ? profile->proc != POLICY_PROC_SUBSET && profile->proc != POLICY_PROC_MASKED
 		    : profile->proc != 0)
 		return -EBADMSG;
+	if (session ? profile->root != POLICY_ROOT_REFUSED && profile->root != POLICY_ROOT_ALLOWED
+		    : profile->root != 0)
+		return -EBADMSG;
 	for (uint32_t i = 0; i < POLICY_FILTER_MAX_; i++) {
 		bool wanted = session ? i != POLICY_FILTER_WORKER : i == POLICY_FILTER_WORKER;
 

@@ -419,7 +419,8 @@ static int parse_filter(struct parser *parser, struct line *line, struct err *er
 	return line_fail(&line->where, err, "expected 'command', 'shim', 'helper' or 'worker'");
 }
 
-/* A word that is one of two values: kind session|worker, proc subset|masked. */
+/* A word that is one of two values: kind session|worker, proc subset|masked, root refused|allowed.
+ */
 static int parse_choice(struct line *line, const char *const names[2], uint32_t *field,
 			struct err *err)
 {
@@ -437,6 +438,7 @@ static int parse_choice(struct line *line, const char *const names[2], uint32_t 
 }
 _Static_assert(POLICY_KIND_SESSION == 1 && POLICY_KIND_WORKER == 2, "order of parse_choice");
 _Static_assert(POLICY_PROC_SUBSET == 1 && POLICY_PROC_MASKED == 2, "order of parse_choice");
+_Static_assert(POLICY_ROOT_REFUSED == 1 && POLICY_ROOT_ALLOWED == 2, "order of parse_choice");
 
 static int parse_name(struct parser *parser, struct line *line, struct err *err)
 {
@@ -456,6 +458,7 @@ static int parse_header(struct parser *parser, struct line *line, struct err *er
 {
 	static const char *const kinds[2] = {"session", "worker"};
 	static const char *const procs[2] = {"subset", "masked"};
+	static const char *const roots[2] = {"refused", "allowed"};
 	const char *word = line_take(line);
 
 	if (str_equal(word, "profile"))
@@ -466,9 +469,11 @@ static int parse_header(struct parser *parser, struct line *line, struct err *er
 		return parse_choice(line, kinds, &parser->profile->kind, err);
 	if (str_equal(word, "proc"))
 		return parse_choice(line, procs, &parser->profile->proc, err);
+	if (str_equal(word, "root"))
+		return parse_choice(line, roots, &parser->profile->root, err);
 	if (str_equal(word, "limit"))
 		return limit_parse(line, &parser->profile->limits, err);
-	return line_fail(&line->where, err, "expected kind, proc, limit or filter");
+	return line_fail(&line->where, err, "expected kind, proc, root, limit or filter");
 }
 
 static int parse_line(struct parser *parser, struct line *line, struct err *err)
@@ -517,6 +522,9 @@ static int check_complete(const struct profile *profile, struct err *err)
 	if ((profile->proc != 0) != session)
 		return line_fail(&profile->where, err,
 				 "'proc' belongs to every session profile and to no other");
+	if ((profile->root != 0) != session)
+		return line_fail(&profile->where, err,
+				 "'root' belongs to every session profile and to no other");
 	if (!session && profile->limits.given != 0)
 		return line_fail(&profile->where, err, "a worker profile has no limits");
 	r = session ? limit_check(&profile->limits, &profile->where, err) : 0;

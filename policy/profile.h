@@ -77,6 +77,7 @@ struct profile {
 	struct line_where where;
 	uint32_t kind; /* enum policy_kind; 0 until it is read */
 	uint32_t proc; /* enum policy_proc; 0 until it is read */
+	uint32_t root; /* enum policy_root; 0 until it is read */
 	struct limit_set limits;
 	struct profile_filter filter[POLICY_FILTER_MAX_];
 };

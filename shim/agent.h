@@ -1,5 +1,6 @@
 /*
- * A process of ours that works for one job at a time: a runner or a file helper. One idle one of
+ * A process of ours that works for one job at a time: a runner, of commands of `user` or of root
+ * commands, or a file helper. One idle one of
  * each kind is kept; a further one is forked where it is needed.
  */
 #pragma once
@@ -10,6 +11,7 @@ struct shim;
 
 enum agent_kind {
 	AGENT_RUNNER,
+	AGENT_ROOT_RUNNER,
 	AGENT_HELPER,
 	AGENT_MAX_,
 };

@@ -43,6 +43,10 @@ int denials_init(struct shim *shim)
 		shim->denials.listener[i].shim = shim;
 		shim->denials.listener[i].fd = -1;
 	}
+	for (size_t i = 0; i < SPAWNER_MAX_; i++) {
+		shim->denials.spawner[i].shim = shim;
+		shim->denials.spawner[i].kind = (enum spawner_kind)i;
+	}
 	if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) < 0)
 		return -errno;
 	if (sizes.seccomp_notif > sizeof(union notification))
@@ -135,34 +139,38 @@ int denials_listen(struct shim *shim, int fd)
 	return 0;
 }
 
-void denials_forget_spawner(struct shim *shim)
+void denials_forget_spawner(struct shim *shim, enum spawner_kind kind)
 {
-	shim->denials.spawner_source = loop_remove(shim->denials.spawner_source);
+	shim->denials.spawner[kind].source = loop_remove(shim->denials.spawner[kind].source);
 }
 
 static int denials_on_spawner(void *userdata, uint32_t events)
 {
-	struct shim *shim = userdata;
+	const struct denials_spawner *spawner = userdata;
+	struct shim *shim = spawner->shim;
 	uint8_t buffer[sizeof(struct message) + sizeof(struct err)];
 	struct message message;
 	int fd = -1;
 	int r;
 
 	(void)events;
-	r = message_receive(shim->spawner_fd, buffer, sizeof(buffer), &message, &fd, 1);
+	r = message_receive(shim->spawner_fd[spawner->kind], buffer, sizeof(buffer), &message, &fd,
+			    1);
 	if (r == -EAGAIN)
 		return 0;
-	denials_forget_spawner(shim);
+	denials_forget_spawner(shim, spawner->kind);
 	/* Where it cannot be watched it is closed. */
 	if (r > 0)
 		IGNORE_RESULT(denials_listen(shim, fd));
 	return 0;
 }
 
-int denials_expect(struct shim *shim)
+int denials_expect(struct shim *shim, enum spawner_kind kind)
 {
-	return loop_add(shim->loop, shim->spawner_fd, EPOLLIN, denials_on_spawner, shim,
-			&shim->denials.spawner_source);
+	struct denials_spawner *spawner = &shim->denials.spawner[kind];
+
+	return loop_add(shim->loop, shim->spawner_fd[kind], EPOLLIN, denials_on_spawner, spawner,
+			&spawner->source);
 }
 
 const struct wire_denied *denials_next(const struct denials *denials)

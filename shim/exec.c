@@ -9,7 +9,8 @@
  * must not be traceable, and is not: the memory is not dumpable (steps_self). A change of ids would
  * set it to fs.suid_dumpable, which a host may have set to 1; so ids first (a tracer lacks the
  * capabilities that the child still has), then not dumpable again, then capabilities: at no moment
- * can `user` attach (A12, B10). Seen in /proc/PID as well: its files stay root's.
+ * can `user` attach (A12, B10). Seen in /proc/PID as well: its files stay root's. The same holds of
+ * a root command's child, against other root commands: see spawner.c.
  *
  * Order: setsid; descriptors; groups, ids; dumpable; capabilities; all but 0, 1, 2 closed; umask,
  * cwd (as `user`: a folder that it may not enter is refused); signals; exec. Bounding set,
@@ -57,16 +58,22 @@ static int exec_fail(const struct exec_child *child, uint32_t step)
 	return -1;
 }
 
-static int exec_become_user(const struct shim_params *params)
+/* caps: what is left, permitted and effective. */
+static int exec_become(const struct shim_params *params, bool is_root, uint64_t caps)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	const struct __user_cap_data_struct none[2] = {{0}, {0}};
+	const struct __user_cap_data_struct data[2] = {
+		{.effective = (uint32_t)caps, .permitted = (uint32_t)caps},
+		{0			  },
+	};
+	const uint32_t uid = is_root ? 0 : params->user_id;
+	const uint32_t gid = is_root ? 0 : params->group_id;
 
 	if (syscall(SYS_setgroups, 0, NULL) < 0)
 		return -1;
-	if (syscall(SYS_setresgid, params->group_id, params->group_id, params->group_id) < 0)
+	if (syscall(SYS_setresgid, gid, gid, gid) < 0)
 		return -1;
-	if (syscall(SYS_setresuid, params->user_id, params->user_id, params->user_id) < 0)
+	if (syscall(SYS_setresuid, uid, uid, uid) < 0)
 		return -1;
 	if (syscall(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return -1;
@@ -74,7 +81,7 @@ static int exec_become_user(const struct shim_params *params)
 		return 0;
 	if (syscall(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
 		return -1;
-	return (int)syscall(SYS_capset, &header, none);
+	return (int)syscall(SYS_capset, &header, data);
 }
 
 /* argv and env lie in the caller's memory, which exec copies. */
@@ -155,6 +162,14 @@ static int exec_close(const struct exec_child *child)
 	return (int)syscall(SYS_close_range, SHIM_FD_LOADER + 1, ~0u, 0);
 }
 
+static int exec_child_become(const struct exec_child *child)
+{
+	bool is_root = (child->exec->head.flags & WIRE_EXEC_ROOT) != 0;
+
+	return exec_become(child->params, is_root,
+			   is_root ? shim_caps_command(child->params->flags) : 0);
+}
+
 static int exec_child_main(void *userdata)
 {
 	const struct exec_child *child = userdata;
@@ -164,7 +179,7 @@ static int exec_child_main(void *userdata)
 		return exec_fail(child, WIRE_STEP_FORK);
 	if (exec_stdio(child) < 0)
 		return exec_fail(child, WIRE_STEP_PIPE);
-	if (exec_become_user(child->params) < 0)
+	if (exec_child_become(child) < 0)
 		return exec_fail(child, WIRE_STEP_IDS);
 	if (exec_close(child) < 0)
 		return exec_fail(child, WIRE_STEP_EXEC);
@@ -228,22 +243,27 @@ int exec_start(const struct shim_params *params, const struct frame_exec *exec, 
 	return -1;
 }
 
+struct exec_kill {
+	struct shim_params params;
+	bool is_root;
+};
+
 static int exec_kill_child(void *userdata)
 {
-	const struct shim_params *params = userdata;
+	const struct exec_kill *target = userdata;
 
-	/* Without capabilities -1 means: all of `user`, but us. */
-	if (exec_become_user(params) >= 0)
+	/* Without capabilities -1 means: all of that id, but us. */
+	if (exec_become(&target->params, target->is_root, 0) >= 0)
 		(void)syscall(SYS_kill, -1, SIGKILL);
 	return 0;
 }
 
-void exec_kill_all(const struct shim_params *params)
+void exec_kill_all(const struct shim_params *params, bool is_root)
 {
-	struct shim_params copy = *params;
+	struct exec_kill target = {.params = *params, .is_root = is_root};
 	pid_t pid;
 
-	pid = exec_clone(exec_kill_child, &copy);
+	pid = exec_clone(exec_kill_child, &target);
 	/* Without a free pid there is nothing to try; the next round asks again. */
 	if (pid > 0)
 		(void)waitpid(pid, NULL, 0);

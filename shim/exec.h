@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -17,11 +18,13 @@ struct exec_failure {
 };
 
 /*
- * Clone and exec. stdin_fd -1: the caller's descriptor 0 (/dev/null). The pid of the child, which
- * has exec'd; or -1 with *ret_failure filled, and no child is left.
+ * Clone and exec, as `user` or, as exec says, as root. stdin_fd -1: the caller's descriptor 0
+ * (/dev/null). The pid of the child, which has exec'd; or -1 with *ret_failure filled, and no child
+ * is left.
  */
 MUST_USE int exec_start(const struct shim_params *params, const struct frame_exec *exec,
 			int stdin_fd, int stdout_fd, int stderr_fd,
 			struct exec_failure *ret_failure);
-/* SIGKILL to every process of `user` in the session, in one step of the kernel. */
-void exec_kill_all(const struct shim_params *params);
+/* SIGKILL to every process of `user` (is_root: of uid 0) in the session that a command could
+ * signal, in one step of the kernel. */
+void exec_kill_all(const struct shim_params *params, bool is_root);

@@ -201,6 +201,7 @@ _Noreturn void files_main(const struct nursery_context *context, int fd)
 
 	(void)umask(0);
 	if (steps_rlimits(&context->params, NULL) < 0 ||
+	    steps_securebits(&context->params, false, NULL) < 0 ||
 	    steps_become_user(&context->params, NULL) < 0)
 		_exit(1);
 	dir_fd = open(STEPS_SESSION_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);

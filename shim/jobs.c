@@ -115,7 +115,7 @@ static void job_end_exit(struct job *job)
 
 static uint32_t job_lost_step(const struct job *job)
 {
-	return job->kind == AGENT_RUNNER ? WIRE_STEP_SPAWNER_LOST : WIRE_STEP_HELPER_LOST;
+	return job->kind == AGENT_HELPER ? WIRE_STEP_HELPER_LOST : WIRE_STEP_SPAWNER_LOST;
 }
 
 static void job_signal(struct job *job, uint32_t type)
@@ -131,7 +131,7 @@ static void job_signal(struct job *job, uint32_t type)
 static void job_abandon(struct job *job)
 {
 	/* Its socket answers for the identity of the pid: while it is open, the runner lives. */
-	if (job->kind == AGENT_RUNNER && job->peer_pid > 1)
+	if (job->kind != AGENT_HELPER && job->peer_pid > 1)
 		(void)kill(job->peer_pid, SIGKILL);
 	job_end_failed(job, job_lost_step(job), ETIMEDOUT);
 }
@@ -317,14 +317,16 @@ int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t siz
 	const struct message message = {.type = MESSAGE_EXEC, .n_bytes = (uint32_t)size};
 	int fds[3] = {-1, -1, -1};
 	struct job *job = NULL;
-	uint32_t step = WIRE_STEP_PIPE;
+	uint32_t step;
 	size_t n_fds = 0;
 	usec_t now = clock_boottime();
+	bool is_root;
 	int r;
 
 	if (frame_exec_parse(payload, size, &exec) < 0)
 		return -EBADMSG;
-	r = job_new(shim, id, AGENT_RUNNER, &job);
+	is_root = (exec.head.flags & WIRE_EXEC_ROOT) != 0;
+	r = job_new(shim, id, is_root ? AGENT_ROOT_RUNNER : AGENT_RUNNER, &job);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	job->grace_ms = exec.head.grace_ms;
@@ -336,7 +338,12 @@ int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t siz
 	if (exec.head.timeout_ms > 0)
 		job->stop_at = clock_add(now, exec.head.timeout_ms * USEC_PER_MS);
 
-	r = job_open_command(job, &exec.head, fds, &n_fds);
+	step = WIRE_STEP_REQUEST;
+	r = is_root && !(shim->context.params.flags & SHIM_PARAMS_ROOT_COMMANDS) ? -EPERM : 0;
+	if (r >= 0) {
+		step = WIRE_STEP_PIPE;
+		r = job_open_command(job, &exec.head, fds, &n_fds);
+	}
 	if (r >= 0)
 		r = job_start(job, message, payload, fds, n_fds, &step);
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)

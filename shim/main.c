@@ -76,7 +76,9 @@ static int start_nursery(struct shim *shim, struct err *err)
 	r = nursery_start(&shim->context, &shim->nursery_fd, &shim->nursery_pid, err);
 	if (r < 0)
 		return r;
-	r = message_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd);
+	for (size_t i = 0; i < SPAWNER_MAX_; i++)
+		shim->spawner_fd[i] = -1;
+	r = message_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd[SPAWNER_USER]);
 	if (r < 0)
 		return err_fail(err, r, "shim-spawner", "request");
 	return 0;
@@ -105,7 +107,7 @@ static int start_spawner(struct shim *shim, struct err *err)
 	AUTO_CLOSE int listener_fd = -1;
 	int r;
 
-	r = spawner_wait(shim->spawner_fd, &listener_fd, err);
+	r = spawner_wait(shim->spawner_fd[SPAWNER_USER], &listener_fd, err);
 	if (r < 0)
 		return r;
 	r = denials_listen(shim, TAKE_FD(listener_fd));
@@ -114,8 +116,10 @@ static int start_spawner(struct shim *shim, struct err *err)
 
 static int start_caps(struct shim *shim, struct err *err)
 {
-	(void)shim;
-	return steps_caps(SHIM_CAPS_PID1, err);
+	int r;
+
+	r = steps_securebits(&shim->context.params, false, err);
+	return r < 0 ? r : steps_caps(SHIM_CAPS_PID1, err);
 }
 
 static int start_filter(struct shim *shim, struct err *err)

@@ -17,6 +17,7 @@
 enum message_type {
 	/* pid 1 to nursery; one descriptor each: the new process's end of a socket pair */
 	MESSAGE_SPAWNER = 1,
+	MESSAGE_ROOT_SPAWNER,
 	MESSAGE_HELPER,
 	/* pid 1 to spawner; one descriptor as above */
 	MESSAGE_RUNNER,
@@ -57,7 +58,7 @@ _Static_assert(sizeof(struct message) == 56, "no padding crosses a socket");
 MUST_USE int message_send(int fd, const struct message *message, const void *payload,
 			  const int *fds, size_t n_fds);
 
-/* Ask nursery or spawner for a process (MESSAGE_SPAWNER, MESSAGE_HELPER, MESSAGE_RUNNER). *ret_fd:
+/* Ask nursery or spawner for a process (MESSAGE_…SPAWNER, MESSAGE_HELPER, MESSAGE_RUNNER). *ret_fd:
  * our end of its socket pair, non-blocking. 0 or -errno. */
 MUST_USE int message_request(int fd, uint32_t type, int *ret_fd);
 

@@ -1,7 +1,7 @@
 /*
- * Theory. Runs as the session's unmapped id with SHIM_CAPS in the session's user namespace, in all
- * namespaces of the session; must hold neither the listener nor the ready pipe; must never read a
- * byte that did not come from pid 1. It waits for nobody: SIGCHLD is ignored, so the kernel reaps
+ * Theory. Runs as the session's unmapped id with shim_caps() in the session's user namespace, in
+ * all namespaces of the session; must hold neither the listener nor the ready pipe; must never read
+ * a byte that did not come from pid 1. It waits for nobody: SIGCHLD is ignored, so the kernel reaps
  * its children, and pid 1 sees the end of one by the end-of-file of its socket.
  *
  * Fork without exec: nobody here has threads, and the children are the point of the process.
@@ -23,11 +23,18 @@
 
 static _Noreturn void nursery_child(const struct nursery_context *context, uint32_t type, int fd)
 {
-	if (type == MESSAGE_SPAWNER)
-		spawner_main(context, fd);
+	if (type != MESSAGE_HELPER)
+		spawner_main(context, fd, type == MESSAGE_ROOT_SPAWNER);
 	(void)fd_close(SHIM_FD_LOADER);
 	secrets_forget(context->secrets);
 	files_main(context, fd);
+}
+
+static bool nursery_makes(const struct nursery_context *context, uint32_t type)
+{
+	if (type == MESSAGE_ROOT_SPAWNER)
+		return (context->params.flags & SHIM_PARAMS_ROOT_COMMANDS) != 0;
+	return type == MESSAGE_SPAWNER || type == MESSAGE_HELPER;
 }
 
 static void nursery_serve(const struct nursery_context *context, int socket_fd)
@@ -41,8 +48,7 @@ static void nursery_serve(const struct nursery_context *context, int socket_fd)
 		r = message_receive(socket_fd, &message, sizeof(message), &message, &child_fd, 1);
 		if (r <= 0)
 			return;
-		if (child_fd < 0 ||
-		    (message.type != MESSAGE_SPAWNER && message.type != MESSAGE_HELPER))
+		if (child_fd < 0 || !nursery_makes(context, message.type))
 			return;
 		pid = fork();
 		if (pid == 0) {
@@ -77,7 +83,7 @@ int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret
 		(void)fd_close(SHIM_FD_READY);
 		(void)signal(SIGCHLD, SIG_IGN);
 		if (shim_weak(&context->params, SHIM_PARAMS_WEAK_CAPS) ||
-		    steps_caps(SHIM_CAPS, NULL) >= 0)
+		    steps_caps(shim_caps(context->params.flags), NULL) >= 0)
 			nursery_serve(context, theirs);
 		_exit(1);
 	}

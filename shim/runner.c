@@ -20,13 +20,15 @@
  *     then it is killed as a whole. tree.c.
  *   - Last: a tree that somebody keeps continuing from outside survives even that. After
  *     RUNNER_LAST_RESORT_US one kill(-1) under the id of `user` ends all commands of the session at
- *     once (nobody forks between). Other commands then end too, and their runners say so.
+ *     once (nobody forks between). Other commands then end too, and their runners say so. For a
+ * root command that is the id 0: what took another id and is continued from outside its tree lives
+ *     until the session ends.
  *
  * Direct children are read from /proc/thread-self/children, which hidepid does not cover. A process
  * group is signalled only while its leader is unreaped, so its number cannot be another's (B19).
  *
- * Runs as the session's unmapped id, confined like a command, SETUID SETGID KILL permitted. Reads
- * only from pid 1; must not touch what a command wrote.
+ * Runs as the session's unmapped id, confined like a command, with its spawner's capabilities.
+ * Reads only from pid 1; must not touch what a command wrote.
  */
 #include "shim/runner.h"
 
@@ -62,6 +64,7 @@
 struct runner {
 	const struct shim_params *params;
 	const struct secrets *secrets;
+	bool is_root;
 	int socket_fd;
 	int signal_fd;
 	pid_t leader; /* 0: idle, or reaped */
@@ -195,6 +198,8 @@ static void runner_exec(struct runner *runner, const struct message *message, in
 
 	runner->busy = true;
 	r = frame_exec_parse(runner->buffer + sizeof(*message), message->n_bytes, &exec);
+	if (r >= 0 && ((exec.head.flags & WIRE_EXEC_ROOT) != 0) != runner->is_root)
+		r = -EPERM;
 	if (r < 0) {
 		runner_fail(runner, WIRE_STEP_REQUEST, -r);
 		return;
@@ -274,17 +279,18 @@ static void runner_round(struct runner *runner)
 		runner_kill_far();
 	if (clock_boottime() < clock_add(runner->killing_since, RUNNER_LAST_RESORT_US))
 		return;
-	exec_kill_all(runner->params);
+	exec_kill_all(runner->params, runner->is_root);
 	runner->killing_since = clock_boottime();
 }
 
-_Noreturn void runner_main(const struct nursery_context *context, int fd)
+_Noreturn void runner_main(const struct nursery_context *context, bool is_root, int fd)
 {
 	static struct runner runner;
 	sigset_t mask;
 
 	runner.params = &context->params;
 	runner.secrets = context->secrets;
+	runner.is_root = is_root;
 	runner.socket_fd = fd;
 	(void)sigemptyset(&mask);
 	(void)sigaddset(&mask, SIGCHLD);

@@ -3,7 +3,10 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 struct nursery_context;
 
-/* Body of the process after the spawner forked it. fd: socket to pid 1, blocking. */
-_Noreturn void runner_main(const struct nursery_context *context, int fd);
+/* Body of the process after the spawner forked it. is_root: it runs root commands and no others.
+ * fd: socket to pid 1, blocking. */
+_Noreturn void runner_main(const struct nursery_context *context, bool is_root, int fd);

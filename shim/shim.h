@@ -20,7 +20,7 @@ struct shim {
 	struct nursery_context context;
 	struct secrets secrets;
 	int nursery_fd;
-	int spawner_fd;
+	int spawner_fd[SPAWNER_MAX_]; /* of root commands: -1 until there is one */
 	int idle_fd[AGENT_MAX_];
 	pid_t nursery_pid;
 	uint32_t n_orphans_reaped;

@@ -7,6 +7,11 @@
  * Runs as the session's unmapped id, with SETUID, SETGID and KILL permitted in the session's user
  * namespace and an empty bounding set. Keeps SHIM_FD_LOADER, close-on-exec, for the jail tool.
  *
+ * That of root commands has their capabilities permitted and as its bounding set, from which uid 0
+ * takes them at its exec. It keeps SETPCAP beside them: a child that is on its way to uid 0 and
+ * still shares our memory has one capability that no root command has, so that none can trace it,
+ * whatever fs.suid_dumpable says (A12, B10).
+ *
  * It waits for nobody (SIGCHLD ignored): each runner reaps its own command. See runner.c.
  */
 #include "shim/spawner.h"
@@ -26,16 +31,23 @@
 
 #define SPAWNER_START_TIMEOUT_MS 10000
 
-static int spawner_confine(const struct nursery_context *context, int *ret_listener_fd,
-			   struct err *err)
+static int spawner_confine(const struct nursery_context *context, bool is_root,
+			   int *ret_listener_fd, struct err *err)
 {
+	uint64_t commands = is_root ? shim_caps_command(context->params.flags) : 0;
 	int r;
 
-	r = steps_bounding(err);
+	if (is_root && shim_weak(&context->params, SHIM_PARAMS_WEAK_CAPS))
+		commands |= SHIM_CAP_SETPCAP;
+	r = steps_bounding(commands, err);
+	if (r < 0)
+		return r;
+	r = steps_securebits(&context->params, is_root, err);
 	if (r < 0)
 		return r;
 	if (!shim_weak(&context->params, SHIM_PARAMS_WEAK_CAPS)) {
-		r = steps_caps(SHIM_CAPS_SPAWNER, err);
+		r = steps_caps(is_root ? SHIM_CAPS_ROOT | SHIM_CAP_SETPCAP : SHIM_CAPS_SPAWNER,
+			       err);
 		if (r < 0)
 			return r;
 	}
@@ -48,7 +60,8 @@ static int spawner_confine(const struct nursery_context *context, int *ret_liste
 	return steps_filter_told(context->policy, ret_listener_fd, err);
 }
 
-static void spawner_fork(const struct nursery_context *context, int socket_fd, int runner_fd)
+static void spawner_fork(const struct nursery_context *context, bool is_root, int socket_fd,
+			 int runner_fd)
 {
 	pid_t pid;
 
@@ -67,18 +80,18 @@ static void spawner_fork(const struct nursery_context *context, int socket_fd, i
 	}
 	if (pid == 0) {
 		(void)fd_close(socket_fd);
-		runner_main(context, runner_fd);
+		runner_main(context, is_root, runner_fd);
 	}
 }
 
-_Noreturn void spawner_main(const struct nursery_context *context, int fd)
+_Noreturn void spawner_main(const struct nursery_context *context, int fd, bool is_root)
 {
 	struct message message = {.type = MESSAGE_UP, .n_bytes = sizeof(struct err)};
 	struct err err = ERR_NULL;
 	int listener_fd = -1;
 	int r;
 
-	r = spawner_confine(context, &listener_fd, &err);
+	r = spawner_confine(context, is_root, &listener_fd, &err);
 	if (r < 0)
 		message.error_number = -r;
 	r = message_send(fd, &message, &err, &listener_fd, listener_fd >= 0 ? 1 : 0);
@@ -93,7 +106,7 @@ _Noreturn void spawner_main(const struct nursery_context *context, int fd)
 		r = message_receive(fd, &message, sizeof(message), &message, &runner_fd, 1);
 		if (r <= 0 || message.type != MESSAGE_RUNNER || runner_fd < 0)
 			_exit(r == 0 ? 0 : 1);
-		spawner_fork(context, fd, runner_fd);
+		spawner_fork(context, is_root, fd, runner_fd);
 	}
 }
 

@@ -1,11 +1,13 @@
 /*
  * Theory. The supervisor's child did everything that needs privilege over the host; what is left
- * happens under the session's unmapped id, with four capabilities in the session's user namespace
- * (SHIM_CAPS in include/sandboxd/plan.h). From here on each process only gives up:
+ * happens under the session's unmapped id, with a few capabilities in the session's user namespace
+ * (shim_caps in include/sandboxd/plan.h). From here on each process only gives up:
  *
  *   pid 1        KILL stays (a runner that hangs), own filter last
- *   nursery      all four: the others are its children and take theirs from it
+ *   nursery      all: the others are its children and take theirs from it
  *   spawner      SETUID SETGID KILL; bounding set empty; Landlock domain; COMMAND filter
+ *   second one   of root commands: what they have, KILL and SETPCAP; what they have is its bounding
+ *                set; Landlock domain; COMMAND filter
  *   file helper  nothing; ids of `user`; HELPER filter
  *
  * Every set is also read back by the supervisor (proof of effect), which trusts none of this.
@@ -30,6 +32,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/securebits.h>
 
 #include "base/io.h"
 
@@ -225,16 +228,33 @@ int steps_caps(uint64_t mask, struct err *err)
 	return 0;
 }
 
-int steps_bounding(struct err *err)
+int steps_bounding(uint64_t keep, struct err *err)
 {
 	/* EINVAL ends the list: the kernel knows no capability above. */
 	for (unsigned long cap = 0; cap < 64; cap++) {
+		if (keep & (1ull << cap))
+			continue;
 		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) >= 0)
 			continue;
 		if (errno == EINVAL && cap > 0)
 			break;
 		return err_fail(err, -errno, "shim-bounding", "drop %lu", cap);
 	}
+	return 0;
+}
+
+int steps_securebits(const struct shim_params *params, bool is_root, struct err *err)
+{
+	unsigned long bits = SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED |
+			     SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
+			     SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+
+	if (!(params->flags & SHIM_PARAMS_ROOT_COMMANDS))
+		return 0;
+	if (!is_root)
+		bits |= SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP;
+	if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "shim-securebits", "lock");
 	return 0;
 }
 

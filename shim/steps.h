@@ -38,8 +38,14 @@ MUST_USE int steps_signals(struct err *err);
 MUST_USE int steps_self(struct err *err);
 /* Permitted and effective become `mask` (bits of 1 << CAP_), inheritable and ambient empty. */
 MUST_USE int steps_caps(uint64_t mask, struct err *err);
-/* Empty the bounding set; needs CAP_SETPCAP. */
-MUST_USE int steps_bounding(struct err *err);
+/* The bounding set loses all but `keep`; needs CAP_SETPCAP. */
+MUST_USE int steps_bounding(uint64_t keep, struct err *err);
+/*
+ * Lock what uid 0 means, where the supervisor has left that to us (there may be root commands):
+ * nothing, or, in the second spawner, what it usually does: its exec has the bounding set as its
+ * capabilities, and who leaves the id loses them. Needs CAP_SETPCAP.
+ */
+MUST_USE int steps_securebits(const struct shim_params *params, bool is_root, struct err *err);
 /* Become `user` for good: groups, ids, capabilities. */
 MUST_USE int steps_become_user(const struct shim_params *params, struct err *err);
 /* RLIMIT_NOFILE of commands, no core files. */

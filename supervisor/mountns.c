@@ -30,6 +30,7 @@ int mountns_prepare(struct mountns *mountns, const struct plan *plan, uint32_t i
 {
 	*mountns = (struct mountns){
 		.user_id = id_base + SESSION_USER_ID,
+		.root_id = id_base,
 		.subset_pid = subset_pid,
 		.proc_mask = proc_mask,
 		.session_fd = -1,
@@ -74,13 +75,11 @@ static int folder(const struct mountns *mountns, const char *name, mode_t mode, 
 {
 	int fd = mountns->session_fd;
 
+	uint32_t owner = is_users ? mountns->user_id : mountns->root_id;
+
 	if (mkdirat(fd, name, mode) < 0)
 		return -errno;
-	if (!is_users)
-		return 0;
-	return fchownat(fd, name, mountns->user_id, mountns->user_id, AT_SYMLINK_NOFOLLOW) < 0
-		       ? -errno
-		       : 0;
+	return fchownat(fd, name, owner, owner, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
 int mountns_folders(struct mountns *mountns)

@@ -32,6 +32,7 @@ struct mountns {
 	char shim_gid[12]; /* host id: hidepid hides nothing from pid 1 and its runners */
 	char machine_id[36];
 	uint32_t user_id; /* host id of `user` */
+	uint32_t root_id; /* of uid 0 inside */
 	bool subset_pid;
 	const struct rootfs_proc_mask *proc_mask;
 	/* the child's own */

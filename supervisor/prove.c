@@ -260,12 +260,16 @@ static void prove_shim(struct session *session)
 	struct launch_proof *proof = &session->proof;
 	char status[STATUS_BYTES];
 	uint32_t shim_id = session->userns.base + SESSION_SHIM_OFFSET;
+	const struct policy_profile *profile =
+		image_profile(&session->host->image, session->plan.profile);
+	uint64_t bounding =
+		shim_caps(profile->root == POLICY_ROOT_ALLOWED ? SHIM_PARAMS_ROOT_COMMANDS : 0);
 
 	if (read_process(session->pid, "status", status, sizeof(status)) < 0)
 		return;
 	proof->caps_shim = status_hex(status, "CapPrm");
 	if (caps_are(status, SHIM_CAPS_PID1, status_hex(status, "CapBnd")) &&
-	    (status_hex(status, "CapBnd") & ~SHIM_CAPS) == 0)
+	    (status_hex(status, "CapBnd") & ~bounding) == 0)
 		proof->in_force |= PROOF_CAPS_SHIM;
 	if (filters_are(status))
 		proof->in_force |= PROOF_SECCOMP_SHIM;

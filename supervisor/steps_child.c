@@ -227,13 +227,19 @@ static int set_capabilities(uint64_t mask)
 }
 
 /* Entering the user namespace gave every capability there and reset the securebits. What is left
- * over the session's ids: SHIM_CAPS, ambient, because the exec of an id that is not 0 keeps no
- * others; the bounding set the same, so that no file and no root inside gains more (A10, B12). */
+ * over the session's ids: shim_caps(), ambient, because the exec of an id that is not 0 keeps no
+ * others; the bounding set the same, so that no file and no root inside gains more (A10, B12).
+ * Where there may be root commands, the shim locks what a uid 0 means, as steps_securebits says. */
 static int step_capabilities(struct steps_child *child)
 {
-	(void)child;
+	const uint64_t caps = shim_caps(child->params.flags);
+	unsigned long bits = SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP | SECBIT_KEEP_CAPS_LOCKED |
+			     SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+
+	if (!(child->params.flags & SHIM_PARAMS_ROOT_COMMANDS))
+		bits |= SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED;
 	for (unsigned long cap = 0; cap < 64; cap++) {
-		if (SHIM_CAPS & (1ull << cap))
+		if (caps & (1ull << cap))
 			continue;
 		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
 			if (errno == EINVAL)
@@ -241,21 +247,15 @@ static int step_capabilities(struct steps_child *child)
 			return -errno;
 		}
 	}
-	int r = set_capabilities(SHIM_CAPS);
+	int r = set_capabilities(caps);
 	if (r < 0)
 		return r;
 	for (unsigned long cap = 0; cap < 64; cap++) {
-		if ((SHIM_CAPS & (1ull << cap)) &&
+		if ((caps & (1ull << cap)) &&
 		    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
 			return -errno;
 	}
-	return prctl(PR_SET_SECUREBITS,
-		     SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-			     SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
-			     SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
-		     0, 0, 0) < 0
-		       ? -errno
-		       : 0;
+	return prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 ? -errno : 0;
 }
 
 /* Per-process and per-id limits of the kernel that no control group counts (B18, B20). NPROC is the

@@ -74,9 +74,17 @@ enum shim_fd {
 
 /*
  * Capabilities of the shim in the session's user namespace when it is exec'd: permitted,
- * inheritable and ambient, bits of 1 << CAP_. It keeps fewer: pid 1 KILL, the nursery all four,
+ * inheritable and ambient, bits of 1 << CAP_. It keeps fewer: pid 1 KILL, the nursery all of them,
  * the spawner and its runners SETUID SETGID KILL, the file helper and commands none.
+ *
+ * Where the profile has root commands, those of SHIM_CAPS_ROOT come on top: the nursery keeps them
+ * for the second spawner. A root command has exactly them, over the session's own files and
+ * processes; see shim_caps_command() for kernels without Landlock's signal scope.
  */
+#define SHIM_CAP_CHOWN    (1ull << 0)
+#define SHIM_CAP_DAC      (1ull << 1) /* DAC_OVERRIDE */
+#define SHIM_CAP_FOWNER   (1ull << 3)
+#define SHIM_CAP_FSETID   (1ull << 4)
 #define SHIM_CAP_KILL     (1ull << 5)
 #define SHIM_CAP_SETGID   (1ull << 6)
 #define SHIM_CAP_SETUID   (1ull << 7)
@@ -84,18 +92,37 @@ enum shim_fd {
 #define SHIM_CAPS         (SHIM_CAP_KILL | SHIM_CAP_SETGID | SHIM_CAP_SETUID | SHIM_CAP_SETPCAP)
 #define SHIM_CAPS_PID1    SHIM_CAP_KILL
 #define SHIM_CAPS_SPAWNER (SHIM_CAP_KILL | SHIM_CAP_SETGID | SHIM_CAP_SETUID)
+#define SHIM_CAPS_ROOT                                                                             \
+	(SHIM_CAP_CHOWN | SHIM_CAP_DAC | SHIM_CAP_FOWNER | SHIM_CAP_FSETID | SHIM_CAP_KILL |       \
+	 SHIM_CAP_SETGID | SHIM_CAP_SETUID)
 
 enum shim_params_flags {
 	SHIM_PARAMS_LANDLOCK_SCOPE = 1, /* Landlock ABI 6: the spawner takes a domain with scopes */
 	/* Test builds only, see supervisor/weaken.h: commands keep capabilities, a descriptor. */
 	SHIM_PARAMS_WEAK_CAPS = 2,
 	SHIM_PARAMS_WEAK_FD = 4,
+	SHIM_PARAMS_ROOT_COMMANDS = 8, /* the profile has commands of `root` */
 #ifdef SANDBOXD_TEST_HOOKS
-	SHIM_PARAMS_ALL_ = 7,
+	SHIM_PARAMS_ALL_ = 15,
 #else
-	SHIM_PARAMS_ALL_ = 1,
+	SHIM_PARAMS_ALL_ = 9,
 #endif
 };
+
+/* Of the shim when it is exec'd, also as its bounding set. flags: enum shim_params_flags. */
+static inline uint64_t shim_caps(uint32_t flags)
+{
+	return SHIM_CAPS | (flags & SHIM_PARAMS_ROOT_COMMANDS ? SHIM_CAPS_ROOT : 0);
+}
+
+/* Of a root command: permitted, effective, bounding. KILL reaches whatever is in its user
+ * namespace, our own processes too, unless Landlock keeps it to the second spawner's children;
+ * where it does not, `root` signals what has its own id and no more (B24, C8). */
+static inline uint64_t shim_caps_command(uint32_t flags)
+{
+	return flags & SHIM_PARAMS_LANDLOCK_SCOPE ? SHIM_CAPS_ROOT
+						  : SHIM_CAPS_ROOT & ~SHIM_CAP_KILL;
+}
 
 struct shim_params {
 	uint32_t magic; /* PLAN_MAGIC */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define POLICY_IMAGE_MAGIC   0x49425350u
-#define POLICY_IMAGE_VERSION 1
+#define POLICY_IMAGE_VERSION 2
 #define POLICY_MAX_PROFILES  16
 #define POLICY_NAME_BYTES    24
 #define POLICY_MAX_BPF       4096 /* instructions; the kernel's own limit (BPF_MAXINSNS) */
@@ -57,16 +57,24 @@ enum policy_proc {
 	POLICY_PROC_MASKED = 2, /* everything at its top level that is not listed is covered */
 };
 
+/* May a command ask for uid 0 of the session's user namespace? */
+enum policy_root {
+	POLICY_ROOT_REFUSED = 1,
+	POLICY_ROOT_ALLOWED = 2,
+};
+
 struct policy_profile {
 	char name[POLICY_NAME_BYTES]; /* NUL padded */
 	uint32_t kind;                /* enum policy_kind */
 	uint32_t proc;                /* enum policy_proc; session profiles */
+	uint32_t root;                /* enum policy_root; session profiles */
+	uint32_t zero;
 	struct policy_span filter[POLICY_FILTER_MAX_];
 	struct policy_limits limits;
 	uint8_t hash[32]; /* BLAKE2b-256 of the profile's fields above (hash zero) and its filters'
 			     bytes */
 };
-_Static_assert(sizeof(struct policy_profile) == 184, "image");
+_Static_assert(sizeof(struct policy_profile) == 192, "image");
 
 struct policy_image_header {
 	uint32_t magic;

@@ -21,7 +21,7 @@
 #include "sandboxd/limits.h"
 
 #define WIRE_MAGIC   0x53425831u /* "SBX1" */
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 
 struct wire_header {
 	uint32_t length; /* header and payload, in bytes; equals the size of the message */
@@ -77,6 +77,7 @@ enum wire_program {
 
 enum wire_exec_flags {
 	WIRE_EXEC_STDIN = 1, /* WIRE_STDIN frames follow; without it stdin is /dev/null */
+	WIRE_EXEC_ROOT = 2,  /* as uid 0 of the session; only where the profile has root commands */
 };
 
 /* Followed by cwd, argv and env, each string with its NUL, in this order; `env` entries are

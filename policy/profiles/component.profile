@@ -3,6 +3,7 @@ profile component
 kind session
 # The loader and the components' own programs read nothing at the top level of /proc.
 proc subset
+root refused
 
 limit tmpfs           256MiB
 limit inodes          65536

@@ -379,6 +379,17 @@ void action_load(struct request *request, struct session *session)
 
 /* A command. */
 
+/* False: it was answered. */
+static bool may_be_root(struct request *request, const struct live *live,
+			const struct spec_command *spec)
+{
+	if (!spec->is_root || session_profile(live)->root == POLICY_ROOT_ALLOWED)
+		return true;
+	reply_invalid_body(request, "value_error", "user",
+			   "Value error, the profile of this sandbox has no root commands");
+	return false;
+}
+
 static void exec_command(struct request *request, struct live *live,
 			 const struct spec_command *spec, const struct environment *environment)
 {
@@ -387,6 +398,7 @@ static void exec_command(struct request *request, struct live *live,
 		spec->timeout_ms > 0 ? spec->timeout_ms : limits->command_timeout_s * 1000;
 	struct shim_link_command command = {
 		.head = {.program = WIRE_PROGRAM_ARGV,
+			 .flags = spec->is_root ? WIRE_EXEC_ROOT : 0,
 			 .timeout_ms = timeout_ms,
 			 .grace_ms = COMMAND_GRACE_MS,
 			 .output_rate_bytes = limits->output_rate_bytes,
@@ -431,9 +443,12 @@ void action_command(struct request *request, struct session *session, struct spe
 	int r;
 
 	note_program(request, spec);
-	if (!may_work(request, session) || !request_may_stream(request))
+	if (spec->is_root)
+		request_note(request, "run_as", json_string("root"));
+	if (!may_be_root(request, live, spec) || !may_work(request, session) ||
+	    !request_may_stream(request))
 		return;
-	r = session_environment(live, spec->env, &environment);
+	r = session_environment(live, spec->env, spec->is_root, &environment);
 	if (r < 0)
 		reply_link_error(request, r);
 	else

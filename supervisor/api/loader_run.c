@@ -7,16 +7,21 @@
 
 static const char *const loader_argv[] = {"sandbox-loader", "/session", NULL};
 
-const struct policy_limits *session_limits(const struct live *live)
+const struct policy_profile *session_profile(const struct live *live)
 {
 	const struct policy_profile *profile =
 		image_profile(&live->app->policy, live->session->plan.profile);
 
 	ASSERT(profile); /* found by name before the launch, or checked at adoption */
-	return &profile->limits;
+	return profile;
 }
 
-int session_environment(const struct live *live, char *const *extra,
+const struct policy_limits *session_limits(const struct live *live)
+{
+	return &session_profile(live)->limits;
+}
+
+int session_environment(const struct live *live, char *const *extra, bool is_root,
 			struct environment *ret_environment)
 {
 	const struct session *session = live->session;
@@ -24,6 +29,7 @@ int session_environment(const struct live *live, char *const *extra,
 		.session = &session->id,
 		.prefix = live->app->config->env_prefix,
 		.dagster = session->dagster,
+		.is_root = is_root,
 		.session_env = (const char *const *)session->spec.env,
 		.command_env = (const char *const *)extra,
 	};
@@ -54,7 +60,7 @@ int loader_run(struct live *live, enum loader_run_kind kind, uint32_t *ret_wire_
 
 	if (!live->shim)
 		return -EPIPE;
-	r = session_environment(live, NULL, &environment);
+	r = session_environment(live, NULL, false, &environment);
 	if (r < 0)
 		return r;
 	command.env = (const char *const *)environment.entry;

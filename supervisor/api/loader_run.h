@@ -15,6 +15,7 @@ enum loader_run_kind {
 MUST_USE int loader_run(struct live *live, enum loader_run_kind kind, uint32_t *ret_wire_job);
 
 /* The environment of a command of this session; extra: NAME=VALUE of the command, or NULL. */
-MUST_USE int session_environment(const struct live *live, char *const *extra,
+MUST_USE int session_environment(const struct live *live, char *const *extra, bool is_root,
 				 struct environment *ret_environment);
+const struct policy_profile *session_profile(const struct live *live);
 const struct policy_limits *session_limits(const struct live *live);

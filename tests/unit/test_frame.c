@@ -290,7 +290,15 @@ static void test_frame_exec_parse_bad_heads_are_refused(void **state)
 	memcpy(payload + sizeof(good), strings, n);
 	assert_int_equal(frame_exec_parse(payload, sizeof(good) + n, &exec), 0);
 	head = good;
-	head.flags = 2;
+	head.flags = WIRE_EXEC_ROOT | WIRE_EXEC_STDIN;
+	memcpy(payload, &head, sizeof(head));
+	assert_int_equal(frame_exec_parse(payload, sizeof(head) + n, &exec), 0);
+	head = good;
+	head.flags = 4;
+	expect_bad_exec(&head, strings, n);
+	head = good;
+	head.flags = WIRE_EXEC_ROOT;
+	head.program = WIRE_PROGRAM_LOADER;
 	expect_bad_exec(&head, strings, n);
 	head = good;
 	head.zero = 1;

@@ -27,7 +27,8 @@ static struct sample sample_new(void)
 					{
 						{.name = "one",
 						 .kind = POLICY_KIND_SESSION,
-						 .proc = POLICY_PROC_SUBSET},
+						 .proc = POLICY_PROC_SUBSET,
+						 .root = POLICY_ROOT_ALLOWED},
 						{.name = "two", .kind = POLICY_KIND_WORKER},
 					}, },
 	};
@@ -105,7 +106,7 @@ static const struct {
 		offsetof(struct sample, path), (value), sizeof(((struct sample *)0)->path)         \
 	}
 	FIELD(header.magic, 1),
-	FIELD(header.version, 2),
+	FIELD(header.version, POLICY_IMAGE_VERSION + 1),
 	FIELD(header.header_bytes, 8),
 	FIELD(header.total_bytes, sizeof(struct sample) - 1),
 	FIELD(header.total_bytes, sizeof(struct sample) + 8),
@@ -118,6 +119,9 @@ static const struct {
 	FIELD(header.profile[0].kind, POLICY_KIND_WORKER),
 	FIELD(header.profile[0].proc, 0),
 	FIELD(header.profile[1].proc, 1),
+	FIELD(header.profile[0].root, 0),
+	FIELD(header.profile[0].root, 3),
+	FIELD(header.profile[1].root, POLICY_ROOT_REFUSED),
 	FIELD(header.profile[0].name[0], 0),
 	FIELD(header.profile[0].name[1], '/'),
 	FIELD(header.profile[0].filter[0].n, 0),

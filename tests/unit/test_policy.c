@@ -237,6 +237,8 @@ static void test_policy_limits_are_the_documented_defaults(void **state)
 	assert_memory_equal(&image_profile(&image, 1)->limits, &agent, sizeof(agent));
 	assert_int_equal(image_profile(&image, 0)->proc, POLICY_PROC_SUBSET);
 	assert_int_equal(image_profile(&image, 1)->proc, POLICY_PROC_MASKED);
+	assert_int_equal(image_profile(&image, 0)->root, POLICY_ROOT_REFUSED);
+	assert_int_equal(image_profile(&image, 1)->root, POLICY_ROOT_ALLOWED);
 }
 
 int main(void)

@@ -13,7 +13,7 @@
 	"limit files 4096\nlimit cpu 100\nlimit cpu-weight 100\nlimit ptys 16\n"                   \
 	"limit output-rate 10MiB\nlimit output-max none\nlimit ttl 60min\nlimit ttl-max 12h\n"     \
 	"limit load-timeout 60s\nlimit execute-timeout 30min\nlimit command-timeout none\n"
-#define SESSION "profile p\nkind session\nproc subset\n" LIMITS
+#define SESSION "profile p\nkind session\nproc subset\nroot refused\n" LIMITS
 #define WORKER  "profile w\nkind worker\nfilter worker\ndefault errno ENOSYS\n"
 #define FILTERS                                                                                    \
 	"filter command\ndefault errno ENOSYS\nfilter shim\ndefault kill\nfilter helper\n"         \
@@ -132,10 +132,16 @@ static const struct {
 	{"profile a\nkind other\n",						    "p.profile:2: expected 'session' or 'worker'"                  },
 	{"profile a\nkind worker\nkind worker\n",                                      "p.profile:3: this statement appears twice"                    },
 	{"profile a\nfilter worker\n",						 "p.profile:2: expected 'kind' before a filter"                 },
-	{"profile a\nfrobnicate\n",						    "p.profile:2: expected kind, proc, limit or filter"            },
+	{"profile a\nfrobnicate\n",						    "p.profile:2: expected kind, proc, root, limit or filter"      },
 	{"profile a\nkind session\n",
 	 "p.profile:1: 'proc' belongs to every session profile and to no other"                                                                       },
-	{"profile a\nkind session\nproc subset\n",                                     "p.profile:1: limit tmpfs is missing"                          },
+	{"profile a\nkind session\nproc subset\n",
+	 "p.profile:1: 'root' belongs to every session profile and to no other"                                                                       },
+	{"profile a\nkind worker\nroot refused\n",
+	 "p.profile:1: 'root' belongs to every session profile and to no other"                                                                       },
+	{"profile a\nroot yes\n",						      "p.profile:2: expected 'refused' or 'allowed'"                 },
+	{"profile a\nkind session\nproc subset\nroot allowed\n",
+	 "p.profile:1: limit tmpfs is missing"													},
 	{"profile a\nkind worker\nproc subset\n",
 	 "p.profile:1: 'proc' belongs to every session profile and to no other"                                                                       },
 	{"profile a\nlimit speed 3\n",

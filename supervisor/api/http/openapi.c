@@ -81,7 +81,8 @@ static const struct schema_row schemas[] = {
 	{"CommandRun",
 	 "{\"type\":\"object\",\"required\":[\"argv\"],\"properties\":{\"argv\":" STRINGS
 	 ",\"cwd\":" STRING ",\"envs\":{\"type\":\"object\",\"additionalProperties\":" STRING
-	 "},\"timeout_ms\":" INTEGER ",\"stdin\":" STRING "}}"                                                             },
+	 "},\"timeout_ms\":" INTEGER ",\"stdin\":" STRING
+	 ",\"user\":{\"enum\":[\"user\",\"root\"]}}}"								      },
 	{"CommandEvent",
 	 "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":"
 	 "[\"start\",\"stdout\",\"stderr\",\"exit\",\"error\"]},\"pid\":" INTEGER

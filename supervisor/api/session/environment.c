@@ -133,6 +133,10 @@ static int add_all(struct environment *environment, const char *const *entries)
 	return 0;
 }
 
+/* The folders stay: a session has one home. */
+static const char *const root_entries[] = {"PATH=/usr/sbin:/usr/bin:/bin", "USER=root",
+					   "LOGNAME=root", NULL};
+
 static int build(const struct environment_input *input, struct environment *environment)
 {
 	char id[ID_TEXT_BYTES];
@@ -145,6 +149,9 @@ static int build(const struct environment_input *input, struct environment *envi
 		if (r < 0)
 			return r;
 	}
+	r = add_all(environment, input->is_root ? root_entries : NULL);
+	if (r < 0)
+		return r;
 	id_format(input->session, id);
 	r = add_pair(environment, "", "SANDBOX_SESSION_ID", id);
 	if (r < 0)

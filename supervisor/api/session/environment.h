@@ -16,6 +16,7 @@ struct environment_input {
 	const struct id *session;
 	const char *prefix; /* "ALPHASWARM_" */
 	bool dagster;       /* a component session: DAGSTER_HOME and its like, else tools' own */
+	bool is_root;       /* a root command: another name, the administrator's programs */
 	const char *caller[ENDPOINTS_N];           /* env_overrides; NULL: not given */
 	const char *operator_default[ENDPOINTS_N]; /* configuration; NULL: none */
 	const char *const *session_env;            /* NAME=VALUE, NULL terminated, or NULL */

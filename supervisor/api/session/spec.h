@@ -81,7 +81,8 @@ struct spec_command {
 	char **env; /* NAME=VALUE, NULL terminated, or NULL */
 	size_t n_env;
 	uint32_t timeout_ms; /* 0: not given */
-	char *stdin_text;    /* NULL: none */
+	bool is_root;
+	char *stdin_text; /* NULL: none */
 	size_t stdin_length;
 };
 #define SPEC_COMMAND_NULL ((struct spec_command){0})

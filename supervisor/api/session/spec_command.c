@@ -147,6 +147,21 @@ static void read_command_envs(struct body *body, const char *field, json_t *valu
 	body_read_envs(body, field, value, EXEC_MAX_ENV / 2, &spec->env, &spec->n_env);
 }
 
+/* Two names, no ids: what a number would mean is not for the caller to say (A9). */
+static void read_user(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+
+	if (json_is_null(value))
+		return;
+	if (!json_is_string(value))
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+	else if (!body_has_nul(value) && str_equal(json_string_value(value), "root"))
+		spec->is_root = true;
+	else if (body_has_nul(value) || !str_equal(json_string_value(value), "user"))
+		body_wrong(body, "literal_error", field, "Input should be 'user' or 'root'");
+}
+
 static void read_timeout(struct body *body, const char *field, json_t *value)
 {
 	struct spec_command *spec = body->dest;
@@ -176,11 +191,12 @@ int spec_parse_command(const char *text, size_t size, const struct spec_options 
 {
 	static const struct body_field fields[] = {
 		{"argv",       true,  read_argv        },
-                {"cwd",        false, read_cwd         },
+		{"cwd",        false, read_cwd         },
 		{"envs",       false, read_command_envs},
-                {"timeout_ms", false, read_timeout     },
+		{"timeout_ms", false, read_timeout     },
 		{"stdin",      false, read_stdin       },
-                {NULL,         false, NULL             },
+		{"user",       false, read_user        },
+		{NULL,         false, NULL             },
 	};
 	struct spec_command spec = SPEC_COMMAND_NULL;
 	struct body body = {.options = options, .dest = &spec};
