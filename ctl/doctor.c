@@ -90,6 +90,7 @@ static enum doctor_state check_capabilities(char text[DOCTOR_TEXT_BYTES])
 	} needed[] = {
 		{CAP_SYS_ADMIN,    "sys_admin"   },
 		{CAP_NET_ADMIN,    "net_admin"   },
+		{CAP_BPF,          "bpf"         },
 		{CAP_SETUID,       "setuid"      },
 		{CAP_SETGID,       "setgid"      },
 		{CAP_SETPCAP,      "setpcap"     },

@@ -34,7 +34,7 @@ static const struct etc_text {
 	{"group",         "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n"                  },
 	{"hosts",         "127.0.0.1 localhost " ETC_TEMPLATE_HOSTNAME "\n::1 localhost\n"         },
 	{"hostname",      ETC_TEMPLATE_HOSTNAME "\n"					       },
-	{"resolv.conf",   "nameserver 127.0.0.53\noptions timeout:2 attempts:1\n"                  },
+	{"resolv.conf",   "nameserver " SESSION_RESOLVER_TEXT "\noptions timeout:2 attempts:1\n"   },
 	{"nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
 			  "services: files\nprotocols: files\n"           },
 	{"services",      "ftp 21/tcp\nssh 22/tcp\nsmtp 25/tcp\ndomain 53/tcp\ndomain 53/udp\n"

@@ -24,6 +24,7 @@
 #include "sandboxd/kernel.h"
 #include "supervisor/host_state.h"
 #include "supervisor/mountns.h"
+#include "supervisor/netns.h"
 #include "supervisor/probe.h"
 #include "supervisor/weaken.h"
 
@@ -50,6 +51,7 @@ static int stage_minimum(struct host *host, const struct host_options *options, 
 	if (r < 0)
 		return r;
 	host->probes = probe_features(options->kernel_6_1);
+	host->ipv6 = netns_has_ipv6();
 	return 0;
 }
 

@@ -36,6 +36,7 @@ struct host {
 	struct loop *loop;
 	struct loop_source *turn; /* deferred: frees sessions, refills the reserve */
 	bool strict;
+	bool ipv6;
 	uint32_t probes; /* enum kernel_probe */
 	struct cgroup cgroup;
 	int workers_group_fd;

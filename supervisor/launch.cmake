@@ -2,6 +2,7 @@
 # policy and nothing that parses anything else.
 add_library(sandboxd_launch STATIC
 	adopt.c
+	bpf.c
 	cgroup.c
 	cgroup_find.c
 	cgroup_former.c
@@ -11,6 +12,7 @@ add_library(sandboxd_launch STATIC
 	idblock.c
 	mountns.c
 	netns.c
+	netns_routes.c
 	probe.c
 	prove.c
 	record.c
@@ -18,6 +20,7 @@ add_library(sandboxd_launch STATIC
 	rootfs.c
 	rootfs_mount.c
 	session.c
+	sklookup.c
 	steps_child.c
 	steps_parent.c
 	userns.c

@@ -22,13 +22,20 @@
 
 struct peer_message {
 	struct list link;
-	int fd;
+	int fds[SOCKMSG_MAX_FDS];
+	size_t n_fds;
 	struct launch_msg msg;
 };
 
+static void close_fds(int *fds, size_t n_fds)
+{
+	for (size_t i = 0; i < n_fds; i++)
+		fds[i] = fd_close(fds[i]);
+}
+
 static struct peer_message *message_free(struct peer_message *message)
 {
-	message->fd = fd_close(message->fd);
+	close_fds(message->fds, message->n_fds);
 	free(message);
 	return NULL;
 }
@@ -62,8 +69,8 @@ static void flush_queue(struct peer *peer)
 	while (!list_empty(&peer->queue)) {
 		struct peer_message *message =
 			LIST_ENTRY(peer->queue.next, struct peer_message, link);
-		int r = sockmsg_send(peer->fd, &message->msg, sizeof(message->msg), &message->fd,
-				     message->fd >= 0 ? 1 : 0);
+		int r = sockmsg_send(peer->fd, &message->msg, sizeof(message->msg), message->fds,
+				     message->n_fds);
 
 		if (r == -EAGAIN)
 			return;
@@ -80,36 +87,53 @@ static void flush_queue(struct peer *peer)
 		peer->events->drained(peer);
 }
 
-void peer_send(struct peer *peer, const struct launch_msg *msg, int fd)
+/* 0: it waits, with the descriptors; 1: it was sent and they are still the caller's, as after
+ * -errno. */
+static int send_or_queue(struct peer *peer, const struct launch_msg *msg, const int *fds,
+			 size_t n_fds)
 {
-	AUTO_CLOSE int owned_fd = fd;
 	struct peer_message *message;
-	int r = -EAGAIN;
+	int r;
 
-	if (peer->broken)
-		return;
-	if (list_empty(&peer->queue))
-		r = sockmsg_send(peer->fd, msg, sizeof(*msg), &owned_fd, owned_fd >= 0 ? 1 : 0);
-	if (r == 0)
-		return;
-	if (r != -EAGAIN) {
-		peer_break(peer, "send");
-		return;
+	if (list_empty(&peer->queue)) {
+		r = sockmsg_send(peer->fd, msg, sizeof(*msg), fds, n_fds);
+		if (r != -EAGAIN)
+			return r == 0 ? 1 : r;
 	}
-	if (peer->n_queued >= peer->max_queued) {
-		peer_break(peer, "it does not read its answers");
-		return;
-	}
+	if (peer->n_queued >= peer->max_queued)
+		return -ENOBUFS;
 	message = malloc(sizeof(*message));
-	if (!message) {
-		peer_break(peer, "no memory");
-		return;
-	}
+	if (!message)
+		return -ENOMEM;
 	message->msg = *msg;
-	message->fd = TAKE_FD(owned_fd);
+	message->n_fds = n_fds;
+	for (size_t i = 0; i < n_fds; i++)
+		message->fds[i] = fds[i];
 	list_append(&peer->queue, &message->link);
 	peer->n_queued++;
 	watch(peer);
+	return 0;
+}
+
+void peer_send_fds(struct peer *peer, const struct launch_msg *msg, int *fds, size_t n_fds)
+{
+	int r = -EPIPE;
+
+	ASSERT(n_fds <= SOCKMSG_MAX_FDS);
+	if (!peer->broken) {
+		r = send_or_queue(peer, msg, fds, n_fds);
+		if (r < 0)
+			peer_break(peer, r == -ENOBUFS  ? "it does not read its answers"
+					 : r == -ENOMEM ? "no memory"
+							: "send");
+	}
+	if (r != 0)
+		close_fds(fds, n_fds);
+}
+
+void peer_send(struct peer *peer, const struct launch_msg *msg, int fd)
+{
+	peer_send_fds(peer, msg, &fd, fd >= 0 ? 1 : 0);
 }
 
 static void receive(struct peer *peer)

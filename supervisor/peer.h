@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/auto.h"
@@ -45,5 +46,7 @@ void peer_done(struct peer *peer);
 /* Send or queue. fd (or -1) becomes the peer's in any case. A peer that lets the queue grow beyond
  * max_queued is broken. */
 void peer_send(struct peer *peer, const struct launch_msg *msg, int fd);
+/* The same with as many as SOCKMSG_MAX_FDS of them. */
+void peer_send_fds(struct peer *peer, const struct launch_msg *msg, int *fds, size_t n_fds);
 /* End the connection; `lost` follows from the loop. */
 void peer_break(struct peer *peer, const char *why);

@@ -3,7 +3,7 @@
  *
  * Knowingly left out: SYS_RESOURCE (hard limits are only lowered), SYS_MODULE, SYS_RAWIO, SYS_BOOT,
  * SYS_TIME, NET_RAW, NET_BIND_SERVICE, SETFCAP (no map holds host id 0), LINUX_IMMUTABLE, MAC_*,
- * AUDIT_*, SYSLOG, BPF (comes with the egress rules).
+ * AUDIT_*, SYSLOG, PERFMON.
  */
 #include "supervisor/privileges.h"
 
@@ -38,7 +38,8 @@ static const struct kept {
 	{CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH",
 	 "groups of other instances by id: are their id blocks free"                                               },
 	{CAP_KILL,            "KILL",            "sessions and workers have other ids"                             },
-	{CAP_NET_ADMIN,       "NET_ADMIN",       "lo and sysctls of a session's network namespace"                 },
+	{CAP_NET_ADMIN,       "NET_ADMIN",       "lo, routes and sysctls of a session's network namespace"         },
+	{CAP_BPF,             "BPF",             "steering a session's connections, bounding the egress worker's"  },
 	{CAP_SYS_PTRACE,      "SYS_PTRACE",
 	 "/proc/PID/ns of helpers and undumpable shims, and their status"                                          },
 };

@@ -17,6 +17,7 @@
 #include "base/str.h"
 
 #include "supervisor/session_state.h"
+#include "supervisor/sklookup.h"
 
 #define STATUS_BYTES  4096
 #define MAX_PROCESSES 16
@@ -27,7 +28,8 @@
 	(PROOF_NS_MNT | PROOF_NS_NET | PROOF_NS_PID | PROOF_NS_IPC | PROOF_NS_UTS |                \
 	 PROOF_NS_CGROUP | PROOF_NS_USER | PROOF_SECCOMP_SHIM | PROOF_SECCOMP_SPAWNER |            \
 	 PROOF_NO_NEW_PRIVS | PROOF_CAPS_SHIM | PROOF_CAPS_SPAWNER | PROOF_IDS | PROOF_ID_MAP |    \
-	 PROOF_USERNS_CEILING | PROOF_MEMORY | PROOF_PIDS | PROOF_CPU | PROOF_RLIMITS)
+	 PROOF_USERNS_CEILING | PROOF_MEMORY | PROOF_PIDS | PROOF_CPU | PROOF_RLIMITS |            \
+	 PROOF_EGRESS)
 
 static const uint32_t namespace_bit[HOST_NS_MAX_] = {
 	[HOST_NS_MNT] = PROOF_NS_MNT,   [HOST_NS_NET] = PROOF_NS_NET,
@@ -312,6 +314,8 @@ void prove_late(struct session *session)
 		proof->in_force |= PROOF_ID_MAP;
 	if (rlimits_are(session->pid))
 		proof->in_force |= PROOF_RLIMITS;
+	if (sklookup_holds(session->net_fd[NETNS_LINK], proof->ns_inode[HOST_NS_NET]))
+		proof->in_force |= PROOF_EGRESS;
 }
 
 bool prove_holds(const struct session *session)

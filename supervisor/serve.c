@@ -315,6 +315,7 @@ static int on_request(struct peer *peer, const struct launch_msg *msg)
 static void on_drained(struct peer *peer)
 {
 	serve_adopt_more(peer->userdata);
+	serve_net_more(peer->userdata);
 }
 
 static void on_lost(struct peer *peer)
@@ -359,6 +360,7 @@ int serve_client_open(struct serve_client *client, struct serve *serve, enum ser
 	client->worker = worker;
 	client->used = 0;
 	client->adopting = false;
+	list_init(&client->net_waiting);
 	bound_queue(client);
 	serve->n_clients++;
 	return 0;
@@ -371,6 +373,7 @@ void serve_client_done(struct serve_client *client)
 	if (!serve)
 		return;
 	serve_forget_client(client);
+	serve_net_forget(client);
 	peer_done(&client->peer);
 	serve->n_clients--;
 	client->serve = NULL;

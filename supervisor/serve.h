@@ -44,7 +44,9 @@ struct serve_client {
 	struct peer peer;
 	struct serve *serve;
 	enum serve_worker worker;
-	uint32_t used; /* bit per row of the permit table: requests that come once */
+	uint32_t index;          /* among its kind; set before serve_client_open */
+	struct list net_waiting; /* sessions whose sockets it does not have yet */
+	uint32_t used;           /* bit per row of the permit table: requests that come once */
 	bool adopting;
 	uint32_t adopt_serial;
 	size_t adopt_incompatible;     /* of these the next to tell */
@@ -74,6 +76,8 @@ struct ceilings serve_ceilings(const struct serve *serve, const struct superviso
 void serve_configure(struct serve *serve, const struct supervisor_config *config);
 /* To the api worker, if it has said HELLO. fd (or -1) becomes ours. */
 void serve_tell_config(struct serve *serve, const struct launch_config *state, int fd);
+/* The egress worker has said HELLO: it gets the sockets of its sessions, one after the other. */
+void serve_hand_over(struct serve_client *client);
 /* Kill those whose launch is under way: nobody would hear of them. `emptied` does not follow. */
 void serve_kill_starting(struct serve *serve);
 uint32_t serve_session_count(const struct serve *serve);

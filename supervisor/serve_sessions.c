@@ -56,6 +56,7 @@ static void forget_session(struct serve_session *entry)
 
 	list_remove(&entry->bucket_link);
 	list_remove(&entry->all_link);
+	list_remove(&entry->net_link);
 	ceilings_give(&serve->ceilings, &entry->plan);
 	serve->n_sessions--;
 	free(entry);
@@ -126,6 +127,8 @@ static void on_started(void *userdata, struct session *session, enum launch_erro
 		session_kill(session);
 		return;
 	}
+	/* First: whoever hears that it has started may count on its network. */
+	serve_net_live(entry);
 	answer_start(entry, LAUNCH_E_NONE, NULL, fd);
 }
 
@@ -150,6 +153,7 @@ static void on_ended(void *userdata, struct session *session, enum launch_gone_r
 	struct err err = ERR_NULL;
 
 	session_fill_gone(session, &gone);
+	serve_net_ended(entry);
 	if (entry->asker) {
 		/* Killed, or dead, between its clone and its READY. */
 		(void)err_fail(&err, -ECANCELED, "start", "the session ended before it was ready");
@@ -172,6 +176,7 @@ static void add_entry(struct serve *serve, struct serve_session *entry, const st
 	entry->plan = *plan;
 	list_append(bucket_of(serve, entry->plan.session), &entry->bucket_link);
 	list_append(&serve->all, &entry->all_link);
+	list_init(&entry->net_link);
 	serve->n_sessions++;
 }
 

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "sandboxd/config.h"
 #include "sandboxd/launch.h"
 #include "supervisor/serve.h"
 
@@ -12,6 +13,7 @@
 struct serve_session {
 	struct list bucket_link;
 	struct list all_link;
+	struct list net_link; /* client->net_waiting */
 	struct serve *serve;
 	struct session *session; /* NULL only while it is being started */
 	struct plan plan;
@@ -19,6 +21,7 @@ struct serve_session {
 	uint32_t start_serial;
 	bool announced; /* the api worker that runs now has its socket: its end is told */
 	bool adopt_pending;
+	bool net_told; /* its egress worker, the one that runs now, has its sockets */
 	uint32_t n_waiters;
 	struct {
 		struct serve_client *client;
@@ -29,7 +32,8 @@ struct serve_session {
 struct serve {
 	struct serve_options options;
 	struct ceilings ceilings;
-	struct serve_client *api; /* after its HELLO */
+	struct serve_client *api;                       /* after its HELLO */
+	struct serve_client *egress[CONFIG_EGRESS_MAX]; /* likewise */
 	bool stopping;
 	bool emptying;
 	bool incompatible_told; /* to an api worker that heard the end of its ADOPT */
@@ -66,5 +70,13 @@ void serve_forget_client(struct serve_client *client);
 void serve_adopt(struct serve_client *client, uint32_t serial);
 /* Go on with it: the client's queue is empty again. */
 void serve_adopt_more(struct serve_client *client);
+/* serve_net.c. A session is live: its egress worker gets its sockets. */
+void serve_net_live(struct serve_session *entry);
+/* It has ended, and the worker hears of it if it had heard of it. */
+void serve_net_ended(struct serve_session *entry);
+/* Go on with what waits: the client's queue is empty again. */
+void serve_net_more(struct serve_client *client);
+/* Nothing waits for this client any more. */
+void serve_net_forget(struct serve_client *client);
 /* Tells `emptied` if that is waited for and no session is left. */
 void serve_maybe_emptied(struct serve *serve);

@@ -219,6 +219,7 @@ static void begin_end(struct session *session)
 	/* One write for everything in the group; the signal is for a child that never got into it.
 	 */
 	(void)!cgroup_kill(&host->cgroup, session->name);
+	session_close_net(session);
 	if (!session->reaped)
 		(void)kernel_pidfd_send_signal(session->pid_fd, SIGKILL);
 	int fd = cgroup_open_events(&host->cgroup, session->name);
@@ -284,6 +285,12 @@ static void become_live(struct session *session)
 	session->ready_source = loop_remove(session->ready_source);
 	session->ready_fd = fd_close(session->ready_fd);
 	session->timer = loop_remove(session->timer);
+	int r = steps_parent_take_net(session);
+	if (r < 0) {
+		(void)err_fail(&session->err, r, "sockets", "take the sockets of its network");
+		fail_launch(session, LAUNCH_E_STEP);
+		return;
+	}
 	prove_late(session);
 	session_trace_step(session, "proved", session_elapsed_us(session), 0);
 	if (!prove_holds(session)) {
@@ -299,7 +306,7 @@ static void become_live(struct session *session)
 		}
 	}
 	session_crash_point(session, "proved");
-	int r = mark_live(session);
+	r = mark_live(session);
 	session_crash_point(session, "live");
 	if (r < 0) {
 		(void)err_fail(&session->err, r, "record", "mark the session as live");
@@ -361,6 +368,12 @@ int session_on_timer(void *userdata, uint32_t events)
 	return 0;
 }
 
+void session_close_net(struct session *session)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(session->net_fd); i++)
+		session->net_fd[i] = fd_close(session->net_fd[i]);
+}
+
 struct session *session_alloc(struct host *host, const struct plan *plan)
 {
 	struct session *session = calloc(1, sizeof(*session));
@@ -377,6 +390,8 @@ struct session *session_alloc(struct host *host, const struct plan *plan)
 	session->child_plan_fd = session->child_ready_fd = -1;
 	session->ready_fd = session->pid_fd = session->events_fd = session->record_fd = -1;
 	session->secrets_fd = -1;
+	for (size_t i = 0; i < ARRAY_SIZE(session->net_fd); i++)
+		session->net_fd[i] = -1;
 	session->begun_at = clock_boottime();
 	return session;
 }
@@ -485,6 +500,16 @@ int session_connect(struct session *session, int *ret_fd)
 int session_stat(struct session *session, struct launch_stat *ret_stat)
 {
 	return cgroup_stat(&session->host->cgroup, session->name, ret_stat);
+}
+
+bool session_net(const struct session *session, int ret_fds[LAUNCH_NET_FDS])
+{
+	for (size_t i = 0; i < LAUNCH_NET_FDS; i++) {
+		if (session->net_fd[i] < 0)
+			return false;
+		ret_fds[i] = session->net_fd[i];
+	}
+	return true;
 }
 
 void session_fill_gone(const struct session *session, struct launch_gone *gone)

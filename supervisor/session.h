@@ -60,6 +60,8 @@ MUST_USE int session_freeze(struct session *session);
 MUST_USE int session_thaw(struct session *session);
 /* A new connection to the shim's socket. The descriptor is the caller's. */
 MUST_USE int session_connect(struct session *session, int *ret_fd);
+/* The sockets for its egress worker, which stay the session's. False: it has no network. */
+bool session_net(const struct session *session, int ret_fds[LAUNCH_NET_FDS]);
 MUST_USE int session_stat(struct session *session, struct launch_stat *ret_stat);
 
 const struct id *session_id(const struct session *session);

@@ -6,6 +6,7 @@
 #include "base/list.h"
 
 #include "supervisor/host_state.h"
+#include "supervisor/netns.h"
 #include "supervisor/session.h"
 
 #define SESSION_NO_CLOCK (-1)
@@ -27,12 +28,13 @@ struct session {
 	bool has_record;
 	bool is_adopted; /* no child of ours: it is watched, not reaped */
 	uint64_t group_id;
-	int record_fd;  /* until it is live */
-	int listen_fd;  /* until the clone */
-	int group_fd;   /* until the clone */
-	int plan_fd;    /* until the clone; both ends of the socket, and the child's of the pipe */
-	int secrets_fd; /* not ours: while the steps run */
-	int child_plan_fd;
+	int record_fd;         /* until it is live */
+	int listen_fd;         /* until the clone */
+	int group_fd;          /* until the clone */
+	int plan_fd;           /* until it is live: the child sends its sockets through it */
+	int net_fd[NETNS_FDS]; /* LIVE and FROZEN; -1: it has no network */
+	int secrets_fd;        /* not ours: while the steps run */
+	int child_plan_fd;     /* until the clone, as the next */
 	int child_ready_fd;
 	int ready_fd; /* until the shim is confined */
 	int pid;
@@ -72,6 +74,10 @@ MUST_USE int steps_parent_run(struct session *session, enum launch_error *ret_er
 			      struct err *err);
 /* Take back what the steps made and no child holds: socket, groups, ids. */
 MUST_USE int steps_parent_undo(struct session *session);
+
+/* Take the sockets that the child has made. 0 or -errno; what came is closed by the undo. */
+MUST_USE int steps_parent_take_net(struct session *session);
+void session_close_net(struct session *session);
 
 struct sockaddr_un;
 /* Where the session's shim listens. 0 or -ENAMETOOLONG. */

@@ -87,6 +87,28 @@ static int step_sysctls(struct steps_child *child)
 	return netns_sysctls();
 }
 
+static int step_routes(struct steps_child *child)
+{
+	return netns_routes(child->ipv6);
+}
+
+/* While the network is still the host's to shape and /proc still shows it; after the sysctls, which
+ * keep the session from the listener's port. */
+static int step_sockets(struct steps_child *child)
+{
+	struct steps_net net;
+	int fds[NETNS_FDS];
+
+	int r = netns_sockets(child->ipv6, fds);
+	if (r < 0)
+		return r;
+	memcpy(net.session, child->params.session, sizeof(net.session));
+	r = sockmsg_send(child->plan_fd, &net, sizeof(net), fds, ARRAY_SIZE(fds));
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		(void)fd_close(fds[i]);
+	return r;
+}
+
 static int step_hostname(struct steps_child *child)
 {
 	(void)child;
@@ -361,7 +383,9 @@ static const struct step {
 	{"join",             step_groups_v1       },
 	{"cgroup-namespace", step_cgroup_namespace},
 	{"loopback",         step_loopback        },
+	{"routes",           step_routes          },
 	{"sysctls",          step_sysctls         },
+	{"sockets",          step_sockets         },
 	{"hostname",         step_hostname        },
 	{"tmpfs",            step_tmpfs           },
 	{"folders",          step_folders         },

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -28,6 +29,11 @@ struct steps_plan {
 	uint32_t zero;
 };
 
+/* What the child sends back through the same socket, with NETNS_FDS descriptors. */
+struct steps_net {
+	uint8_t session[ID_BYTES];
+};
+
 /* Made by the parent before the clone; the child has a copy of it. */
 struct steps_child {
 	struct steps_plan expected; /* what the message must hold */
@@ -44,6 +50,7 @@ struct steps_child {
 	int policy_fd;
 	int loader_fd;
 	int shim_fd;
+	bool ipv6;
 	const char *fail_step; /* test builds: the step that fails; NULL */
 	/* the child's own */
 	int userns_fd;

@@ -128,7 +128,6 @@ static void close_child_ends(struct session *session)
 {
 	session->listen_fd = fd_close(session->listen_fd);
 	session->group_fd = fd_close(session->group_fd);
-	session->plan_fd = fd_close(session->plan_fd);
 	session->child_plan_fd = fd_close(session->child_plan_fd);
 	session->child_ready_fd = fd_close(session->child_ready_fd);
 }
@@ -177,6 +176,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.policy_fd = host->session_policy_fd[plan->profile],
 		.loader_fd = host->loader_fd,
 		.shim_fd = host->shim_fd,
+		.ipv6 = host->ipv6,
 		.fail_step = host->fail_step,
 		.userns_fd = -1,
 		.params_fd = -1,
@@ -297,6 +297,24 @@ void session_crash_point(const struct session *session, const char *step)
 		(void)kill(getpid(), SIGKILL);
 }
 
+int steps_parent_take_net(struct session *session)
+{
+	struct steps_net net;
+	int fds[NETNS_FDS];
+
+	/* It was sent before the byte on the ready pipe, so this never waits. */
+	ssize_t n = sockmsg_recv(session->plan_fd, &net, sizeof(net), fds, NETNS_FDS);
+	if (n < 0)
+		return (int)n;
+	for (size_t i = 0; i < NETNS_FDS; i++)
+		session->net_fd[i] = fds[i];
+	if ((size_t)n != sizeof(net) || session->net_fd[NETNS_FDS - 1] < 0 ||
+	    memcmp(net.session, session->plan.session, ID_BYTES) != 0)
+		return -EPROTO;
+	session->plan_fd = fd_close(session->plan_fd);
+	return 0;
+}
+
 int steps_parent_run(struct session *session, enum launch_error *ret_error, struct err *err)
 {
 	const char *fail_step = session->host->fail_step;
@@ -326,6 +344,8 @@ int steps_parent_undo(struct session *session)
 	char socket_name[ID_TEXT_BYTES + 8];
 
 	close_child_ends(session);
+	session_close_net(session);
+	session->plan_fd = fd_close(session->plan_fd);
 	session->ready_fd = fd_close(session->ready_fd);
 	if (session->has_socket &&
 	    str_format(socket_name, sizeof(socket_name), "%s.sock", session->name) == 0) {

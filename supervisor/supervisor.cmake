@@ -14,6 +14,7 @@ add_library(sandboxd_supervisor STATIC
 	privileges.c
 	reload.c
 	serve.c
+	serve_net.c
 	serve_secrets.c
 	serve_sessions.c
 	signals.c

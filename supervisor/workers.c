@@ -224,6 +224,7 @@ static void link_workers(struct worker *worker)
 
 	if (worker->kind == SERVE_WORKER_EGRESS) {
 		link_egress(worker);
+		serve_hand_over(&worker->client);
 		return;
 	}
 	for (uint32_t i = 0; i < workers->n_workers; i++) {
@@ -424,6 +425,7 @@ static void init_worker(struct workers *workers, uint32_t index, enum serve_work
 		.backoff = BACKOFF_MIN,
 	};
 	workers->worker[index].client.peer.fd = -1;
+	workers->worker[index].client.index = workers->worker[index].index;
 }
 
 int workers_start(const struct workers_options *options, struct workers **ret_workers,

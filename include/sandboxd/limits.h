@@ -54,6 +54,18 @@
 #define SESSION_SHIM_OFFSET                                                                        \
 	65535 /* host id of shim and nursery: block base + this; unmapped inside */
 
+/*
+ * A session's network. The resolver is what its resolv.conf names. The address of its own is there
+ * for programs that ask whether there is IPv4 at all (RFC 7600: the dummy address); the listener of
+ * the egress worker is bound to it and to the one port that sessions cannot bind.
+ */
+#define SESSION_RESOLVER        0x7f000035u /* 127.0.0.53 */
+#define SESSION_RESOLVER_TEXT   "127.0.0.53"
+#define SESSION_RESOLVER_PORT   53
+#define SESSION_ADDRESS         0xc0000008u /* 192.0.0.8 */
+#define SESSION_LISTENER_PORT   1
+#define SESSION_FREE_PORTS_TEXT "2" /* the first port that a session can bind */
+
 /* Workers of one instance take ids from one block of the instance. */
 #define WORKER_ID_API    1
 #define WORKER_ID_EGRESS 2

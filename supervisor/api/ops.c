@@ -78,6 +78,7 @@ static const struct {
 	{PROOF_CPU,             "cpu"            },
 	{PROOF_RLIMITS,         "rlimits"        },
 	{PROOF_LANDLOCK,        "landlock"       },
+	{PROOF_EGRESS,          "egress"         },
 };
 
 static json_t *proof_list(uint64_t bits)

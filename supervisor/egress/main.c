@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -59,7 +60,7 @@ static int greet(void)
 }
 
 /* What is sent to this worker without its asking. 0, -ECONNRESET (the supervisor has ended), or
- * -errno. Descriptors are closed: nothing is relayed yet. */
+ * -errno. Nothing is relayed yet. */
 static int take_event(void)
 {
 	struct launch_msg msg;
@@ -68,6 +69,9 @@ static int take_event(void)
 
 	if (n <= 0)
 		return n == 0 ? -ECONNRESET : (int)n;
+	/* It no longer listens, whoever else holds it: connections are refused at once. */
+	if (fds[LAUNCH_NET_LISTENER] >= 0)
+		(void)shutdown(fds[LAUNCH_NET_LISTENER], SHUT_RDWR);
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		(void)fd_close(fds[i]);
 	if (launch_check(&msg, (size_t)n, 1) < 0)

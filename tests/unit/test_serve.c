@@ -30,6 +30,7 @@ struct session {
 	struct id id;
 	struct plan plan;
 	enum session_state state;
+	bool has_net;
 	const struct session_events *events;
 	void *userdata;
 };
@@ -174,6 +175,13 @@ int session_stat(struct session *session, struct launch_stat *ret_stat)
 {
 	ret_stat->memory_bytes = session->plan.memory_bytes;
 	return 0;
+}
+
+bool session_net(const struct session *session, int ret_fds[LAUNCH_NET_FDS])
+{
+	for (size_t i = 0; i < LAUNCH_NET_FDS; i++)
+		ret_fds[i] = 0;
+	return session->has_net;
 }
 
 const struct id *session_id(const struct session *session)
