@@ -37,7 +37,7 @@ static int spawner_confine(const struct nursery_context *context, bool is_root,
 	uint64_t commands = is_root ? shim_caps_command(context->params.flags) : 0;
 	int r;
 
-	if (is_root && shim_weak(&context->params, SHIM_PARAMS_WEAK_CAPS))
+	if (is_root && shim_weak(&context->params, SHIM_PARAMS_WEAK_ROOT_CAP))
 		commands |= SHIM_CAP_SETPCAP;
 	r = steps_bounding(commands, err);
 	if (r < 0)

@@ -140,6 +140,8 @@ static uint32_t shim_flags(const struct host *host, const struct policy_profile 
 		flags |= SHIM_PARAMS_LANDLOCK_SCOPE;
 	if (weakened(WEAKEN_CAPS) || weakened(PLANT_CAP))
 		flags |= SHIM_PARAMS_WEAK_CAPS;
+	if (weakened(PLANT_ROOT_CAP))
+		flags |= SHIM_PARAMS_WEAK_ROOT_CAP;
 	if (weakened(PLANT_FD))
 		flags |= SHIM_PARAMS_WEAK_FD;
 	return flags;

@@ -36,6 +36,7 @@ static const struct weaken_name {
 	  {"cap-kept", PLANT_CAP},
 	  {"fd-leaked", PLANT_FD},
 	  {"ids-shared", PLANT_IDS},
+	  {"root-cap-kept", PLANT_ROOT_CAP},
 };
 
 static unsigned int find(const char *variable, const struct weaken_name *names, size_t n)

@@ -25,11 +25,12 @@ enum weaken {
 	WEAKEN_KEYRING = 1 << 7,        /* the supervisor's session keyring stays */
 	WEAKEN_USERNS_OWNER = 1 << 8,   /* root makes the user namespaces: counts are its own */
 
-	PLANT_SYSCALL = 1 << 16, /* add_key is allowed */
-	PLANT_MOUNT = 1 << 17,   /* /etc is writable */
-	PLANT_CAP = 1 << 18,     /* as WEAKEN_CAPS */
-	PLANT_FD = 1 << 19,      /* commands hold the loader's descriptor */
-	PLANT_IDS = 1 << 20,     /* all sessions have the ids of the first */
+	PLANT_SYSCALL = 1 << 16,  /* add_key is allowed */
+	PLANT_MOUNT = 1 << 17,    /* /etc is writable */
+	PLANT_CAP = 1 << 18,      /* as WEAKEN_CAPS */
+	PLANT_FD = 1 << 19,       /* commands hold the loader's descriptor */
+	PLANT_IDS = 1 << 20,      /* all sessions have the ids of the first */
+	PLANT_ROOT_CAP = 1 << 21, /* root commands have SETPCAP */
 };
 
 #ifdef SANDBOXD_TEST_HOOKS

@@ -101,9 +101,10 @@ enum shim_params_flags {
 	/* Test builds only, see supervisor/weaken.h: commands keep capabilities, a descriptor. */
 	SHIM_PARAMS_WEAK_CAPS = 2,
 	SHIM_PARAMS_WEAK_FD = 4,
-	SHIM_PARAMS_ROOT_COMMANDS = 8, /* the profile has commands of `root` */
+	SHIM_PARAMS_ROOT_COMMANDS = 8,  /* the profile has commands of `root` */
+	SHIM_PARAMS_WEAK_ROOT_CAP = 16, /* test builds: these have one capability more */
 #ifdef SANDBOXD_TEST_HOOKS
-	SHIM_PARAMS_ALL_ = 15,
+	SHIM_PARAMS_ALL_ = 31,
 #else
 	SHIM_PARAMS_ALL_ = 9,
 #endif

@@ -41,24 +41,25 @@ PROGRAM_TEXT = Program()
 class Session:
     """A session with the attacks in it."""
 
-    def __init__(self, client, agent=False, **body):
+    def __init__(self, client, agent=False, user="user", **body):
         self.client = client
+        self.user = user
         self.id = client.create_runtime(**body) if agent else client.create(**body)
         self.put()
 
     def put(self):
-        result = self.client.shell(
-            self.id, f"base64 -d | gzip -d > {INSIDE} && chmod 755 {INSIDE}",
-            stdin=PROGRAM_TEXT.text)
+        result = self.shell(
+            f"base64 -d | gzip -d > {INSIDE} && chmod 755 {INSIDE}",
+            stdin=PROGRAM_TEXT.text, user="user")
         assert result.code == 0, result
 
     def attack(self, *words, timeout_ms=60000 * SLOW):
         result = self.client.run(self.id, INSIDE, *map(str, words), timeout_ms=timeout_ms,
-                                 timeout=90 * SLOW)
+                                 timeout=90 * SLOW, user=self.user)
         return steps(result.text)
 
     def shell(self, script, **more):
-        return self.client.shell(self.id, script, **more)
+        return self.client.shell(self.id, script, **{"user": self.user, **more})
 
     def remove(self):
         return self.client.remove(self.id)

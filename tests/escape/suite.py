@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Every row of docs/THREATS.md: attacked, with the layer named, its control and its second line.
+Those that a root command could make more of are attacked once more as one: B1r beside B1.
 
 usage: suite.py [ROW...]     SANDBOX_BUILD: a build with test hooks (default build/debug)
 The last line is "N passed, N failed, N skipped".
@@ -10,6 +11,7 @@ import time
 import rows_a  # noqa: F401
 import rows_b  # noqa: F401
 import rows_ce  # noqa: F401
+import rows_root  # noqa: F401
 from places import Daemons
 from table import NO_CONTROL_MAX, NOT_YET, ROWS, line, row_names, run_row
 
@@ -18,9 +20,18 @@ PLANTS = {
     "syscall-allowed": ("B7", "B9"),
     "mount-writable": ("B5",),
     "cap-kept": ("A10",),
+    "root-cap-kept": ("A10r",),
     "fd-leaked": ("A2",),
     "ids-shared": ("B16",),
 }
+
+
+def names():
+    """The rows, each with its second run as a root command where it has one."""
+    for name in row_names():
+        yield name
+        if f"{name}r" in ROWS:
+            yield f"{name}r"
 
 
 def main():
@@ -28,7 +39,7 @@ def main():
     daemons = Daemons()
     passed = failed = 0
     tests, problems = {}, []
-    for name in row_names():
+    for name in names():
         if name not in ROWS or (wanted and name not in wanted):
             continue
         started = time.monotonic()
@@ -55,7 +66,7 @@ def main():
 
     print(f"{'row':4} {'':4} {'attack':58} {'expected':26} {'stopped by':30} "
           f"{'second line (steps seen alone)':34} control")
-    for name in row_names():
+    for name in names():
         if name in tests or not wanted:
             print(line(name, tests.get(name)))
     if not wanted:

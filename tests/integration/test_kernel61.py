@@ -38,6 +38,23 @@ def test_what_is_in_force_is_the_same(old):
     caller.remove(session)
 
 
+def test_root_commands_signal_only_their_own_id(old):
+    """Without Landlock's signal scope CAP_KILL would reach pid 1's children."""
+    caller = old.client("alice")
+    session = caller.create_runtime(profile="agent")
+    text = caller.shell(session, "cat /proc/self/status", user="root").text
+    fields = dict(line.split(":", 1) for line in text.splitlines())
+    six = sum(1 << bit for bit in (0, 1, 3, 4, 6, 7))
+    for name in ("CapPrm", "CapEff", "CapBnd"):
+        assert int(fields[name], 16) == six, fields[name]
+    caller.shell(session, "kill -9 -1; for i in 1 2 3 4 5; do kill -9 $i; done; true", user="root")
+    for user, uid in (("user", "1000"), ("root", "0")):
+        assert caller.shell(session, "id -u", user=user).text.strip() == uid
+    script = "sleep 60 & kill -9 $! && wait $!; echo $?"
+    assert caller.shell(session, script, user="root").text == "137\n"
+    caller.remove(session)
+
+
 def test_api_worker_killed_and_adopted(old):
     from test_restart import kill_worker
 
