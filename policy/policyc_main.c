@@ -5,11 +5,13 @@
  *   check   --sets DIR PROFILE...           everything but the writing
  *   explain --sets DIR PROFILE...           the verdict for every system call, per filter
  *   dump IMAGE                              the header of an image
+ *   learn   --sets DIR [-o OUT] -- CMD...   test builds: what CMD calls, as a profile
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -17,12 +19,14 @@
 
 #include "policy/compile.h"
 #include "policy/image.h"
+#include "policy/learn.h"
 #include "policy/names.h"
 
 struct options {
 	const char *sets;
 	const char *output;
 	const char *const *file;
+	char *const *command; /* the same words, for an exec */
 	size_t n_files;
 };
 
@@ -211,14 +215,83 @@ static int run_dump(const struct options *options, struct err *err)
 	return 0;
 }
 
+#ifdef SANDBOXD_TEST_HOOKS
+
+static int read_file(void *userdata, const char *name, char **ret_data, size_t *ret_size,
+		     struct err *err)
+{
+	const struct options *options = userdata;
+	char path[4096];
+	AUTO_CLOSE int fd = -1;
+	int r;
+
+	r = str_format(path, sizeof(path), "%s/%s", options->sets, name);
+	if (r < 0)
+		return r;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_fail(err, -errno, "learn", "open %s", path);
+	return io_read_file(fd, PROFILE_FILE_MAX_BYTES, ret_data, ret_size);
+}
+
+/* What every session refuses, and how. */
+static int learn_sets(const struct options *options, struct learn *learn, struct err *err)
+{
+	static const char *const refused[] = {"shared", "dangerous"};
+	struct options copy = *options;
+	const struct profile_source source = {.read = read_file, .userdata = &copy};
+	bool member[RESOLVE_MAX_NUMBER];
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		r = resolve_set(refused[i], &source, member, err);
+		if (r < 0)
+			return r;
+		for (size_t j = 0; j < RESOLVE_MAX_NUMBER; j++)
+			learn->refused[j] |= member[j];
+	}
+	return resolve_set("absent", &source, learn->absent, err);
+}
+
+static int run_learn(const struct options *options, struct err *err)
+{
+	static struct learn learn;
+	FILE *file = stdout;
+	int r;
+
+	r = learn_sets(options, &learn, err);
+	if (r == 0)
+		r = learn_run(&learn, options->command, err);
+	if (r < 0)
+		return r;
+	if (!WIFEXITED(learn.wait_status) || WEXITSTATUS(learn.wait_status) != 0)
+		(void)fprintf(stderr, "sandbox-policyc: %s did not end with status 0\n",
+			      options->file[0]);
+	if (options->output)
+		file = fopen(options->output, "we");
+	if (!file)
+		return err_fail(err, -errno, "learn", "open %s", options->output);
+	r = learn_print(&learn, file);
+	if (r < 0)
+		(void)err_fail(err, r, "learn", "too many different arguments of one call");
+	if (options->output && fclose(file) != 0 && r == 0)
+		r = err_fail(err, -errno, "learn", "write %s", options->output);
+	return r;
+}
+
+#endif
+
 static const struct {
 	const char *name;
 	int (*run)(const struct options *options, struct err *err);
 } commands[] = {
 	{"compile", run_compile},
-	{"check",   run_check  },
+        {"check",   run_check  },
 	{"explain", run_explain},
-	{"dump",    run_dump   },
+        {"dump",    run_dump   },
+#ifdef SANDBOXD_TEST_HOOKS
+	{"learn",   run_learn  },
+#endif
 };
 
 static int parse_options(int argc, char *const argv[], struct options *ret_options)
@@ -226,7 +299,7 @@ static int parse_options(int argc, char *const argv[], struct options *ret_optio
 	struct options options = {.sets = "."};
 	int at = 2;
 
-	while (at + 1 < argc && argv[at][0] == '-') {
+	while (at + 1 < argc && argv[at][0] == '-' && !str_equal(argv[at], "--")) {
 		if (str_equal(argv[at], "--sets"))
 			options.sets = argv[at + 1];
 		else if (str_equal(argv[at], "-o"))
@@ -235,9 +308,14 @@ static int parse_options(int argc, char *const argv[], struct options *ret_optio
 			return -EINVAL;
 		at += 2;
 	}
-	if (at >= argc || argv[at][0] == '-')
+	if (at < argc && str_equal(argv[at], "--"))
+		at++;
+	else if (at < argc && argv[at][0] == '-')
+		return -EINVAL;
+	if (at >= argc)
 		return -EINVAL;
 	options.file = (const char *const *)&argv[at];
+	options.command = &argv[at];
 	options.n_files = (size_t)(argc - at);
 	*ret_options = options;
 	return 0;

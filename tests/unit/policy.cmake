@@ -10,6 +10,12 @@ sandboxd_unit_test(test_filters LIBS sandboxd_policy_image PkgConfig::SQLITE)
 add_dependencies(test_filters policy_image)
 sandboxd_unit_test(test_compile SOURCES test_compile.c ${PROJECT_SOURCE_DIR}/policy/compile.c LIBS sandboxd_policy)
 
+if(SANDBOXD_TEST_HOOKS)
+	sandboxd_unit_test(test_learn SOURCES test_learn.c ${PROJECT_SOURCE_DIR}/policy/learn.c LIBS sandboxd_policy)
+	target_compile_definitions(test_learn PRIVATE TEST_SETS_DIR="${PROJECT_SOURCE_DIR}/policy/syscalls")
+	add_dependencies(test_learn sandbox-policyc)
+endif()
+
 # The compiler's own command line, on the product's policy.
 set(_policy ${PROJECT_SOURCE_DIR}/policy)
 add_test(NAME unit.policyc_check COMMAND sandbox-policyc check --sets ${_policy}/syscalls
