@@ -94,9 +94,10 @@ static bool range_is(const UriTextRangeA *range, const char *text)
 	       strncasecmp(range->first, text, strlen(text)) == 0;
 }
 
-static const char *host_and_port(const UriUriA *uri, struct endpoint_value *ret)
+static const char *host_and_port(const UriUriA *uri, const char *value, struct endpoint_value *ret)
 {
 	struct endpoint_target *target = &ret->target[0];
+	uint16_t bracket = uri->hostData.ip6 ? 1 : 0;
 
 	if (uri->userInfo.first)
 		return problems[PROBLEM_USERINFO];
@@ -107,18 +108,20 @@ static const char *host_and_port(const UriUriA *uri, struct endpoint_value *ret)
 	if (uri->portText.first &&
 	    !read_port(uri->portText.first, range_length(&uri->portText), &target->port))
 		return problems[PROBLEM_PORT];
+	target->at = (uint16_t)(uri->hostText.first - value - bracket);
+	target->length = (uint16_t)(range_length(&uri->hostText) + 2u * bracket);
 	ret->n_targets = 1;
 	return NULL;
 }
 
-static const char *read_url(const UriUriA *uri, struct endpoint_value *ret)
+static const char *read_url(const UriUriA *uri, const char *value, struct endpoint_value *ret)
 {
 	ret->tls = range_is(&uri->scheme, "https");
 	if ((!ret->tls && !range_is(&uri->scheme, "http")) || !uri->hostText.first)
 		return problems[PROBLEM_SCHEME];
 	if (uri->fragment.first)
 		return problems[PROBLEM_FRAGMENT];
-	return host_and_port(uri, ret);
+	return host_and_port(uri, value, ret);
 }
 
 /* What a server or a client may take out of a path would make two readings of it. */
@@ -173,8 +176,8 @@ static const char *read_uri(enum endpoint_form form, const char *value, size_t l
 
 	if (uriParseSingleUriExA(&uri, value, value + length, NULL) != URI_SUCCESS)
 		return form == ENDPOINT_FORM_URL ? problems[PROBLEM_URL] : problems[PROBLEM_URI];
-	problem =
-		form == ENDPOINT_FORM_URL ? read_url(&uri, ret) : read_warehouse(&uri, value, ret);
+	problem = form == ENDPOINT_FORM_URL ? read_url(&uri, value, ret)
+					    : read_warehouse(&uri, value, ret);
 	uriFreeUriMembersA(&uri);
 	return problem;
 }
@@ -195,6 +198,7 @@ static bool read_broker(const char *text, size_t length, struct endpoint_target 
 
 static const char *read_brokers(const char *value, size_t length, struct endpoint_value *ret)
 {
+	const char *begin = value;
 	const char *end = value + length;
 
 	if (memchr(value, '@', length))
@@ -207,6 +211,9 @@ static const char *read_brokers(const char *value, size_t length, struct endpoin
 			return problems[PROBLEM_MANY];
 		if (!read_broker(value, n, &ret->target[ret->n_targets]))
 			return problems[PROBLEM_BROKERS];
+		ret->target[ret->n_targets].at = (uint16_t)(value - begin);
+		ret->target[ret->n_targets].length =
+			(uint16_t)((const char *)memrchr(value, ':', n) - value);
 		ret->n_targets++;
 		if (comma && comma + 1 == end)
 			return problems[PROBLEM_BROKERS];

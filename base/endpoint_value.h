@@ -31,7 +31,9 @@ enum endpoint_host_kind {
 struct endpoint_target {
 	char host[ENDPOINT_HOST_BYTES];
 	uint16_t port;
-	uint8_t kind; /* enum endpoint_host_kind */
+	uint16_t at;     /* where the host stands in the value, with its brackets */
+	uint16_t length; /* there */
+	uint8_t kind;    /* enum endpoint_host_kind */
 };
 
 struct endpoint_value {

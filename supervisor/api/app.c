@@ -8,6 +8,7 @@
 #include "base/log.h"
 
 #include "supervisor/api/audit.h"
+#include "supervisor/api/egress.h"
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/observe.h"
@@ -116,10 +117,16 @@ static void on_config(void *userdata, const struct launch_config *state, int fd)
 	settings_take(userdata, state, fd);
 }
 
+static void on_egress_link(void *userdata, uint32_t egress, int fd)
+{
+	egress_take_link(userdata, egress, fd);
+}
+
 static const struct supervisor_client_events supervisor_events = {
 	.gone = on_gone,
 	.facts = on_facts,
 	.config = on_config,
+	.egress_link = on_egress_link,
 	.closed = on_supervisor_closed,
 };
 
@@ -398,6 +405,8 @@ static int start(struct app *app)
 	if (r >= 0)
 		r = quotas_load(app);
 	if (r >= 0)
+		r = egress_hub_new(app, &app->egress);
+	if (r >= 0)
 		r = supervisor_client_new(app->event, WORKER_FD_SUPERVISOR, &supervisor_events, app,
 					  &app->supervisor);
 	if (r >= 0)
@@ -429,6 +438,7 @@ static void stop(struct app *app)
 	app->supervisor = supervisor_client_free(app->supervisor);
 	if (app->store)
 		drop_sessions(app);
+	app->egress = egress_hub_free(app->egress);
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		app->server[i] = http_server_free(app->server[i]);
 	app->store = store_close(app->store);

@@ -55,6 +55,8 @@ struct app_counters {
 	uint64_t n_commands;
 };
 
+struct egress_hub;
+
 struct app {
 	enum app_phase phase;
 	sd_event *event;
@@ -73,6 +75,7 @@ struct app {
 	struct job_table tasks;
 	struct store *store;
 	struct supervisor_client *supervisor;
+	struct egress_hub *egress;
 	struct http_server *server[APP_SERVER_MAX_];
 	struct http_counters http_counters;
 	struct app_counters counters;

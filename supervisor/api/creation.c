@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include "supervisor/api/egress.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/rebuild.h"
@@ -20,6 +21,7 @@ struct creation {
 	struct refusal refusal;
 	bool launched;
 	bool row_done;
+	bool policy_done; /* its network policy is in force */
 };
 
 static void creation_end(struct live *live)
@@ -34,7 +36,7 @@ static void answer_if_done(struct session *session)
 	struct creation *creation = live->creation;
 	struct request *request;
 
-	if (!creation || !creation->launched || !creation->row_done)
+	if (!creation || !creation->launched || !creation->row_done || !creation->policy_done)
 		return;
 	request = answer_get(&creation->to);
 	if (request) {
@@ -58,6 +60,26 @@ void creation_row_done(struct session *session)
 	answer_if_done(session);
 }
 
+static void on_policy(void *userdata, const struct id *id, int error)
+{
+	struct app *app = userdata;
+	struct session *session = registry_find(&app->registry, id);
+	struct live *live = session ? live_of(session) : NULL;
+
+	if (!live || !live->creation)
+		return;
+	if (error == 0) {
+		live->creation->policy_done = true;
+		answer_if_done(session);
+		return;
+	}
+	live->creation->refusal.status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	fit_text(live->creation->refusal.detail, sizeof(live->creation->refusal.detail),
+		 "launch failed: its network policy is not in force");
+	app->counters.n_launch_failures++;
+	sessions_event(app, session, SESSION_EVENT_CLOSE, SESSION_REASON_LAUNCH);
+}
+
 void creation_launched(struct session *session)
 {
 	struct live *live = live_of(session);
@@ -65,7 +87,13 @@ void creation_launched(struct session *session)
 	if (!live->creation)
 		return;
 	live->creation->launched = true;
-	answer_if_done(session);
+	live->creation->policy_done =
+		live->policy_in_force || !egress_is_reachable(live->app, session);
+	if (!live->creation->policy_done &&
+	    egress_wait_settled(live->app, session, on_policy, live->app) < 0)
+		on_policy(live->app, &session->id, -ENOMEM);
+	else
+		answer_if_done(session);
 }
 
 /* As one item of a 422: whoever asked named it. */
@@ -229,7 +257,7 @@ static void fill_secrets(const struct session *session, struct secret_request *r
 	*ret_secrets = secrets;
 }
 
-int creation_launch(struct app *app, const struct session *session)
+int creation_launch(struct app *app, struct session *session)
 {
 	struct launch_op *op = calloc(1, sizeof(*op));
 	struct secret_request secrets;
@@ -239,6 +267,7 @@ int creation_launch(struct app *app, const struct session *session)
 		return -ENOMEM;
 	op->app = app;
 	op->session = session->id;
+	egress_push(app, session);
 	fill_secrets(session, &secrets);
 	r = supervisor_client_request(app->supervisor,
 				      &(struct supervisor_request){.type = LAUNCH_START,

@@ -34,7 +34,7 @@ void creation_launched(struct session *session);
 void creation_failed(struct session *session);
 
 /* The session's plan to the supervisor. What follows is LAUNCHED or another event. 0 or -errno. */
-MUST_USE int creation_launch(struct app *app, const struct session *session);
+MUST_USE int creation_launch(struct app *app, struct session *session);
 
 /* From creation.c and adopt.c. */
 void sessions_insert(struct app *app, struct session *session);

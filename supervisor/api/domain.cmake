@@ -1,6 +1,9 @@
 # The pure part of the api worker (no system call; time, ids and randomness are arguments), and the
 # store. They are libraries so that unit tests and fuzzers link exactly what the worker links.
 add_library(sandboxd_api_domain STATIC
+	${CMAKE_CURRENT_LIST_DIR}/egress/admit.c
+	${CMAKE_CURRENT_LIST_DIR}/egress/describe.c
+	${CMAKE_CURRENT_LIST_DIR}/egress/policy.c
 	${CMAKE_CURRENT_LIST_DIR}/session/body_fields.c
 	${CMAKE_CURRENT_LIST_DIR}/session/component_name.c
 	${CMAKE_CURRENT_LIST_DIR}/session/endpoint.c
@@ -12,6 +15,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/session.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_command.c
+	${CMAKE_CURRENT_LIST_DIR}/session/spec_egress.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenants.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenant_quota.c
@@ -31,6 +35,7 @@ set(SANDBOXD_MIGRATIONS
 	0001_sessions.sql
 	0002_components.sql
 	0003_operating.sql
+	0004_endpoints.sql
 )
 set(_rows "")
 set(_bodies "")

@@ -62,8 +62,10 @@ struct live {
 	struct rebuild *rebuild;     /* under way, or how the last one failed */
 	usec_t rebuilding_since;     /* boottime */
 	uint32_t tree;               /* counts the trees of this session in this worker */
-	bool kill_asked;             /* and not answered yet */
-	bool kill_later;             /* the shim ended by itself: only if nobody says so */
+	uint32_t policy_generation;  /* of the network policy that was made last */
+	bool policy_in_force;
+	bool kill_asked; /* and not answered yet */
+	bool kill_later; /* the shim ended by itself: only if nobody says so */
 	bool adopted;
 };
 

@@ -30,6 +30,7 @@ int session_environment(const struct live *live, char *const *extra, bool is_roo
 		.prefix = live->app->config->env_prefix,
 		.dagster = session->dagster,
 		.is_root = is_root,
+		.config = live->app->config,
 		.session_env = (const char *const *)session->spec.env,
 		.command_env = (const char *const *)extra,
 	};

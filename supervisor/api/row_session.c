@@ -38,6 +38,21 @@ static void fill_secrets(struct spec_create *spec, const struct store_session *r
 	json_decref(secrets);
 }
 
+static void fill_egress(struct spec_egress *egress, const struct store_session *row)
+{
+	json_t *allow = parse_column(row->egress_allow_json);
+	size_t n = json_array_size(allow);
+
+	if (n > 0)
+		egress->allow = calloc(n + 1, sizeof(*egress->allow));
+	for (size_t i = 0; egress->allow && i < n; i++) {
+		egress->allow[egress->n_allow] = take_text(json_array_get(allow, i));
+		if (egress->allow[egress->n_allow])
+			egress->n_allow++;
+	}
+	json_decref(allow);
+}
+
 static void fill_spec(struct spec_create *spec, const struct store_session *row)
 {
 	json_t *overrides = parse_column(row->overrides_json);
@@ -57,6 +72,7 @@ static void fill_spec(struct spec_create *spec, const struct store_session *row)
 			spec->n_env++;
 	}
 	fill_secrets(spec, row);
+	fill_egress(&spec->egress, row);
 	if (session_name_valid(row->name, strlen(row->name)))
 		IGNORE_RESULT(str_copy(spec->name, sizeof(spec->name), row->name));
 	json_decref(overrides);

@@ -16,6 +16,7 @@
 #include "supervisor/api/audit.h"
 #include "supervisor/api/creation.h"
 #include "supervisor/api/denials.h"
+#include "supervisor/api/egress.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/quotas.h"
@@ -303,6 +304,7 @@ void sessions_forget(struct app *app, struct session *session)
 	struct live *live = live_of(session);
 
 	creation_failed(session);
+	egress_forget(app, session);
 	rebuild_drop(live);
 	tell_waiters(&live->waiters, END_UNKNOWN);
 	if (live->row_close)
@@ -322,6 +324,7 @@ static void drop_tree(struct app *app, struct session *session)
 	char message[96];
 
 	live_drop_tree(live_of(session));
+	egress_forget(app, session);
 	rebuild_lost(live_of(session));
 	if (session->reason == SESSION_REASON_LOST || session->reason == SESSION_REASON_MEMORY) {
 		fit_text(message, sizeof(message),
@@ -378,6 +381,8 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 			 session_state_text(before), (int)event);
 		return;
 	}
+	if (event == SESSION_EVENT_ADOPT_TREE)
+		egress_push(app, session);
 	if (before != session->state && session->state == SESSION_STATE_REBUILDING)
 		live_of(session)->rebuilding_since = clock_boottime();
 	if (actions & SESSION_ACTION_STATUS_ROW)

@@ -6,6 +6,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/config.h"
+#include "supervisor/api/egress.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 
@@ -40,6 +41,7 @@ void settings_take(struct app *app, const struct launch_config *state, int fd)
 	}
 	*app->config = *config;
 	settings_spread(app);
+	egress_push_all(app);
 }
 
 static json_t *word_list(const char *words)

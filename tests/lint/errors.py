@@ -44,6 +44,7 @@ TABLES = [
     ("supervisor/api/session/quota.c", "reasons"),
     ("base/endpoint_value.c", "problems"),
     ("supervisor/api/session/body_fields.c", "secret_problem"),
+    ("supervisor/api/egress/admit.c", "problems"),
 ]
 # Formats of the answers that are put together before they are sent: (file or folder, part of the format).
 FORMATS = [

@@ -27,6 +27,8 @@ HANDLER(handle_janitor)
 HANDLER(handle_janitor_plan)
 HANDLER(handle_session_tasks)
 HANDLER(handle_session_denials)
+HANDLER(handle_session_egress)
+HANDLER(handle_session_egress_set)
 HANDLER(handle_task_get)
 HANDLER(handle_task_cancel)
 HANDLER(handle_task_stream)
@@ -165,6 +167,10 @@ static void test_openapi_describes_each_route(void **state)
 {
 	static const struct api_config config = {.header_user = "X-Sandbox-User"};
 	json_t *document = openapi_document(&config);
+	static const char *const keys[ROUTE_METHOD_MAX_] = {
+		[ROUTE_GET] = "get",     [ROUTE_POST] = "post", [ROUTE_DELETE] = "delete",
+		[ROUTE_PATCH] = "patch", [ROUTE_PUT] = "put",
+	};
 	json_t *schemas;
 	const struct route *routes;
 	size_t n;
@@ -176,11 +182,11 @@ static void test_openapi_describes_each_route(void **state)
 	for (size_t i = 0; i < n; i++) {
 		const struct route *route = &routes[i];
 		json_t *path = json_object_get(json_object_get(document, "paths"), route->pattern);
-		const char *method = route->method == ROUTE_GET    ? "get"
-				     : route->method == ROUTE_POST ? "post"
-								   : "delete";
+		const json_t *operation = json_object_get(path, keys[route->method]);
 
-		assert_non_null(json_object_get(path, method));
+		/* Its own, not that of another method under the same path. */
+		assert_string_equal(json_string_value(json_object_get(operation, "summary")),
+				    route->summary);
 		if (route->request)
 			assert_non_null(json_object_get(schemas, route->request));
 		if (route->response)

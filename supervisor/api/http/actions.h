@@ -57,6 +57,9 @@ void action_log_level_set(struct request *request, enum log_level level);
 void action_healthz(struct request *request);
 void action_readyz(struct request *request);
 void action_stats(struct request *request, struct session *session);
+void action_egress(struct request *request, struct session *session);
+/* Takes the rules over. */
+void action_egress_set(struct request *request, struct session *session, struct spec_egress *spec);
 void action_denials(struct request *request, struct session *session);
 void action_metrics(struct request *request);
 void action_capabilities(struct request *request);

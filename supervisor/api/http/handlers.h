@@ -18,6 +18,8 @@ void handle_janitor(struct request *request);
 void handle_janitor_plan(struct request *request);
 void handle_session_tasks(struct request *request);
 void handle_session_denials(struct request *request);
+void handle_session_egress(struct request *request);
+void handle_session_egress_set(struct request *request);
 
 void handle_task_get(struct request *request);
 void handle_task_cancel(struct request *request);

@@ -193,3 +193,31 @@ void handle_session_denials(struct request *request)
 	if (session)
 		action_denials(request, session);
 }
+
+void handle_session_egress(struct request *request)
+{
+	struct session *session = action_find(request, false);
+
+	if (session)
+		action_egress(request, session);
+}
+
+void handle_session_egress_set(struct request *request)
+{
+	struct spec_options options = payload_options(request);
+	struct spec_egress spec = SPEC_EGRESS_NULL;
+	struct session *session;
+	json_t *errors = NULL;
+	int r;
+
+	r = spec_parse_egress((const char *)request->body.data, request->body.size, &options, &spec,
+			      &errors);
+	if (r != 0) {
+		reply_spec_error(request, r, errors);
+		return;
+	}
+	session = action_find(request, false);
+	if (session)
+		action_egress_set(request, session, &spec);
+	spec_egress_done(&spec);
+}

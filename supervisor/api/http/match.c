@@ -14,6 +14,7 @@ static const char *const method_names[ROUTE_METHOD_MAX_] = {
 	[ROUTE_POST] = "POST",
 	[ROUTE_DELETE] = "DELETE",
 	[ROUTE_PATCH] = "PATCH",
+	[ROUTE_PUT] = "PUT",
 };
 
 const char *routes_method_name(enum route_method method)

@@ -22,12 +22,13 @@ struct schema_row {
 #define OBJECT   "{\"type\":\"object\"}"
 #define TEXTS    "{\"type\":\"object\",\"additionalProperties\":" STRING "}"
 #define STRINGS  "{\"type\":\"array\",\"items\":" STRING "}"
+#define RULES    "{\"type\":\"object\",\"properties\":{\"allow\":" STRINGS "}}"
 
 static const struct schema_row schemas[] = {
 	{"SessionCreate",
 	 "{\"type\":\"object\",\"properties\":{\"ttl_minutes\":{\"type\":\"integer\",\"minimum\":1,"
 	 "\"maximum\":720,\"default\":60},\"env_overrides\":" TEXTS ",\"env\":" TEXTS
-	 ",\"secrets\":" STRINGS ",\"name\":" NULLABLE "}}"								},
+	 ",\"secrets\":" STRINGS ",\"name\":" NULLABLE ",\"egress\":" RULES "}}"                                           },
 	{"Session",
 	 "{\"type\":\"object\",\"properties\":{\"id\":" STRING ",\"owner\":" NULLABLE
 	 ",\"workspace_id\":" NULLABLE ",\"project_id\":" NULLABLE ",\"created_at\":" STRING
@@ -56,6 +57,15 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"memory_bytes\":" INTEGER
 	 ",\"memory_peak_bytes\":" INTEGER ",\"cpu_us\":" INTEGER ",\"pids\":" INTEGER
 	 ",\"frozen\":" BOOLEAN ",\"oom_kills\":" INTEGER "}}"                                                             },
+	{"EgressRules",    RULES											   },
+	{"Egress",
+	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"in_force\":" BOOLEAN
+	 ",\"rules\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/EgressRule\"}}"
+	 ",\"production_reachable_by_credentials\":" STRINGS "}}"                                                          },
+	{"EgressRule",     "{\"type\":\"object\",\"properties\":{\"label\":" STRING
+		       ",\"action\":{\"enum\":[\"allow\","
+		       "\"allow_paths\",\"refuse\",\"reroute\"]},\"host\":" NULLABLE
+		       ",\"ports\":" NULLABLE ",\"counters\":" OBJECT "}}"                           },
 	{"Denials",
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING
 	 ",\"denials\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Denial\"}}"
@@ -71,9 +81,9 @@ static const struct schema_row schemas[] = {
 	 ",\"message\":" STRING ",\"timestamp\":{\"type\":\"number\"},\"seq\":" INTEGER "}}"                               },
 	{"JanitorRun",
 	 "{\"type\":\"object\",\"properties\":{\"dropped\":" STRINGS ",\"count\":" INTEGER "}}"                            },
-	{"SandboxCreate",
-	 "{\"type\":\"object\",\"properties\":{\"profile\":" STRING ",\"env\":" TEXTS
-	 ",\"envs\":" TEXTS ",\"secrets\":" STRINGS ",\"ttl\":" INTEGER ",\"name\":" NULLABLE "}}"                         },
+	{"SandboxCreate",  "{\"type\":\"object\",\"properties\":{\"profile\":" STRING
+			  ",\"env\":" TEXTS ",\"envs\":" TEXTS ",\"secrets\":" STRINGS
+			  ",\"ttl\":" INTEGER ",\"name\":" NULLABLE ",\"egress\":" RULES "}}"     },
 	{"Sandbox",        "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
 		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
 		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
@@ -209,6 +219,10 @@ static json_t *make_operation(const struct route *route)
 
 static json_t *make_paths(void)
 {
+	static const char *const method_keys[ROUTE_METHOD_MAX_] = {
+		[ROUTE_GET] = "get",     [ROUTE_POST] = "post", [ROUTE_DELETE] = "delete",
+		[ROUTE_PATCH] = "patch", [ROUTE_PUT] = "put",
+	};
 	json_t *paths = json_object();
 	const struct route *routes;
 	size_t n_routes;
@@ -216,9 +230,7 @@ static json_t *make_paths(void)
 	routes = routes_table(&n_routes);
 	for (size_t i = 0; i < n_routes; i++) {
 		json_t *path = json_object_get(paths, routes[i].pattern);
-		const char *method = routes[i].method == ROUTE_GET    ? "get"
-				     : routes[i].method == ROUTE_POST ? "post"
-								      : "delete";
+		const char *method = method_keys[routes[i].method];
 
 		if (!path) {
 			path = json_object();

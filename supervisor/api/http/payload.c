@@ -22,6 +22,7 @@ struct spec_options payload_options(const struct request *request)
 	return (struct spec_options){
 		.env_prefix = request_config(request)->env_prefix,
 		.ignore_unknown_fields = request_config(request)->unknown_fields_ignore != 0,
+		.config = request_config(request),
 	};
 }
 

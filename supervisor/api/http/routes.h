@@ -20,6 +20,7 @@ enum route_method {
 	ROUTE_POST,
 	ROUTE_DELETE,
 	ROUTE_PATCH,
+	ROUTE_PUT,
 	ROUTE_METHOD_MAX_,
 };
 

@@ -53,6 +53,10 @@ void body_read_envs(struct body *body, const char *field, json_t *value, size_t 
 void body_read_secrets(struct body *body, const char *field, json_t *value, char ***ret_names,
 		       size_t *ret_n);
 
+/* {allow: [rule]}: the rules of a session. */
+void body_read_egress(struct body *body, const char *field, json_t *value,
+		      struct spec_egress *egress);
+
 /* The common course: text -> document -> fields. What the readers made stays in body->dest; the
  * caller drops it unless 0 is returned. 0, SPEC_E_INVALID or -ENOMEM. */
 MUST_USE int body_parse(struct body *body, const char *text, size_t size,

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/endpoint_value.h"
 #include "base/err.h"
 #include "base/str.h"
 
@@ -68,4 +67,10 @@ const char *endpoint_value_problem(size_t index, const char *value, size_t lengt
 
 	ASSERT(index < ENDPOINTS_N);
 	return endpoint_value_read(endpoints[index].form, value, length, &read);
+}
+
+const char *endpoint_read(size_t index, const char *value, struct endpoint_value *ret_value)
+{
+	ASSERT(index < ENDPOINTS_N);
+	return endpoint_value_read(endpoints[index].form, value, strlen(value), ret_value);
 }

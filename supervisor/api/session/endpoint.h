@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/auto.h"
+#include "base/endpoint_value.h"
 
 #include "sandboxd/limits.h"
 
@@ -31,3 +32,6 @@ int endpoint_index(const char *name, size_t length);
 /* What is wrong with a caller's value: NULL where nothing is, else a constant text that does not
  * quote it (base/endpoint_value.h). */
 const char *endpoint_value_problem(size_t index, const char *value, size_t length);
+/* The same, and what was read. */
+MUST_USE const char *endpoint_read(size_t index, const char *value,
+				   struct endpoint_value *ret_value);

@@ -9,6 +9,7 @@
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
+#include "supervisor/api/egress/policy.h"
 
 enum base_where {
 	BASE_ALL,
@@ -23,20 +24,32 @@ static const struct {
 	const char *entry;
 	enum base_where where;
 } base_entries[] = {
-	{"PATH=/usr/bin:/bin",                  BASE_ALL    },
-	{"HOME=/session/home",                  BASE_ALL    },
-	{"TMPDIR=/session/tmp",                 BASE_ALL    },
-	{"USER=user",			   BASE_ALL    },
-	{"LOGNAME=user",                        BASE_ALL    },
-	{"SHELL=/bin/sh",                       BASE_ALL    },
-	{"LANG=C.UTF-8",                        BASE_ALL    },
-	{"PYTHONDONTWRITEBYTECODE=1",           BASE_ALL    },
-	{"PYTHONUNBUFFERED=1",                  BASE_ALL    },
-	{"PYTHONNOUSERSITE=1",                  BASE_ALL    },
-	{"DAGSTER_HOME=/session/home/.dagster", BASE_DAGSTER},
-	{"DAGSTER_DISABLE_TELEMETRY=1",         BASE_DAGSTER},
-	{"DATAHUB_TELEMETRY_ENABLED=false",     BASE_DAGSTER},
-	{"LSAN_OPTIONS=detect_leaks=0",         BASE_RUNTIME},
+	{"PATH=/usr/bin:/bin",                   BASE_ALL    },
+	{"HOME=/session/home",                   BASE_ALL    },
+	{"TMPDIR=/session/tmp",                  BASE_ALL    },
+	{"USER=user",			    BASE_ALL    },
+	{"LOGNAME=user",			 BASE_ALL    },
+	{"SHELL=/bin/sh",                        BASE_ALL    },
+	{"LANG=C.UTF-8",			 BASE_ALL    },
+	{"PYTHONDONTWRITEBYTECODE=1",            BASE_ALL    },
+	{"PYTHONUNBUFFERED=1",                   BASE_ALL    },
+	{"PYTHONNOUSERSITE=1",                   BASE_ALL    },
+	{"DAGSTER_HOME=/session/home/.dagster",  BASE_DAGSTER},
+	{"DAGSTER_DISABLE_TELEMETRY=1",          BASE_DAGSTER},
+	{"DAGSTER_CLOUD_IS_BRANCH_DEPLOYMENT=1", BASE_DAGSTER},
+	{"DATAHUB_TELEMETRY_ENABLED=false",      BASE_DAGSTER},
+	{"LSAN_OPTIONS=detect_leaks=0",          BASE_RUNTIME},
+};
+
+/* What client libraries read themselves, so that code which names no setting finds the sandbox's
+ * endpoint too ([endpoint:NAME] companion_env). Absent where the endpoint is empty. */
+static const struct {
+	size_t endpoint;
+	const char *variable;
+} companions[] = {
+	{0, "PYICEBERG_CATALOG__DEFAULT__URI"      },
+	{1, "PYICEBERG_CATALOG__DEFAULT__WAREHOUSE"},
+	{4, "DATAHUB_GMS_URL"                      },
 };
 
 bool environment_name_allowed(const char *name, size_t length, const char *prefix)
@@ -137,6 +150,36 @@ static int add_all(struct environment *environment, const char *const *entries)
 static const char *const root_entries[] = {"PATH=/usr/sbin:/usr/bin:/bin", "USER=root",
 					   "LOGNAME=root", NULL};
 
+/* As a program inside gets it: services of this host have another name there. */
+static int add_endpoint(struct environment *environment, const struct environment_input *input,
+			size_t index, const char *prefix, const char *name)
+{
+	enum endpoint_source source;
+	const char *value = environment_endpoint(input->caller[index],
+						 input->operator_default[index], index, &source);
+	AUTO_FREE char *injected = NULL;
+	int r = input->config ? policy_injected(&input->config->network, index, value, &injected)
+			      : 0;
+
+	if (r < 0)
+		return r;
+	if (prefix[0] == '\0' && value[0] == '\0')
+		return 0;
+	return add_pair(environment, prefix, name, injected ? injected : value);
+}
+
+/* Before what session and command name, so that both can say otherwise. */
+static int add_companions(struct environment *environment, const struct environment_input *input)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && input->config && i < ARRAY_SIZE(companions); i++)
+		if (input->config->endpoint[companions[i].endpoint].companion_env)
+			r = add_endpoint(environment, input, companions[i].endpoint, "",
+					 companions[i].variable);
+	return r;
+}
+
 static int build(const struct environment_input *input, struct environment *environment)
 {
 	char id[ID_TEXT_BYTES];
@@ -156,6 +199,9 @@ static int build(const struct environment_input *input, struct environment *envi
 	r = add_pair(environment, "", "SANDBOX_SESSION_ID", id);
 	if (r < 0)
 		return r;
+	r = add_companions(environment, input);
+	if (r < 0)
+		return r;
 	r = add_all(environment, input->session_env);
 	if (r < 0)
 		return r;
@@ -164,11 +210,7 @@ static int build(const struct environment_input *input, struct environment *envi
 		return r;
 	/* Last, so that nothing above can stand in their place. */
 	for (size_t i = 0; i < ENDPOINTS_N; i++) {
-		enum endpoint_source source;
-		const char *value = environment_endpoint(input->caller[i],
-							 input->operator_default[i], i, &source);
-
-		r = add_pair(environment, input->prefix, endpoint_variable(i), value);
+		r = add_endpoint(environment, input, i, input->prefix, endpoint_variable(i));
 		if (r < 0)
 			return r;
 	}

@@ -19,6 +19,7 @@ struct environment_input {
 	bool is_root;       /* a root command: another name, the administrator's programs */
 	const char *caller[ENDPOINTS_N];           /* env_overrides; NULL: not given */
 	const char *operator_default[ENDPOINTS_N]; /* configuration; NULL: none */
+	const struct api_config *config;           /* companions, services of this host; or NULL */
 	const char *const *session_env;            /* NAME=VALUE, NULL terminated, or NULL */
 	const char *const *command_env;            /* wins over session_env */
 };

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 
+#include "supervisor/api/egress/admit.h"
 #include "supervisor/api/session/body_fields.h"
 #include "supervisor/api/session/endpoint.h"
 #include "supervisor/api/session/fit.h"
@@ -19,7 +20,15 @@ void spec_create_done(struct spec_create *spec)
 		free(spec->endpoint[i]);
 	body_strings_free(spec->env, spec->n_env);
 	body_strings_free(spec->secret, spec->n_secrets);
+	spec_egress_done(&spec->egress);
 	*spec = SPEC_CREATE_NULL;
+}
+
+static void read_egress(struct body *body, const char *field, json_t *value)
+{
+	struct spec_create *spec = body->dest;
+
+	body_read_egress(body, field, value, &spec->egress);
 }
 
 static void read_ttl_minutes(struct body *body, const char *field, json_t *value)
@@ -30,6 +39,20 @@ static void read_ttl_minutes(struct body *body, const char *field, json_t *value
 	if (max == 0 || max > TTL_MAX_MINUTES)
 		max = TTL_MAX_MINUTES;
 	(void)body_read_integer(body, field, value, TTL_MIN_MINUTES, max, &spec->ttl_minutes);
+}
+
+static const char *override_problem(const struct body *body, size_t index, const json_t *value)
+{
+	const char *text = json_string_value(value);
+	const char *problem = endpoint_value_problem(index, text, json_string_length(value));
+	struct endpoint_value read;
+
+	/* The first has refused a NUL. */
+	if (!problem && body->options->config)
+		problem = endpoint_read(index, text, &read);
+	if (!problem && body->options->config)
+		problem = admit_endpoint(body->options->config, text, &read);
+	return problem;
 }
 
 static void read_override(struct body *body, const char *field, const char *name, json_t *value)
@@ -50,8 +73,7 @@ static void read_override(struct body *body, const char *field, const char *name
 		body_wrong_in(body, "string_type", field, name, BODY_MSG_STRING);
 		return;
 	}
-	problem = endpoint_value_problem((size_t)index, json_string_value(value),
-					 json_string_length(value));
+	problem = override_problem(body, (size_t)index, value);
 	if (problem) {
 		fit_text(msg, sizeof(msg), "Value error, %s", problem);
 		body_wrong_in(body, "value_error", field, name, msg);
@@ -169,6 +191,7 @@ int spec_parse_session(const char *text, size_t size, const struct spec_options 
 		{"env",           false, read_create_env },
 		{"secrets",       false, read_secrets    },
 		{"name",          false, read_name       },
+		{"egress",        false, read_egress     },
 		{NULL,            false, NULL            },
 	};
 	struct spec_create spec = {.profile = "component", .ttl_minutes = TTL_DEFAULT_MINUTES};
@@ -208,12 +231,13 @@ int spec_parse_sandbox(const char *text, size_t size, const struct spec_options 
 {
 	static const struct body_field fields[] = {
 		{"profile", false, read_profile    },
-		{"env",     false, read_create_env },
+                {"env",     false, read_create_env },
 		{"envs",    false, read_create_envs},
-		{"secrets", false, read_secrets    },
+                {"secrets", false, read_secrets    },
 		{"ttl",     false, read_ttl_seconds},
-		{"name",    false, read_name       },
-		{NULL,      false, NULL            },
+                {"name",    false, read_name       },
+		{"egress",  false, read_egress     },
+                {NULL,      false, NULL            },
 	};
 	struct spec_create spec = {.profile = "agent"};
 	struct body body = {.options = options, .dest = &spec};

@@ -21,6 +21,7 @@
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
 #include "sandboxd/policy_image.h"
+#include "sandboxd/worker.h"
 
 #define SPEC_E_INVALID 1
 
@@ -30,7 +31,16 @@ struct spec_options {
 	const char *env_prefix; /* of the endpoint variables, which `envs` may not name; or NULL */
 	bool ignore_unknown_fields; /* configuration: unknown_fields = ignore */
 	uint32_t ttl_max_minutes;   /* 0: TTL_MAX_MINUTES (dagster), AGENT_TTL_MAX_MINUTES (/v1) */
+	const struct api_config *config; /* what endpoints and rules may name; NULL: anything */
 };
+
+/* Rules of what a session may reach beside its endpoints. */
+struct spec_egress {
+	char **allow; /* owned; texts of egress_rule.h */
+	size_t n_allow;
+};
+#define SPEC_EGRESS_NULL ((struct spec_egress){0})
+void spec_egress_done(struct spec_egress *egress);
 
 /* POST {API_PREFIX_DAGSTER}/sessions and POST {API_PREFIX_RUNTIME}. */
 struct spec_create {
@@ -42,17 +52,18 @@ struct spec_create {
 	char **secret; /* names, or NULL */
 	size_t n_secrets;
 	char name[SESSION_NAME_MAX + 1]; /* "": none */
+	struct spec_egress egress;
 };
 #define SPEC_CREATE_NULL ((struct spec_create){0})
 void spec_create_done(struct spec_create *spec);
 
 /* {ttl_minutes?: 1..720, env_overrides?: {six names only: text}, env?: {NAME: text}, secrets?:
- * [name], name?: text}
+ * [name], name?: text, egress?: {allow: [rule]}}
  */
 MUST_USE int spec_parse_session(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 /* {profile?: text, env?, envs?: {NAME: text}, secrets?: [name], ttl?: seconds, rounded up to
- * minutes, name?: text} */
+ * minutes, name?: text, egress?: {allow: [rule]}} */
 MUST_USE int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 
@@ -89,6 +100,10 @@ struct spec_command {
 void spec_command_done(struct spec_command *spec);
 MUST_USE int spec_parse_command(const char *text, size_t size, const struct spec_options *options,
 				struct spec_command *ret_spec, json_t **ret_errors);
+
+/* PUT .../egress: {allow: [rule]}. */
+MUST_USE int spec_parse_egress(const char *text, size_t size, const struct spec_options *options,
+			       struct spec_egress *ret_egress, json_t **ret_errors);
 
 /* A route without a body accepts none, `{}` and `null`. */
 MUST_USE int spec_parse_empty(const char *text, size_t size, const struct spec_options *options,

@@ -40,9 +40,10 @@ static const char *const sql[] = {
 		"INSERT INTO dagster_sandbox_sessions (id, status, log_summary_json, expires_at,"
 		" created_at, updated_at, owner_user_id,"
 		" workspace_id, project_id, env_overrides_json, ttl_minutes, owner_text, kind,"
-		" profile, envs_json, limits_json, host, secrets_json, name)"
+		" profile, envs_json, limits_json, host, secrets_json, name,"
+		" egress_allow_json)"
 		" VALUES (?1, ?2, '[]', ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
-		" ?14, ?15, ?16, ?17)",
+		" ?14, ?15, ?16, ?17, ?18)",
 	[QUERY_SESSION_STATUS] =
 		"UPDATE dagster_sandbox_sessions SET status = ?2, last_run_id = ?3,"
 		" expires_at = ?4, updated_at = ?5, ttl_minutes = ?6"
@@ -55,6 +56,8 @@ static const char *const sql[] = {
 	[QUERY_SESSION_TOUCH] = "UPDATE dagster_sandbox_sessions SET updated_at = ?2 WHERE id = ?1",
 	[QUERY_SESSION_TREE] = "UPDATE dagster_sandbox_sessions SET restoring = ?2,"
 			       " acked = CASE ?2 WHEN 0 THEN acked ELSE 0 END WHERE id = ?1",
+	[QUERY_SESSION_EGRESS] = "UPDATE dagster_sandbox_sessions SET egress_allow_json = ?2,"
+				 " updated_at = ?3 WHERE id = ?1",
 	[QUERY_SESSION_LOG] = "UPDATE dagster_sandbox_sessions SET log_summary_json = ?2,"
 			      " updated_at = ?3 WHERE id = ?1",
 	/* The values of a session that is gone are of no use to anybody honest. */
@@ -73,7 +76,7 @@ static const char *const sql[] = {
 		"  FROM sandbox_components WHERE session_id = s.id UNION ALL"
 		"  SELECT j.key, length(CAST(j.value AS BLOB)) FROM " FOREIGN_COMPONENTS ")),"
 		" log_summary_json, limits_json, restoring, secrets_json,"
-		" coalesce(name, '')"
+		" coalesce(name, ''), egress_allow_json"
 		" FROM dagster_sandbox_sessions s WHERE status IN ('open', 'running')"
 		" ORDER BY created_at, id",
 	[QUERY_TASK_INSERT] =

@@ -265,6 +265,15 @@ int queue_session_tree(struct store *store, const struct id *session, enum store
 	return add_write(queue_of(store), write);
 }
 
+int queue_session_egress(struct store *store, const struct session *session, usec_t now,
+			 store_done done, void *userdata)
+{
+	struct write *write = write_new(done, userdata);
+
+	rows_session_egress(write, session, now);
+	return add_write(queue_of(store), write);
+}
+
 int queue_session_log(struct store *store, const struct session *session, usec_t now,
 		      store_done done, void *userdata)
 {

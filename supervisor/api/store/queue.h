@@ -83,6 +83,8 @@ int queue_session_component(struct store *store, const struct id *session,
 			    void *userdata);
 int queue_session_tree(struct store *store, const struct id *session, enum store_tree tree,
 		       store_done done, void *userdata);
+int queue_session_egress(struct store *store, const struct session *session, usec_t now,
+			 store_done done, void *userdata);
 int queue_session_log(struct store *store, const struct session *session, usec_t now,
 		      store_done done, void *userdata);
 int queue_session_close(struct store *store, const struct id *session, const char *reason,

@@ -97,12 +97,22 @@ static char *format_secrets(const struct session *session)
 	return take_text(doc);
 }
 
+static char *format_allow(const struct session *session)
+{
+	json_t *doc = json_array();
+
+	for (size_t i = 0; i < session->spec.egress.n_allow; i++)
+		(void)json_array_append_new(doc, json_string(session->spec.egress.allow[i]));
+	return take_text(doc);
+}
+
 void rows_session_insert(struct write *write, const struct session *session, const char *host)
 {
 	AUTO_FREE char *overrides = format_overrides(session);
 	AUTO_FREE char *envs = format_envs(session);
 	AUTO_FREE char *limits_text = format_limits(&session->plan);
 	AUTO_FREE char *secrets = format_secrets(session);
+	AUTO_FREE char *allow = format_allow(session);
 	char id[ID_TEXT_BYTES];
 	char expires[CLOCK_ISO_BYTES];
 	char created[CLOCK_ISO_BYTES];
@@ -124,9 +134,10 @@ void rows_session_insert(struct write *write, const struct session *session, con
 		value_text(host),
 		value_text(secrets),
 		value_text_or_null(session->spec.name),
+		value_text(allow),
 	};
 
-	if (write && (!overrides || !envs || !limits_text || !secrets))
+	if (write && (!overrides || !envs || !limits_text || !secrets || !allow))
 		write->failed = true;
 	write_add(write, QUERY_SESSION_INSERT, values, ARRAY_SIZE(values));
 }
@@ -163,6 +174,22 @@ void rows_session_component(struct write *write, const struct id *session,
 
 	write_add(write, QUERY_SESSION_COMPONENT, values, ARRAY_SIZE(values));
 	write_add(write, QUERY_SESSION_TOUCH, touch, ARRAY_SIZE(touch));
+}
+
+void rows_session_egress(struct write *write, const struct session *session, usec_t now)
+{
+	AUTO_FREE char *allow = format_allow(session);
+	char id[ID_TEXT_BYTES];
+	char updated[CLOCK_ISO_BYTES];
+	const struct value values[] = {
+		value_id(&session->id, id),
+		value_text(allow),
+		value_time(now, updated),
+	};
+
+	if (write && !allow)
+		write->failed = true;
+	write_add(write, QUERY_SESSION_EGRESS, values, ARRAY_SIZE(values));
 }
 
 void rows_session_log(struct write *write, const struct session *session, usec_t now)
@@ -356,6 +383,7 @@ int rows_read_session(const struct columns *columns, struct store_session *ret_r
 		.log_summary_json = columns->text[15],
 		.secrets_json = columns->text[18],
 		.name = column_or_empty(columns, 19),
+		.egress_allow_json = columns->text[20],
 	};
 
 	if (id_parse(column_or_empty(columns, 0), &row.id) < 0)

@@ -214,6 +214,7 @@ const struct store_ops sqlite_ops = {
 	.session_status = queue_session_status,
 	.session_component = queue_session_component,
 	.session_tree = queue_session_tree,
+	.session_egress = queue_session_egress,
 	.session_log = queue_session_log,
 	.session_close = sqlite_session_close,
 	.task_insert = queue_task_insert,

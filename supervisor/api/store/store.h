@@ -64,14 +64,15 @@ struct store_session {
 	usec_t created_at;
 	usec_t expires_at;
 	uint32_t ttl_minutes;
-	bool restoring;               /* its tree, if it has one, is incomplete */
-	uint64_t acked;               /* highest wire number that is durable */
-	const char *overrides_json;   /* object name -> value, or NULL; secret-like */
-	const char *envs_json;        /* array of NAME=VALUE, or NULL */
-	const char *secrets_json;     /* array of names, or NULL */
-	const char *name;             /* "" : none */
-	const char *components_json;  /* object file -> bytes of the body (numbers, not bodies) */
-	const char *log_summary_json; /* array, or NULL */
+	bool restoring;                /* its tree, if it has one, is incomplete */
+	uint64_t acked;                /* highest wire number that is durable */
+	const char *overrides_json;    /* object name -> value, or NULL; secret-like */
+	const char *envs_json;         /* array of NAME=VALUE, or NULL */
+	const char *secrets_json;      /* array of names, or NULL */
+	const char *name;              /* "" : none */
+	const char *egress_allow_json; /* array of rules, or NULL */
+	const char *components_json;   /* object file -> bytes of the body (numbers, not bodies) */
+	const char *log_summary_json;  /* array, or NULL */
 	bool has_plan; /* limits as they were at the launch; profile, hash and egress are 0 */
 	struct plan plan;
 };
@@ -187,6 +188,8 @@ struct store_ops {
 				 store_done done, void *userdata);
 	int (*session_tree)(struct store *store, const struct id *session, enum store_tree tree,
 			    store_done done, void *userdata);
+	int (*session_egress)(struct store *store, const struct session *session, usec_t now,
+			      store_done done, void *userdata);
 	int (*session_log)(struct store *store, const struct session *session, usec_t now,
 			   store_done done, void *userdata);
 	int (*session_close)(struct store *store, const struct id *session, const char *reason,
@@ -279,6 +282,13 @@ MUST_USE static inline int store_session_tree(struct store *store, const struct 
 					      enum store_tree tree, store_done done, void *userdata)
 {
 	return store->ops->session_tree(store, session, tree, done, userdata);
+}
+
+/* egress_allow_json as it is in the session now. */
+MUST_USE static inline int store_session_egress(struct store *store, const struct session *session,
+						usec_t now, store_done done, void *userdata)
+{
+	return store->ops->session_egress(store, session, now, done, userdata);
 }
 
 /* log_summary_json as it is in the session now. */

@@ -1,0 +1,353 @@
+#include "supervisor/api/egress.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include "sandboxd/config.h"
+#include "supervisor/api/link/egress_link.h"
+
+#define LOOK_EVERY USEC_PER_SEC
+
+struct hub_link {
+	struct egress_hub *hub;
+	struct egress_link *link; /* NULL: there is none */
+};
+
+struct egress_hub {
+	struct app *app;
+	struct hub_link link[CONFIG_EGRESS_MAX];
+	struct list waits; /* struct wait */
+	sd_event_source *timer;
+	uint32_t last_serial;
+	uint32_t last_generation;
+};
+
+/* Somebody waits for an answer of an egress worker. */
+struct wait {
+	struct list link;
+	struct id session;
+	usec_t deadline;
+	egress_settled settled;
+	egress_counted counted;
+	void *userdata;
+	uint32_t serial; /* of a question for counters */
+	uint32_t generation;
+	size_t n;
+	struct egress_counters counters[]; /* EGRESS_RULES_MAX + 1 for a question */
+};
+
+static struct egress_link *link_of(const struct app *app, const struct session *session)
+{
+	uint32_t index = session->plan.egress;
+
+	return app->egress && index < CONFIG_EGRESS_MAX ? app->egress->link[index].link : NULL;
+}
+
+static void finish(struct wait *wait, int error)
+{
+	list_remove(&wait->link);
+	if (wait->settled)
+		wait->settled(wait->userdata, &wait->session, error);
+	else
+		wait->counted(wait->userdata, &wait->session, wait->counters,
+			      error == 0 ? wait->n : 0);
+	free(wait);
+}
+
+bool egress_is_reachable(const struct app *app, const struct session *session)
+{
+	return egress_link_ready(link_of(app, session));
+}
+
+/* Policies. */
+
+int egress_policy_of(const struct app *app, const struct session *session,
+		     struct net_policy *ret_policy)
+{
+	struct policy_input input = {
+		.config = app->config,
+		.allow = session->spec.egress.allow,
+		.n_allow = session->spec.egress.n_allow,
+		.profile_allow = str_equal(session->spec.profile, "component")
+					 ? app->config->component_allow
+					 : app->config->agent_allow,
+	};
+
+	for (size_t i = 0; i < ENDPOINTS_N; i++) {
+		enum endpoint_source source;
+
+		input.value[i] = environment_endpoint(session->spec.endpoint[i],
+						      app->summary.operator_default[i], i, &source);
+		if (source == ENDPOINT_SOURCE_CLOSED)
+			input.value[i] = "";
+	}
+	return policy_make(&input, ret_policy);
+}
+
+static uint32_t next_number(uint32_t *last)
+{
+	if (++*last == 0)
+		++*last;
+	return *last;
+}
+
+void egress_push(struct app *app, struct session *session)
+{
+	struct log_context context = {.session = &session->id};
+	struct net_policy policy = NET_POLICY_NULL;
+	struct egress_link *link = link_of(app, session);
+	struct live *live = live_of(session);
+	int r;
+
+	live->policy_generation = next_number(&app->egress->last_generation);
+	live->policy_in_force = false;
+	if (!egress_link_ready(link))
+		return; /* it is sent when it has greeted */
+	r = egress_policy_of(app, session, &policy);
+	if (r == 0)
+		r = egress_link_policy(link, &session->id, live->policy_generation, &policy);
+	/* What cannot be said in full is not said in part: nothing is allowed then. */
+	if (r < 0 && r != -EPIPE) {
+		log_line(LOG_LEVEL_ERROR, &context, "network policy not sent", "errno=%d", -r);
+		IGNORE_RESULT(egress_link_forget(link, &session->id));
+	}
+	policy_done(&policy);
+}
+
+static bool needs_policy(const struct session *session)
+{
+	return session_has_tree(session) || session->state == SESSION_STATE_CREATING ||
+	       session->state == SESSION_STATE_REBUILDING;
+}
+
+static void push_those_of(struct app *app, const struct egress_link *link)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
+		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
+
+		if (needs_policy(session) && (!link || link_of(app, session) == link))
+			egress_push(app, session);
+	}
+}
+
+void egress_push_all(struct app *app)
+{
+	push_those_of(app, NULL);
+}
+
+void egress_forget(struct app *app, const struct session *session)
+{
+	struct egress_link *link = link_of(app, session);
+
+	if (egress_link_ready(link))
+		IGNORE_RESULT(egress_link_forget(link, &session->id)); /* it ends with the link */
+}
+
+/* What comes from a link. */
+
+static void on_ready(void *userdata)
+{
+	struct hub_link *hub_link = userdata;
+
+	push_those_of(hub_link->hub->app, hub_link->link);
+}
+
+static void on_acked(void *userdata, const struct id *id, uint32_t generation, int error)
+{
+	struct hub_link *hub_link = userdata;
+	struct egress_hub *hub = hub_link->hub;
+	struct session *session = registry_find(&hub->app->registry, id);
+	struct log_context context = {.session = id};
+
+	if (!session || live_of(session)->policy_generation != generation)
+		return; /* of one that was replaced meanwhile */
+	if (error != 0)
+		log_line(LOG_LEVEL_ERROR, &context, "network policy not taken", "errno=%d", error);
+	live_of(session)->policy_in_force = error == 0;
+	LIST_FOR_EACH_SAFE (entry, following, &hub->waits) {
+		struct wait *wait = LIST_ENTRY(entry, struct wait, link);
+
+		if (wait->settled && id_equal(&wait->session, id))
+			finish(wait, error);
+	}
+}
+
+static void on_denied(void *userdata, const struct id *id, const struct egress_denial *denial)
+{
+	struct hub_link *hub_link = userdata;
+	struct app *app = hub_link->hub->app;
+	struct session *session = registry_find(&app->registry, id);
+
+	if (session && link_of(app, session) == hub_link->link)
+		egress_note_denial(app, session, denial);
+}
+
+static void on_counted(void *userdata, uint32_t serial, const struct egress_counters *counters,
+		       bool more, int error)
+{
+	struct hub_link *hub_link = userdata;
+
+	LIST_FOR_EACH_SAFE (entry, following, &hub_link->hub->waits) {
+		struct wait *wait = LIST_ENTRY(entry, struct wait, link);
+
+		if (!wait->counted || wait->serial != serial)
+			continue;
+		if (error == 0 && wait->n <= EGRESS_RULES_MAX)
+			wait->counters[wait->n++] = *counters;
+		if (!more || error != 0)
+			finish(wait, error);
+		return;
+	}
+}
+
+static void on_closed(void *userdata, int error)
+{
+	(void)userdata; /* freed when the next one comes */
+	log_line(LOG_LEVEL_INFO, NULL, "an egress worker left", "errno=%d", -error);
+}
+
+static const struct egress_link_events events = {
+	.ready = on_ready,
+	.acked = on_acked,
+	.denied = on_denied,
+	.counted = on_counted,
+	.closed = on_closed,
+};
+
+void egress_take_link(struct app *app, uint32_t index, int fd)
+{
+	struct hub_link *hub_link;
+	int r;
+
+	if (index >= CONFIG_EGRESS_MAX) {
+		(void)fd_close(fd);
+		return;
+	}
+	hub_link = &app->egress->link[index];
+	hub_link->link = egress_link_free(hub_link->link);
+	r = egress_link_new(app->event, fd, &events, hub_link, &hub_link->link);
+	if (r < 0)
+		log_line(LOG_LEVEL_ERROR, NULL, "no connection to an egress worker", "errno=%d",
+			 -r);
+}
+
+/* Waiting. */
+
+static void arm(struct egress_hub *hub)
+{
+	(void)sd_event_source_set_time(hub->timer, clock_add(clock_boottime(), LOOK_EVERY));
+	(void)sd_event_source_set_enabled(hub->timer, list_empty(&hub->waits) ? SD_EVENT_OFF
+									      : SD_EVENT_ONESHOT);
+}
+
+static int on_timer(sd_event_source *source, uint64_t at, void *userdata)
+{
+	struct egress_hub *hub = userdata;
+	usec_t now = clock_boottime();
+	bool again = true;
+
+	(void)source;
+	(void)at;
+	/* One that ends may take others with it. */
+	while (again) {
+		again = false;
+		LIST_FOR_EACH (entry, &hub->waits) {
+			struct wait *wait = LIST_ENTRY(entry, struct wait, link);
+
+			if (wait->deadline > now)
+				continue;
+			finish(wait, -ETIMEDOUT);
+			again = true;
+			break;
+		}
+	}
+	arm(hub);
+	return 0;
+}
+
+static struct wait *wait_new(struct app *app, const struct session *session, size_t n_counters)
+{
+	struct wait *wait = calloc(1, sizeof(*wait) + n_counters * sizeof(wait->counters[0]));
+
+	if (!wait)
+		return NULL;
+	wait->session = session->id;
+	wait->deadline = clock_add(clock_boottime(), EGRESS_WAIT);
+	list_append(&app->egress->waits, &wait->link);
+	arm(app->egress);
+	return wait;
+}
+
+int egress_wait_settled(struct app *app, const struct session *session, egress_settled settled,
+			void *userdata)
+{
+	struct wait *wait = wait_new(app, session, 0);
+
+	if (!wait)
+		return -ENOMEM;
+	wait->settled = settled;
+	wait->userdata = userdata;
+	return 0;
+}
+
+int egress_wait_counted(struct app *app, const struct session *session, egress_counted counted,
+			void *userdata)
+{
+	struct egress_link *link = link_of(app, session);
+	struct wait *wait;
+	int r;
+
+	if (!egress_link_ready(link))
+		return -EPIPE;
+	wait = wait_new(app, session, EGRESS_RULES_MAX + 1);
+	if (!wait)
+		return -ENOMEM;
+	wait->counted = counted;
+	wait->userdata = userdata;
+	wait->serial = next_number(&app->egress->last_serial);
+	r = egress_link_count(link, &session->id, wait->serial);
+	if (r < 0) {
+		list_remove(&wait->link);
+		free(wait);
+	}
+	return r;
+}
+
+int egress_hub_new(struct app *app, struct egress_hub **ret_hub)
+{
+	struct egress_hub *hub = calloc(1, sizeof(*hub));
+	int r;
+
+	if (!hub)
+		return -ENOMEM;
+	hub->app = app;
+	list_init(&hub->waits);
+	for (size_t i = 0; i < CONFIG_EGRESS_MAX; i++)
+		hub->link[i].hub = hub;
+	r = sd_event_add_time(app->event, &hub->timer, CLOCK_BOOTTIME, 0, 0, on_timer, hub);
+	if (r < 0) {
+		free(hub);
+		return r;
+	}
+	(void)sd_event_source_set_enabled(hub->timer, SD_EVENT_OFF);
+	*ret_hub = hub;
+	return 0;
+}
+
+struct egress_hub *egress_hub_free(struct egress_hub *hub)
+{
+	if (!hub)
+		return NULL;
+	while (!list_empty(&hub->waits))
+		finish(LIST_ENTRY(hub->waits.next, struct wait, link), -ECANCELED);
+	for (size_t i = 0; i < CONFIG_EGRESS_MAX; i++)
+		hub->link[i].link = egress_link_free(hub->link[i].link);
+	hub->timer = sd_event_source_disable_unref(hub->timer);
+	free(hub);
+	return NULL;
+}
