@@ -4,7 +4,7 @@
 
 #define BIT(id) OPTION_BIT(OPTION_##id)
 
-#define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET) | BIT(NAME))
+#define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET) | BIT(NAME) | BIT(ALLOW))
 #define COMMAND_LINE (BIT(CWD) | BIT(TIMEOUT) | BIT(STDIN) | BIT(ROOT))
 
 /* clang-format off */
@@ -63,6 +63,10 @@ static const struct command table[] = {
 	{.verb = "denials", .run = command_denials, .min_words = 1, .max_words = 1, .words = {WORD_SESSION},
 	 .arguments = "SESSION",
 	 .text = "what a session was refused, and what would allow it"},
+	{.verb = "egress", .run = command_egress, .min_words = 1, .max_words = 1, .words = {WORD_SESSION},
+	 .options = BIT(ALLOW) | BIT(NO_ALLOW),
+	 .arguments = "[--allow RULE...|--no-allow] SESSION",
+	 .text = "what a session may reach, or other rules for it"},
 	{.verb = "quota", .run = command_quota,
 	 .arguments = "",
 	 .text = "limits of your owner and workspace, and what is used"},

@@ -50,6 +50,9 @@ int command_ttl(struct client *client, const struct options *options);
 int command_watch(struct client *client, const struct options *options);
 int command_top(struct client *client, const struct options *options);
 int command_denials(struct client *client, const struct options *options);
+/* A new array of the words, or NULL. */
+json_t *words_array(const struct option_words *words);
+int command_egress(struct client *client, const struct options *options);
 int command_quota(struct client *client, const struct options *options);
 int command_gc(struct client *client, const struct options *options);
 int command_purge(struct client *client, const struct options *options);

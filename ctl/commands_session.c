@@ -102,14 +102,11 @@ int session_create(struct client *client, const struct options *options, struct 
 	if (options->n_env)
 		failed |= json_object_set_new(body, "envs",
 					      pairs_object(options->env, options->n_env));
-	if (options->secrets.n) {
-		json_t *names = json_array();
-
-		for (size_t i = 0; i < options->secrets.n; i++)
-			failed |=
-				json_array_append_new(names, json_string(options->secrets.word[i]));
-		failed |= json_object_set_new(body, "secrets", names);
-	}
+	if (options->secrets.n)
+		failed |= json_object_set_new(body, "secrets", words_array(&options->secrets));
+	if (options->allows.n)
+		failed |= json_object_set_new(
+			body, "egress", json_pack("{s:o}", "allow", words_array(&options->allows)));
 	if (options->n_endpoint)
 		failed |= json_object_set_new(body, "env_overrides",
 					      pairs_object(options->endpoint, options->n_endpoint));

@@ -56,6 +56,8 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_YES] = {"yes", 'y', KIND_FLAG, AT(yes), 0, NULL, "do not ask"},
 	[OPTION_SESSION] = {"session", 0, KIND_TEXT, AT(session), 0, "ID", "only lines about this session (or ids that begin so)"},
 	[OPTION_SINCE] = {"since", 0, KIND_TEXT, AT(since), 0, "TIME", "only lines since then: 15min, 24h, or a time in UTC"},
+	[OPTION_ALLOW] = {"allow", 0, KIND_WORDS, AT(allow), AT(allows), "RULE", "host:port that it may reach; may be repeated"},
+	[OPTION_NO_ALLOW] = {"no-allow", 0, KIND_FLAG, AT(no_allow), 0, NULL, "take all such rules away"},
 	[OPTION_STATE_DIR] = {"state-dir", 0, KIND_TEXT, AT(state_dir), 0, "DIR", "state directory of the service (default /var/lib/sandboxd)"},
 };
 /* clang-format on */

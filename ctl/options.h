@@ -45,6 +45,8 @@ enum option_id {
 	OPTION_SESSION,
 	OPTION_SINCE,
 	OPTION_STATE_DIR,
+	OPTION_ALLOW,
+	OPTION_NO_ALLOW,
 	OPTION_SECRET,
 	OPTION_AS,
 	OPTION_MASK_ENCODINGS,
@@ -111,6 +113,9 @@ struct options {
 	const char *state_dir; /* audit, secret */
 	const char *secret;    /* the last of `secrets` */
 	struct option_words secrets;
+	const char *allow; /* create, egress: the last of `allows` */
+	struct option_words allows;
+	bool no_allow;        /* egress: take all rules away */
 	const char *variable; /* secret put: NULL: made of the name */
 	bool mask_encodings;
 	uint32_t ttl_minutes;

@@ -41,7 +41,7 @@ ABOUT_ONE = {verb: words for verb, words in ASKING.items() if ABSENT_ID in words
 
 def test_the_table_is_complete():
     assert {"run", "exec", "create", "ls", "show", "watch", "top", "purge", "gc", "quota"} <= set(ASKING)
-    assert {"show", "exec", "logs", "cancel", "ttl", "rm", "tasks", "denials"} <= set(ABOUT_ONE)
+    assert {"show", "exec", "logs", "cancel", "ttl", "rm", "tasks", "denials", "egress"} <= set(ABOUT_ONE)
 
 
 @pytest.mark.parametrize("verb", verbs())
@@ -109,7 +109,8 @@ def document(depth=0):
             "program": {"comm": EVIL, "pid": 1}, "asset_keys": [[EVIL, EVIL]], "components": [EVIL],
             "steps": [{"name": EVIL, "side": EVIL, "us": 1}], "dropped": [EVIL], "problems": [problem],
             "host": {EVIL: {"limit": 1, "used": 1}}, "result": {"ok": False, "problems": [problem]},
-            "namespaces": {EVIL: {}}, "in_force": [EVIL], "capabilities": {"shim": EVIL}, "denials": [base],
+            "namespaces": {EVIL: {}}, "in_force": [EVIL], "capabilities": {"shim": EVIL}, "denials": [base], "rules": [base],
+            "production_reachable_by_credentials": [EVIL],
             "memory_bytes": 1, "cpu_us": 1, "pids": 1, "shim_pid": 1, "id_base": 65536, "limits": {EVIL: EVIL}, "limits_effective": {EVIL: EVIL}}
 
 
