@@ -27,6 +27,7 @@
 #include "base/str.h"
 
 #include "sandboxd/kernel.h"
+#include "supervisor/netns.h"
 #include "supervisor/probe.h"
 #include "supervisor/record.h"
 #include "supervisor/session_state.h"
@@ -442,6 +443,8 @@ int host_adopt(struct host *host, struct err *err)
 		log_line(LOG_LEVEL_INFO, NULL, "former run", "adopted=%zu ended=%zu", n_adopted,
 			 n_ended);
 	free(scan.found);
+	if (r == 0)
+		netns_restore(host);
 	return r < 0 ? r : host_make_workers_group(host, err);
 }
 

@@ -12,6 +12,7 @@ add_library(sandboxd_launch STATIC
 	idblock.c
 	mountns.c
 	netns.c
+	netns_restore.c
 	netns_routes.c
 	probe.c
 	prove.c

@@ -25,5 +25,8 @@ MUST_USE int netns_routes(bool ipv6);
 MUST_USE int netns_sysctls(void);
 /* Needs /proc. The descriptors are the caller's; on failure there is none. */
 MUST_USE int netns_sockets(bool ipv6, int ret_fds[NETNS_FDS]);
+struct host;
+/* netns_restore.c: the same again for the sessions that this start found. */
+void netns_restore(const struct host *host);
 /* Does this kernel have IPv6? */
 bool netns_has_ipv6(void);
