@@ -52,6 +52,7 @@ static int stage_minimum(struct host *host, const struct host_options *options, 
 		return r;
 	host->probes = probe_features(options->kernel_6_1);
 	host->ipv6 = netns_has_ipv6();
+	host->landlock_abi = weakened(WEAKEN_LANDLOCK) ? 0 : probe_landlock(options->kernel_6_1);
 	return 0;
 }
 

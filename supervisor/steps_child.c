@@ -145,6 +145,11 @@ static int step_writable(struct steps_child *child)
 	return mountns_writable(&child->mountns);
 }
 
+static int step_queues(struct steps_child *child)
+{
+	return child->params.landlock_abi > 0 ? mountns_queues(&child->mountns) : 0;
+}
+
 static int step_proc(struct steps_child *child)
 {
 	return mountns_proc(&child->mountns);
@@ -326,8 +331,9 @@ static int step_params(struct steps_child *child)
  * reaches the session (A2, C3). */
 static int step_descriptors(struct steps_child *child)
 {
-	const int from[] = {child->listen_fd, child->policy_fd,  child->loader_fd, child->params_fd,
-			    child->ready_fd,  child->secrets_fd, child->shim_fd};
+	const int from[] = {child->listen_fd,         child->policy_fd, child->loader_fd,
+			    child->params_fd,         child->ready_fd,  child->secrets_fd,
+			    child->mountns.queues_fd, child->shim_fd};
 	int safe[ARRAY_SIZE(from)];
 
 	_Static_assert(SHIM_FD_NEXT_ - SHIM_FD_LISTEN == ARRAY_SIZE(from) - 1, "enum shim_fd");
@@ -338,7 +344,8 @@ static int step_descriptors(struct steps_child *child)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
 		if (safe[i] < 0) {
-			/* No secrets: the number stays empty, whatever the supervisor has there. */
+			/* No secrets, no queues: the number stays empty, whatever the supervisor
+			 * has there. */
 			if (close(SHIM_FD_LISTEN + (int)i) < 0 && errno != EBADF)
 				return -errno;
 			continue;
@@ -393,6 +400,7 @@ static const struct step {
 	{"usr",              step_usr             },
 	{"dev",              step_dev             },
 	{"writable",         step_writable        },
+	{"queues",           step_queues          },
 	{"proc",             step_proc            },
 	{"proc-mask",        step_mask            },
 	{"pivot",            step_pivot           },
