@@ -285,8 +285,8 @@ static int step_capabilities(struct steps_child *child)
 	return prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-/* Per-process and per-id limits of the kernel that no control group counts (B18, B20). NPROC is the
- * third line behind the pids group (B16). */
+/* Per-process and per-id limits of the kernel that no control group counts (B18, B20). NPROC is in
+ * front of the pids group (B16), see plan_user_pids. */
 static int step_rlimits(struct steps_child *child)
 {
 	const struct plan *plan = &child->expected.plan;
@@ -297,12 +297,12 @@ static int step_rlimits(struct steps_child *child)
 		__rlimit_resource_t resource;
 		uint64_t value;
 	} rows[] = {
-		{RLIMIT_CORE,   0             },
-                {RLIMIT_NOFILE, max_files     },
-                {RLIMIT_NPROC,  plan->max_pids},
-		{RLIMIT_NICE,   0             },
-                {RLIMIT_RTPRIO, 0             },
-                {RLIMIT_RTTIME, 0             },
+		{RLIMIT_CORE,   0                             },
+		{RLIMIT_NOFILE, max_files                     },
+		{RLIMIT_NPROC,  plan_user_pids(plan->max_pids)},
+		{RLIMIT_NICE,   0                             },
+		{RLIMIT_RTPRIO, 0                             },
+		{RLIMIT_RTTIME, 0                             },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

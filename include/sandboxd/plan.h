@@ -55,6 +55,19 @@ _Static_assert(sizeof(struct plan) == 112, "wire");
 #define PLAN_EGRESS_MAX       63u
 
 /*
+ * Processes of the session's programs: RLIMIT_NPROC. Of the session's limit this many are kept for
+ * the service's own in it and a runner for each command, so that the kernel meets this limit first:
+ * it refuses before it copies anything, where the control group refuses a copy that is complete,
+ * and what a fork bomb does all day is asking (B16).
+ */
+#define PLAN_OWN_PIDS 20u
+
+static inline uint32_t plan_user_pids(uint32_t max_pids)
+{
+	return max_pids - (PLAN_OWN_PIDS < max_pids / 4 ? PLAN_OWN_PIDS : max_pids / 4);
+}
+
+/*
  * Descriptors of the shim after its exec. Everything else is closed before. 0, 1 and 2 are
  * /dev/null of the session.
  */
