@@ -43,13 +43,13 @@ int confine_worker(int policy_fd, const char *name, bool *ret_applied, struct er
 	return 0;
 }
 
-int confine_fileless_worker(int policy_fd, const char *name)
+int confine_reading_worker(int policy_fd, const char *name, int dir_fd)
 {
 	struct err err = ERR_NULL;
 	bool applied = false;
 	int r;
 
-	r = CONFINE_SANITIZED ? 0 : confine_no_files();
+	r = CONFINE_SANITIZED ? 0 : confine_reads_below(dir_fd);
 	if (r < 0)
 		(void)err_fail(&err, r, "confine", "files");
 	else
@@ -62,4 +62,9 @@ int confine_fileless_worker(int policy_fd, const char *name)
 		log_line(LOG_LEVEL_WARNING, NULL,
 			 "no seccomp filter and no Landlock domain in a sanitizer build", "");
 	return 0;
+}
+
+int confine_fileless_worker(int policy_fd, const char *name)
+{
+	return confine_reading_worker(policy_fd, name, -1);
 }

@@ -138,6 +138,9 @@ static int build_worker(int root_fd, int etc_fd, struct err *err)
 	int r = make_dirs(fd, worker_dirs, ARRAY_SIZE(worker_dirs));
 	if (r == 0)
 		r = make_node(fd, &nodes[0]);
+	/* The resolver's numbers of questions begin with what it reads there. */
+	if (r == 0)
+		r = make_node(fd, &nodes[4]);
 	if (r == 0)
 		r = make_links(fd, &root_links[2], 1);
 	if (r == 0)

@@ -18,7 +18,6 @@ enum worker_fd {
 	WORKER_FD_STATE = 8,      /* api: directory descriptor of its state; also its /state */
 	WORKER_FD_NEXT_ = 9,
 };
-#define WORKER_STATE_DIR "/state"
 
 #define CONFIG_MAGIC         0x43464731u
 #define CONFIG_VERSION       1

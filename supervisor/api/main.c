@@ -3,11 +3,10 @@
  * of its own, with ids of its own and descriptors by fixed number (include/sandboxd/worker.h).
  *
  * Runs as the worker's id, no groups, no capabilities. First thing, before a byte from outside:
- * Landlock domain, no_new_privs, not dumpable, seccomp filter.
+ * no_new_privs, not dumpable, seccomp filter.
  */
 #include <stdlib.h>
 
-#include "base/confine.h"
 #include "base/log.h"
 
 #include "policy/confine_worker.h"
@@ -24,23 +23,15 @@ int main(void)
 	struct err err = ERR_NULL;
 	bool applied = false;
 	int code;
-	int r;
 
 	log_init("sandboxd-api", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
-	r = CONFINE_SANITIZED ? 0 : confine_folder(WORKER_STATE_DIR);
-	if (r < 0) {
-		(void)err_fail(&err, r, "confine", "files");
-		log_err(LOG_LEVEL_ERROR, NULL, "not confined", &err);
-		return EXIT_FAILURE;
-	}
 	if (confine_worker(WORKER_FD_POLICY, PROFILE, &applied, &err) < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "not confined", &err);
 		return EXIT_FAILURE;
 	}
 	if (!applied)
-		log_line(LOG_LEVEL_WARNING, NULL, "no seccomp filter, no Landlock domain",
-			 "reason=sanitizer");
+		log_line(LOG_LEVEL_WARNING, NULL, "no seccomp filter", "reason=sanitizer");
 	if (config_read(WORKER_FD_CONFIG, &config, &err) < 0 ||
 	    image_open(WORKER_FD_POLICY, &policy, &err) < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "cannot start", &err);

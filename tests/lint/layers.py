@@ -36,7 +36,7 @@ LAYERS = [
     ("supervisor/api/", [*SHARED, "policy/image.h", "policy/confine_worker.h", *API_APP],
      ["systemd/", "jansson.h", "sodium.h"]),
     ("supervisor/egress/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
-                            "supervisor/egress/"], ["systemd/"]),
+                            "supervisor/egress/"], ["ares.h"]),
     ("supervisor/config/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
                             "supervisor/config/"], ["ini.h"]),
     ("supervisor/helper/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
@@ -51,7 +51,7 @@ NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/conf
                        "supervisor/helper/")
 LIBRARIES = ("jansson.h", "sodium.h", "seccomp.h", "sys/capability.h", "microhttpd.h", "systemd/",
              "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis/", "wslay/", "nettle/",
-             "uriparser/")
+             "uriparser/", "ares.h")
 
 
 def allowed(name, prefixes):

@@ -18,6 +18,7 @@ NOWHERE = {
 }
 SUPERVISOR = "supervisor"
 CONFIG = "supervisor/config"
+EGRESS = "supervisor/egress"
 SHIM = "shim"
 CTL = "ctl"
 BASE = "base"
@@ -25,7 +26,9 @@ BASE = "base"
 LEARN = "policy/learn.c"
 # symbol or system call → folders that may use it (see docs/ARCHITECTURE.md)
 ONLY = {
-    "clone3": {SUPERVISOR}, "clone": {SUPERVISOR, SHIM}, "fork": {SUPERVISOR, SHIM, LEARN},
+    "clone3": {SUPERVISOR}, "clone": {SUPERVISOR, SHIM},
+    # The egress worker's inspector, before anything has come from outside.
+    "fork": {SUPERVISOR, SHIM, LEARN, EGRESS},
     "mount": {SUPERVISOR}, "umount2": {SUPERVISOR}, "umount": {SUPERVISOR},
     "pivot_root": {SUPERVISOR}, "setns": {SUPERVISOR}, "unshare": {SUPERVISOR},
     # sandboxctl doctor only asks whether the kernel has a file system; it makes no mount.

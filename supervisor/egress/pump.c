@@ -1,0 +1,121 @@
+#include "supervisor/egress/pump.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ROUNDS 4 /* then the others have a turn */
+
+static int pool_take(struct pipe_pool *pool, uint32_t *n_session, int ret_pipe[2])
+{
+	if (*n_session >= PUMP_SESSION_MAX || pool->n_out >= PUMP_POOL_MAX)
+		return -EAGAIN;
+	if (pool->n_kept > 0) {
+		pool->n_kept--;
+		ret_pipe[0] = pool->kept[pool->n_kept][0];
+		ret_pipe[1] = pool->kept[pool->n_kept][1];
+	} else {
+		if (pipe2(ret_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+			return -errno;
+		/* A smaller one works too. */
+		(void)fcntl(ret_pipe[1], F_SETPIPE_SZ, PUMP_PIPE_BYTES);
+	}
+	pool->n_out++;
+	(*n_session)++;
+	return 0;
+}
+
+/* One that holds bytes is never used again: they are some session's. */
+void pump_stop(struct pump *pump, struct pipe_pool *pool, uint32_t *n_session)
+{
+	if (pump->pipe[0] < 0)
+		return;
+	pool->n_out--;
+	(*n_session)--;
+	if (pump->held == 0 && pool->n_kept < PUMP_POOL_KEPT) {
+		pool->kept[pool->n_kept][0] = TAKE_FD(pump->pipe[0]);
+		pool->kept[pool->n_kept][1] = TAKE_FD(pump->pipe[1]);
+		pool->n_kept++;
+	}
+	pump->pipe[0] = fd_close(pump->pipe[0]);
+	pump->pipe[1] = fd_close(pump->pipe[1]);
+	pump->held = 0;
+}
+
+void pipe_pool_done(struct pipe_pool *pool)
+{
+	while (pool->n_kept > 0) {
+		pool->n_kept--;
+		(void)fd_close(pool->kept[pool->n_kept][0]);
+		(void)fd_close(pool->kept[pool->n_kept][1]);
+	}
+}
+
+/* From the socket into the empty pipe. 0: held or eof has changed; 1: not now. */
+static int fill(struct pump *pump, struct pipe_pool *pool, uint32_t *n_session, int from,
+		uint64_t *budget)
+{
+	size_t most = *budget < PUMP_PIPE_BYTES ? (size_t)*budget : PUMP_PIPE_BYTES;
+	ssize_t n;
+
+	if (most == 0) {
+		pump->state = PUMP_WANT_BUDGET;
+		return 1;
+	}
+	if (pump->pipe[0] < 0) {
+		int r = pool_take(pool, n_session, pump->pipe);
+
+		if (r < 0) {
+			pump->state = PUMP_WANT_PIPE;
+			return r == -EAGAIN || r == -EMFILE || r == -ENFILE ? 1 : r;
+		}
+	}
+	n = splice(from, NULL, pump->pipe[1], NULL, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	if (n < 0) {
+		pump->state = PUMP_WANT_READ;
+		return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+	}
+	pump->eof = n == 0;
+	pump->held = (size_t)n;
+	*budget -= (uint64_t)n;
+	return 0;
+}
+
+static int drain(struct pump *pump, int to)
+{
+	ssize_t n = splice(pump->pipe[0], NULL, to, NULL, pump->held,
+			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+
+	if (n < 0) {
+		pump->state = PUMP_WANT_WRITE;
+		return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+	}
+	pump->held -= (size_t)n;
+	return 0;
+}
+
+int pump_run(struct pump *pump, struct pipe_pool *pool, uint32_t *n_session, int from, int to,
+	     uint64_t *budget)
+{
+	int r = 0;
+
+	if (pump->state == PUMP_DONE)
+		return 0;
+	pump->state = PUMP_WANT_READ;
+	for (int i = 0; r == 0 && i < ROUNDS && !pump->eof; i++) {
+		if (pump->held == 0)
+			r = fill(pump, pool, n_session, from, budget);
+		while (r == 0 && pump->held > 0)
+			r = drain(pump, to);
+	}
+	if (pump->held == 0)
+		pump_stop(pump, pool, n_session);
+	if (r < 0 || pump->held > 0 || !pump->eof)
+		return r < 0 ? r : 0;
+	pump->state = PUMP_DONE;
+	/* ENOTCONN: the other side has ended as well. */
+	if (!pump->hold_end)
+		(void)shutdown(to, SHUT_WR);
+	return 0;
+}

@@ -1,0 +1,84 @@
+/*
+ * Connections of sessions, from accept to close.
+ *
+ *   OPENING   accepted; its rule is found. Upstream is dialled and, where the rule asks for it, the
+ *             TLS hello is looked at, at the same time; nothing is passed on before both are done.
+ *   RELAYING  two pumps; or, where HTTP is checked, the requests by http_flow and the rest by a
+ *             pump.
+ *   CLOSING   we have answered in HTTP ourselves, and wait for the client to read it.
+ *
+ * A refusal is a reset at once and a denial record; never a hang.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/host_name.h"
+
+#include "supervisor/egress/http_flow.h"
+#include "supervisor/egress/resolver.h"
+#include "supervisor/egress/worker.h"
+
+/* What each connection of a session is counted and closed by. */
+struct conn_base {
+	struct list link; /* session.connections */
+	struct session *session;
+	int client_fd;
+	void (*free)(struct conn_base *base);
+};
+
+struct dial {
+	struct resolver_query query;
+	struct egress_address address[RESOLVER_MAX_ADDRESSES];
+	uint32_t n;
+	uint32_t next;
+	uint32_t port;
+	bool resolving;
+};
+
+struct conn {
+	struct conn_base base; /* first */
+	int upstream_fd;
+	struct loop_source *client;
+	struct loop_source *upstream;
+	struct loop_source *timer;
+	uint32_t rule; /* of session.policy */
+	uint32_t port; /* dialled */
+	uint32_t source_port;
+	struct egress_address dialled;
+	char name[HOST_NAME_BYTES]; /* "": an address was dialled */
+	bool checked;               /* the hello was looked at, or need not be */
+	bool connected;
+	bool closing;
+	size_t peeked;
+	struct dial dial;
+	struct http_flow *http; /* owned; NULL: not checked */
+	struct pump out;        /* client to upstream; only its state where there is http */
+	struct pump in;
+	struct list waiting_link;
+	usec_t active_at;
+};
+
+/* Loop callbacks of a session's listener and of its timer. */
+int relay_on_connection(void *userdata, uint32_t events);
+int relay_on_refill(void *userdata, uint32_t events);
+int relay_on_resume(void *userdata, uint32_t events); /* of the worker */
+
+void relay_close_all(struct session *session);
+void relay_policy_changed(struct session *session, const struct policy *old);
+
+void relay_conn_init(struct conn_base *base, struct session *session, int client_fd,
+		     void (*free_conn)(struct conn_base *base));
+void relay_conn_done(struct conn_base *base); /* closes client_fd */
+
+/* For dial: a denial record and a reset; the connection is gone. */
+void relay_refuse(struct conn *conn, enum egress_channel channel, uint32_t reason, uint32_t rule);
+const struct egress_rule *relay_rule(const struct conn *conn);
+
+/* dial.c: where the rule leads. Each may end in relay_refuse: the connection may be gone. */
+void dial_start(struct conn *conn);
+bool dial_on_writable(struct conn *conn); /* true: upstream is there */
+void dial_on_timeout(struct conn *conn);
+void dial_stop(struct conn *conn);
+int relay_on_upstream(void *userdata, uint32_t events);
