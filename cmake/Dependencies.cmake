@@ -1,7 +1,7 @@
 # All are Debian 12 packages. Which target may link which is decided where the target is made.
 find_package(PkgConfig REQUIRED)
 foreach(dep IN ITEMS
-	libseccomp:SECCOMP libcap:CAP libsystemd:SYSTEMD libmicrohttpd:MHD sqlite3:SQLITE
+	libseccomp:SECCOMP libcap:CAP libsystemd:SYSTEMD libmicrohttpd:MHD sqlite3:SQLITE libpq:PQ
 	yaml-0.1:YAML jansson:JANSSON inih:INIH libnl-route-3.0:NLROUTE libsodium:SODIUM
 	libcurl:CURL nettle:NETTLE liburiparser:URIPARSER libcares:CARES)
 	string(REPLACE ":" ";" pair ${dep})

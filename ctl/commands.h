@@ -60,6 +60,7 @@ int command_janitor(struct client *client, const struct options *options);
 int command_trace(struct client *client, const struct options *options);
 int command_proof(struct client *client, const struct options *options);
 int command_config_check(struct client *client, const struct options *options);
+int command_migrate(struct client *client, const struct options *options);
 int command_secret_put(struct client *client, const struct options *options);
 int command_secret_ls(struct client *client, const struct options *options);
 int command_secret_rm(struct client *client, const struct options *options);

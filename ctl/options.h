@@ -50,6 +50,9 @@ enum option_id {
 	OPTION_SECRET,
 	OPTION_AS,
 	OPTION_MASK_ENCODINGS,
+	OPTION_APPLIED,
+	OPTION_PRINT_UNDO,
+	OPTION_DSN_FILE,
 	OPTION_MAX_,
 };
 #define OPTION_BIT(id) (UINT64_C(1) << (id))
@@ -96,8 +99,11 @@ struct options {
 	bool follow;
 	bool detach;  /* execute: print the task and leave it */
 	bool once;    /* top: one table */
-	bool dry_run; /* gc */
-	bool yes;     /* purge: do not ask */
+	bool dry_run; /* gc, migrate */
+	bool applied; /* migrate: say which steps are */
+	bool print_undo;
+	const char *dsn_file;
+	bool yes; /* purge: do not ask */
 	bool with_stdin;
 	bool as_root;
 	bool keep; /* run: leave the session */

@@ -86,6 +86,8 @@ static const struct kept_rule {
 } kept[] = {
 	{"supervisor.egress_workers", NUMBER(supervisor.n_egress)},
 	{"state.max_bytes", NUMBER(api.store_max_bytes)},
+	{"store.dsn", NUMBER(api.store_dsn)},
+	{"store.password", NUMBER(api.store_password)},
 	{"supervisor.control_gid", NUMBER(supervisor.control_gid)},
 };
 /* clang-format on */
@@ -102,6 +104,8 @@ static const struct text_rule {
 	{"api.env_prefix",            NUMBER(api.env_prefix)       },
 	{"api.stream_url",            NUMBER(api.stream_url)       },
 	{"api.websocket_origins",     NUMBER(api.websocket_origins)},
+	{"store.dsn",                 NUMBER(api.store_dsn)        },
+	{"store.password",            NUMBER(api.store_password)   },
 };
 
 static const struct frame_rule {

@@ -115,6 +115,9 @@ static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struc
 		.program = kind->program,
 		.id = host_worker_ids(options->host) + kind->id_offset,
 		.state_fd = kind->serves_clients ? options->state_fd : -1,
+		.mode = worker->kind == SERVE_WORKER_API && options->config->api.store_dsn[0]
+				? WORKER_MODE_NETWORK
+				: NULL,
 	};
 
 	if (config_fd < 0)

@@ -19,13 +19,18 @@ enum worker_fd {
 	WORKER_FD_NEXT_ = 9,
 };
 
-#define CONFIG_MAGIC         0x43464731u
-#define CONFIG_VERSION       1
-#define CONFIG_MAX_PEERS     16
-#define CONFIG_TEXT_BYTES    64
-#define CONFIG_VALUE_BYTES   2048
-#define CONFIG_ORIGINS_BYTES 256
-#define CONFIG_MAX_NS        4
+/* Argument of an api worker whose store is a server. */
+#define WORKER_MODE_NETWORK "network"
+
+#define CONFIG_MAGIC          0x43464731u
+#define CONFIG_VERSION        1
+#define CONFIG_MAX_PEERS      16
+#define CONFIG_TEXT_BYTES     64
+#define CONFIG_VALUE_BYTES    2048
+#define CONFIG_ORIGINS_BYTES  256
+#define CONFIG_MAX_NS         4
+#define CONFIG_DSN_BYTES      1024
+#define CONFIG_PASSWORD_BYTES 256
 
 /* What one owner, one workspace, or all of them together may have. */
 enum quota_scope {
@@ -134,8 +139,10 @@ struct api_config {
 	uint32_t rows_keep_s;
 	uint32_t bodies_keep_s;
 	uint32_t janitor_interval_s;
-	uint64_t audit_file_bytes; /* of one file */
-	uint64_t store_max_bytes;  /* of the embedded database */
+	uint64_t audit_file_bytes;        /* of one file */
+	uint64_t store_max_bytes;         /* of the embedded database */
+	char store_dsn[CONFIG_DSN_BYTES]; /* of PostgreSQL; "": the embedded one. Secret */
+	char store_password[CONFIG_PASSWORD_BYTES];
 	struct quota_config quota;
 	uint32_t log_level; /* enum log_level; the supervisor's own option, 0 in the reader's answer
 			     */

@@ -14,6 +14,7 @@
 #include "supervisor/api/observe.h"
 #include "supervisor/api/quotas.h"
 #include "supervisor/api/settings.h"
+#include "supervisor/api/store/postgres.h"
 #include "supervisor/api/store/sqlite.h"
 #include "supervisor/api/tasks.h"
 
@@ -317,17 +318,39 @@ void app_serve(struct app *app)
 	log_line(LOG_LEVEL_INFO, NULL, "serving", "sessions=%zu", registry_count(&app->registry));
 }
 
-static int open_store(struct app *app)
+static int open_postgres(struct app *app, struct err *err)
+{
+	char instance[ID_TEXT_BYTES];
+	struct postgres_options options = {
+		.event = app->event,
+		.dsn = app->config->store_dsn,
+		.password = app->config->store_password,
+		.instance = instance,
+		.host = app->summary.host,
+	};
+	int r = postgres_instance(WORKER_FD_STATE, instance);
+
+	if (r < 0)
+		return err_fail(err, r, "store", "the instance's name");
+	return store_open_postgres(&options, &app->store, err);
+}
+
+static int open_sqlite(struct app *app, struct err *err)
 {
 	const struct sqlite_options options = {
 		.path = STORE_PATH,
 		.host = app->summary.host,
 		.max_pages = (uint32_t)(app->config->store_max_bytes / STORE_PAGE_BYTES),
 	};
-	struct err err = ERR_NULL;
-	int r;
 
-	r = store_open_sqlite(&options, &app->store, &err);
+	return store_open_sqlite(&options, &app->store, err);
+}
+
+static int open_store(struct app *app)
+{
+	struct err err = ERR_NULL;
+	int r = app->config->store_dsn[0] ? open_postgres(app, &err) : open_sqlite(app, &err);
+
 	if (r < 0)
 		log_err(LOG_LEVEL_ERROR, NULL, "the store cannot be opened", &err);
 	return r;

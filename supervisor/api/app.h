@@ -92,7 +92,7 @@ struct app {
 	sd_event_source *store_timer;
 	sd_event_source *retention_timer;
 	bool counts_frames; /* quotas: the store is telling them */
-	usec_t stop_at; /* boottime */
+	usec_t stop_at;     /* boottime */
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;
 };

@@ -37,20 +37,35 @@ set(SANDBOXD_MIGRATIONS
 	0003_operating.sql
 	0004_endpoints.sql
 )
-set(_rows "")
-set(_bodies "")
-set(_version 0)
-foreach(name IN LISTS SANDBOXD_MIGRATIONS)
-	set(_file ${CMAKE_CURRENT_LIST_DIR}/../../migrations/${name})
-	math(EXPR _version "${_version} + 1")
-	set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_file})
-	file(SHA256 ${_file} _sum)
-	file(READ ${_file} _hex HEX)
-	string(REGEX REPLACE "(..)" "0x\\1," _bytes "${_hex}")
-	string(REGEX REPLACE "((0x..,){16})" "\\1\n\t" _bytes "${_bytes}")
-	string(APPEND _bodies "static const unsigned char sql_${_version}[] = {\n\t${_bytes}0x00};\n")
-	string(APPEND _rows "\t{${_version}, \"${name}\", \"${_sum}\", sql_${_version}},\n")
-endforeach()
+set(SANDBOXD_POSTGRES_MIGRATIONS
+	postgres/0001_store.sql
+)
+set(SANDBOXD_POSTGRES_UNDO
+	postgres/0001_store.undo.sql
+)
+# The rows of one list, into rows and bodies.
+function(sandboxd_migrations rows_name bodies_name prefix)
+	set(_rows "")
+	set(_bodies "")
+	set(_version 0)
+	foreach(name IN LISTS ARGN)
+		set(_file ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../migrations/${name})
+		get_filename_component(_plain ${name} NAME)
+		math(EXPR _version "${_version} + 1")
+		set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_file})
+		file(SHA256 ${_file} _sum)
+		file(READ ${_file} _hex HEX)
+		string(REGEX REPLACE "(..)" "0x\\1," _bytes "${_hex}")
+		string(REGEX REPLACE "((0x..,){16})" "\\1\n\t" _bytes "${_bytes}")
+		string(APPEND _bodies "static const unsigned char ${prefix}_${_version}[] = {\n\t${_bytes}0x00};\n")
+		string(APPEND _rows "\t{${_version}, \"${_plain}\", \"${_sum}\", ${prefix}_${_version}},\n")
+	endforeach()
+	set(${rows_name} "${_rows}" PARENT_SCOPE)
+	set(${bodies_name} "${_bodies}" PARENT_SCOPE)
+endfunction()
+sandboxd_migrations(_rows _bodies sql ${SANDBOXD_MIGRATIONS})
+sandboxd_migrations(_pg_rows _pg_bodies postgres ${SANDBOXD_POSTGRES_MIGRATIONS})
+sandboxd_migrations(_undo_rows _undo_bodies undo ${SANDBOXD_POSTGRES_UNDO})
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/generated/migrations.c CONTENT
 "/* Generated from migrations/. */
 #include \"supervisor/api/store/migrate.h\"
@@ -61,11 +76,28 @@ ${_bodies}
 const struct migration migrations[] = {
 ${_rows}\t{0, NULL, NULL, NULL},
 };
+
+${_pg_bodies}
+const struct migration postgres_migrations[] = {
+${_pg_rows}\t{0, NULL, NULL, NULL},
+};
+
+${_undo_bodies}
+const struct migration postgres_undo[] = {
+${_undo_rows}\t{0, NULL, NULL, NULL},
+};
 ")
 
 add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/audit_file.c
 	${CMAKE_CURRENT_LIST_DIR}/store/migrate.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_batch.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_connect.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_dsn.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_open.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_queries.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_reads.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_setup.c
 	${CMAKE_CURRENT_LIST_DIR}/store/queries.c
 	${CMAKE_CURRENT_LIST_DIR}/store/queue.c
 	${CMAKE_CURRENT_LIST_DIR}/store/rows.c
@@ -75,4 +107,4 @@ add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/writes.c
 	${PROJECT_BINARY_DIR}/generated/migrations.c
 )
-target_link_libraries(sandboxd_api_store PUBLIC sandboxd_api_domain PRIVATE PkgConfig::SQLITE)
+target_link_libraries(sandboxd_api_store PUBLIC sandboxd_api_domain PkgConfig::SYSTEMD PRIVATE PkgConfig::SQLITE PkgConfig::PQ)

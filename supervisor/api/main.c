@@ -8,16 +8,20 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/str.h"
 
 #include "policy/confine_worker.h"
 #include "policy/image.h"
 #include "supervisor/api/app.h"
 #include "supervisor/api/config.h"
 
-#define PROFILE "worker-api"
+#define PROFILE         "worker-api"
+#define PROFILE_NETWORK "worker-api-network"
 
-int main(void)
+/* The supervisor says which of the two: nothing was read yet. */
+int main(int argc, char *argv[])
 {
+	bool network = argc == 2 && str_equal(argv[1], WORKER_MODE_NETWORK);
 	AUTO_FREE struct api_config *config = NULL;
 	struct image policy = IMAGE_NULL;
 	struct err err = ERR_NULL;
@@ -26,7 +30,8 @@ int main(void)
 
 	log_init("sandboxd-api", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
-	if (confine_worker(WORKER_FD_POLICY, PROFILE, &applied, &err) < 0) {
+	if (confine_worker(WORKER_FD_POLICY, network ? PROFILE_NETWORK : PROFILE, &applied, &err) <
+	    0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "not confined", &err);
 		return EXIT_FAILURE;
 	}

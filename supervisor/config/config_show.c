@@ -54,7 +54,8 @@ static int fill(struct shown *shown, const char *section, const struct option_ro
 	shown->is_set = value != NULL;
 	if (!value)
 		value = "";
-	else if (row->type == OPTION_TYPE_ENDPOINT || option_type_is_list(row->type))
+	else if (row->type == OPTION_TYPE_ENDPOINT || row->type == OPTION_TYPE_SECRET ||
+		 option_type_is_list(row->type))
 		value = "<set>";
 	(void)str_escape(shown->value, sizeof(shown->value), value, strlen(value), false);
 	shown->effect = row->effect == OPTION_RESTART ? "restart" : "reload";

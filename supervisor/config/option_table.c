@@ -17,6 +17,7 @@
 #define LIMITS     "limits"
 #define AUDIT      "audit"
 #define STATE      "state"
+#define STORE      "store"
 #define OWNER      "owner"
 #define WORKSPACE  "workspace"
 #define HOST       "host"
@@ -69,6 +70,11 @@ static const struct option_row rows[] = {
 
 	{STATE, "max_bytes", OPTION_TYPE_SIZE, CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES, "2GiB",
 	 AT(api.store_max_bytes), OPTION_RESTART, "size of the embedded store at most"},
+
+	{STORE, "dsn", OPTION_TYPE_SECRET, 0, CONFIG_DSN_BYTES - 1, NULL,
+	 AT(api.store_dsn), OPTION_RESTART, "connection string of a PostgreSQL server; unset: the embedded store"},
+	{STORE, "password", OPTION_TYPE_SECRET, 0, CONFIG_PASSWORD_BYTES - 1, NULL,
+	 AT(api.store_password), OPTION_RESTART, "password for dsn, where that has none"},
 
 	{IDENTITY, "trusted_peers", OPTION_TYPE_IDS, 0, CONFIG_UID_MAX, "0",
 	 AT(api.trusted_peer), OPTION_RELOAD, "user ids whose identity headers are believed, at most 16"},
@@ -205,6 +211,7 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_PATHS] = "paths",
 	[OPTION_TYPE_NETWORKS] = "networks",
 	[OPTION_TYPE_HOST_SERVICES] = "services",
+	[OPTION_TYPE_SECRET] = "text",
 };
 
 bool option_table_endpoint(const char *section, uint32_t *ret_index)

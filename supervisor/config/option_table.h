@@ -30,6 +30,7 @@ enum option_type {
 	OPTION_TYPE_URL_PREFIX, /* absolute path that ends in a slash */
 	OPTION_TYPE_ORIGINS,    /* scheme://host[:port] between spaces, or `*` */
 	OPTION_TYPE_ENDPOINT,   /* printable, without spaces; row.min is the index */
+	OPTION_TYPE_SECRET,     /* printable, never shown; row.max is the longest */
 	OPTION_TYPE_REROUTE,    /* refuse, reroute */
 	OPTION_TYPE_SHARED,     /* refuse, path, trust_credentials */
 	/* Lists between spaces, appended to: such an option may come more than once in a file. */

@@ -181,6 +181,21 @@ static int set_endpoint(const struct option_row *row, const char *value,
 	return 0;
 }
 
+static int set_secret(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	size_t length = strlen(value);
+
+	if (length > row->max)
+		return -EINVAL;
+	for (size_t i = 0; i < length; i++) {
+		if (value[i] < 0x20 || value[i] >= 0x7f)
+			return -EINVAL;
+	}
+	memset(field_of(row, answer), 0, row->max + 1);
+	memcpy(field_of(row, answer), value, length);
+	return 0;
+}
+
 static bool is_origin(const char *word, size_t length)
 {
 	const char *authority = memmem(word, length, "://", 3);
@@ -247,6 +262,7 @@ static const struct value_kind {
 		{option_list_set,
 			     "localhost:8181, 10.1.2.3:9092 or name:80=127.0.0.1:8181 between spaces, at most 16",
 			     NULL													    },
+	[OPTION_TYPE_SECRET] = {set_secret,      "printable text",								    NULL      },
 };
 
 int option_value_set(const struct option_row *row, const char *value, struct config_answer *answer,

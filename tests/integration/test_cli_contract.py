@@ -17,7 +17,7 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f"
 WORDS = {"SESSION": ABSENT_ID, "SESSION...": ABSENT_ID, "TASK": ABSENT_ID, "FILE": "/dev/null", "MINUTES": "5",
          "COMMAND": "/bin/true", "NAME": "name", "LEVEL": "info"}
 # These ask no service.
-LOCAL = {"doctor", "completion", "audit", "config check", "config show", "secret put", "secret ls", "secret rm"}
+LOCAL = {"doctor", "completion", "audit", "config check", "config show", "secret put", "secret ls", "secret rm", "migrate"}
 # These would wait for more.
 ENDLESS = {"watch": ["--interval", "1"], "top": ["--once"]}
 

@@ -23,6 +23,9 @@ struct migration {
 
 /* Of the generated source; in rising order from 1, ends with version 0. */
 extern const struct migration migrations[];
+extern const struct migration postgres_migrations[];
+/* What would undo each of them, for people: sql only. */
+extern const struct migration postgres_undo[];
 
 /* 0; -EPROTONOSUPPORT: newer than we can use, or changed; -EBUSY; -EIO; -ENOSPC; -EBADMSG. */
 MUST_USE int migrate_apply(sqlite3 *db, const struct migration *steps, usec_t now, struct err *err);

@@ -68,14 +68,14 @@ struct write *write_free(struct write *write)
 	return NULL;
 }
 
-/* All texts of a step in one block of their own, so that the caller's may go. */
+/* All texts of a step in one block of their own, so that the caller's may go; a NUL behind each. */
 static bool copy_texts(struct write_step *step, size_t *ret_size)
 {
 	size_t size = 0;
 	size_t at = 0;
 
 	for (size_t i = 0; i < step->n_values; i++)
-		size += step->value[i].size;
+		size += step->value[i].size + 1;
 	*ret_size = size;
 	step->block = malloc(size + 1);
 	if (!step->block)
@@ -86,8 +86,9 @@ static bool copy_texts(struct write_step *step, size_t *ret_size)
 		if (value->type != VALUE_TEXT && value->type != VALUE_BLOB)
 			continue;
 		memcpy(step->block + at, value->text, value->size);
+		step->block[at + value->size] = '\0';
 		value->text = step->block + at;
-		at += value->size;
+		at += value->size + 1;
 	}
 	return true;
 }

@@ -41,7 +41,7 @@ struct value value_blob(const void *data, size_t size);
 struct value value_id(const struct id *id, char text[ID_TEXT_BYTES]);
 struct value value_time(usec_t at, char text[CLOCK_ISO_BYTES]); /* 0: a NULL value */
 
-#define WRITE_MAX_VALUES 18
+#define WRITE_MAX_VALUES 21
 
 struct write_step {
 	struct write_step *next;
@@ -59,9 +59,10 @@ struct write {
 	store_done done;
 	void *userdata;
 	size_t bytes;
-	bool failed;       /* no memory while it was built */
-	bool told;         /* STORE_DEGRADED was said */
-	bool is_retention; /* no step changed a row: STORE_NOT_FOUND */
+	bool failed;        /* no memory while it was built */
+	bool told;          /* STORE_DEGRADED was said */
+	bool is_retention;  /* no step changed a row: STORE_NOT_FOUND */
+	uint32_t n_changed; /* rows, where the store counts them for each write */
 	enum store_result result;
 };
 

@@ -1,0 +1,15 @@
+# sandboxd-api where its store is a server: as worker-api, and it connects by TCP. Landlock bounds the
+# ports where the kernel can.
+profile worker-api-network
+kind worker
+
+filter worker
+default errno ENOSYS
+include own.rules
+include api.rules
+allow @service
+
+# store: connections to the server, by number; nothing listens, and there are no other families
+socket: arg0 in { AF_INET AF_INET6 } and arg1 & SOCK_TYPE_MASK == SOCK_STREAM and arg2 in { 0 IPPROTO_TCP } allow
+socket: else errno EAFNOSUPPORT
+allow connect

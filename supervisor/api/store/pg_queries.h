@@ -1,0 +1,27 @@
+/*
+ * The PostgreSQL text of each query (queries.h), and what only that store asks. Parameters only; no
+ * text is ever built. Statements are prepared under their names at each connection.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "supervisor/api/store/queries.h"
+
+/* Behind those of queries.h. */
+enum pg_query {
+	PG_QUERY_FENCE = QUERY_MAX_, /* first of each batch: fails unless the connection is the
+					newest one of this instance; notes the batch's number */
+	PG_QUERY_CLAIM,              /* rows of another writer that no instance has */
+	PG_QUERY_MAX_,
+};
+
+struct pg_query_text {
+	const char *name; /* NULL: the embedded store's only */
+	const char *sql;
+	uint32_t binary_params; /* bit per parameter: bytes, not text */
+	bool binary_result;
+};
+
+const struct pg_query_text *pg_query(unsigned int query);
