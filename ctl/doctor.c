@@ -234,7 +234,7 @@ static const struct doctor_row doctor_table[] = {
 	{"namespaces", check_namespaces, "sessions cannot be separated", "use a kernel with all namespace types"},
 	{"user namespaces", check_max_userns, "each session needs one: fewer sessions", "sysctl user.max_user_namespaces=65536"},
 	{"seccomp", check_seccomp, "sandboxd refuses to start", "use a kernel with CONFIG_SECCOMP_FILTER"},
-	{"landlock", check_landlock, "second line missing: no signal and abstract-socket scope (needs ABI 6)", "use Linux 6.12 or later with landlock in the lsm= list"},
+	{"landlock", check_landlock, "second line missing: no signal and abstract-socket scope (needs ABI 6); root commands have no CAP_KILL", "use Linux 6.12 or later with landlock in the lsm= list"},
 	{"file systems", check_filesystems, "a session's root cannot be built", "modprobe overlay"},
 	{"keyrings", check_keys, "", ""},
 	{"cgroup tree", doctor_cgroup_tree, "sessions cannot be started, frozen or killed as a whole", "mount -t cgroup2 none /sys/fs/cgroup/unified"},

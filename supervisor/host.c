@@ -23,6 +23,7 @@
 
 #include "sandboxd/kernel.h"
 #include "supervisor/host_state.h"
+#include "supervisor/idmap.h"
 #include "supervisor/mountns.h"
 #include "supervisor/netns.h"
 #include "supervisor/probe.h"
@@ -208,6 +209,12 @@ static int stage_root(struct host *host, const struct host_options *options, str
 	int r = rootfs_enter(state_fd, &host->mask_job, err);
 	if (r < 0)
 		return r;
+	if (!options->kernel_6_1)
+		host->probes |= idmap_probe();
+	if (!(host->probes & KERNEL_USR_IDMAP) || !(host->probes & KERNEL_TMPFS_IDMAP))
+		log_line(LOG_LEVEL_INFO, NULL, "layers cannot all be idmapped",
+			 "usr=%s template=%s", host->probes & KERNEL_USR_IDMAP ? "yes" : "no",
+			 host->probes & KERNEL_TMPFS_IDMAP ? "yes" : "no");
 	return rootfs_proc_mask(&host->proc_mask, err);
 }
 

@@ -10,6 +10,7 @@ add_library(sandboxd_launch STATIC
 	etc_template.c
 	host.c
 	idblock.c
+	idmap.c
 	mountns.c
 	netns.c
 	netns_restore.c

@@ -7,6 +7,9 @@
  * its quota /proc      own procfs              /dev   devices of the template        /dev/pts   own
  * devpts
  *
+ * For a profile with root commands the shared layers are covered by idmapped views of themselves
+ * first (idmap.h).
+ *
  * Theory. Everything read-only is seen through overlay superblocks that only this session has:
  * inotify, locks and leases are kept by the inode one sees, so they reach neither the host nor
  * another session (B15, B23). All writable places are one tmpfs superblock, so one size and one

@@ -98,8 +98,8 @@ static bool has_landlock_scope(void)
 
 /*
  * Knowingly left out: KERNEL_OVERLAY_LAYER_FD (layers are named by one letter in the supervisor's
- * own root on every kernel, so mountinfo shows no host path and there is one code path) and
- * KERNEL_TMPFS_IDMAP (no idmapped mounts yet).
+ * own root on every kernel, so mountinfo shows no host path and there is one code path). The two of
+ * idmapped layers are asked of the layers themselves: idmap.c.
  */
 uint32_t probe_features(bool force_minimum)
 {

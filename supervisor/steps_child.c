@@ -36,6 +36,7 @@
 
 #include "sandboxd/kernel.h"
 #include "supervisor/etc_template.h"
+#include "supervisor/idmap.h"
 #include "supervisor/netns.h"
 #include "supervisor/rlimits.h"
 #include "supervisor/weaken.h"
@@ -123,6 +124,11 @@ static int step_tmpfs(struct steps_child *child)
 static int step_folders(struct steps_child *child)
 {
 	return mountns_folders(&child->mountns);
+}
+
+static int step_idmap(struct steps_child *child)
+{
+	return idmap_layers(child->idmap, child->userns_fd);
 }
 
 static int step_root(struct steps_child *child)
@@ -389,6 +395,7 @@ static const struct step {
 	{"hostname",         step_hostname        },
 	{"tmpfs",            step_tmpfs           },
 	{"folders",          step_folders         },
+	{"idmap",            step_idmap           },
 	{"root",             step_root            },
 	{"usr",              step_usr             },
 	{"dev",              step_dev             },

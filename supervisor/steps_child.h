@@ -37,6 +37,7 @@ struct steps_net {
 /* Made by the parent before the clone; the child has a copy of it. */
 struct steps_child {
 	struct steps_plan expected; /* what the message must hold */
+	uint32_t idmap;             /* layers that are mapped: enum kernel_probe */
 	struct mountns mountns;
 	struct shim_params params;
 	const struct cgroup *cgroup;

@@ -183,6 +183,9 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.userns_fd = -1,
 		.params_fd = -1,
 	};
+	/* Nobody else can be an owner that matters. */
+	if (profile->root == POLICY_ROOT_ALLOWED)
+		child->idmap = host->probes & (KERNEL_USR_IDMAP | KERNEL_TMPFS_IDMAP);
 	memcpy(child->params.session, plan->session, ID_BYTES);
 	child->cgroup = &host->cgroup;
 	int r = str_format(child->tasks, sizeof(child->tasks), "%s/tasks", session->name);

@@ -27,6 +27,7 @@ enum kernel_probe {
 	KERNEL_TMPFS_IDMAP = 1u << 2,      /* idmapped tmpfs, 6.3 */
 	KERNEL_LANDLOCK_SCOPE = 1u << 3,   /* Landlock ABI 6, 6.12 */
 	KERNEL_MEMFD_EXEC = 1u << 4,       /* MFD_EXEC / MFD_NOEXEC_SEAL, 6.3 */
+	KERNEL_USR_IDMAP = 1u << 8,        /* the file system of /usr can be idmapped */
 };
 
 static inline int kernel_clone3(struct clone_args *args)

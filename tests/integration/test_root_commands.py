@@ -1,5 +1,6 @@
 """Commands with "user": "root" in the profile that has them, and their refusal elsewhere."""
 import json
+import subprocess
 import threading
 
 import pytest
@@ -182,3 +183,50 @@ def test_root_command_is_in_the_audit(daemon, alice, agent):
     lines = map(json.loads, (daemon.state / "api" / "audit.jsonl").read_text().splitlines())
     assert any(line["action"] == "command.run" and line.get("run_as") == "root"
                and line["session"] == agent for line in lines)
+
+
+def test_what_root_of_the_host_owns_is_roots(alice, agent):
+    """Layers are idmapped where the file system of /usr can be (ext4, xfs, btrfs and others)."""
+    if subprocess.run(["stat", "-f", "-c", "%T", "/usr"], capture_output=True, text=True,
+                      check=True).stdout.strip() == "overlayfs":
+        pytest.skip("/usr is an overlay here, which cannot be idmapped")
+    names = "/ /etc /etc/passwd /usr /usr/bin /usr/bin/env /usr/lib /dev /dev/null /tmp"
+    owners = alice.shell(agent, f"stat -c %u {names}").text.split()
+    assert owners == ["0"] * 10, owners
+    # To look at: nothing of it can be written.
+    result = root(alice, agent, "chown user /usr/bin/env; chmod u+s /usr/bin/env; echo x > /etc/passwd")
+    assert result.err.decode().count("Read-only file system") == 3, result
+    mounts = root(alice, agent, "cat /proc/self/mountinfo").text
+    assert "idmapped" not in mounts and "lowerdir=m:u" in mounts, mounts
+
+
+def test_namespaces_are_bounded_for_root_too(alice, agent):
+    names = ("user", "pid", "net", "mnt", "ipc", "uts", "cgroup", "time")
+    paths = " ".join(f"/proc/sys/user/max_{name}_namespaces" for name in names)
+    assert root(alice, agent, f"cat {paths}").text.split() == ["0"] * len(names)
+    assert root(alice, agent, f"for f in {paths}; do echo 9 > $f; done; cat {paths}"
+                ).text.split() == ["0"] * len(names)
+
+
+def test_securebits_are_locked(alice, agent):
+    """Of root: uid 0 means something and ambient sets nothing; of `user`: neither does."""
+    script = "import ctypes; print(ctypes.CDLL(None).prctl(27))"
+    noroot, fixup, keep, ambient = (1 << 0, 1 << 2, 1 << 4, 1 << 6)
+    locked = (noroot | fixup | keep | ambient) << 1
+    for user, bits in (("root", ambient), ("user", noroot | fixup | ambient)):
+        text = alice.run(agent, "/usr/bin/python3", "-c", script, user=user).text
+        assert int(text) == locked | bits, (user, hex(int(text)))
+    script = "import ctypes; c = ctypes.CDLL(None); print([c.prctl(28, n) for n in (0, 0x2f, 0xff)])"
+    text = alice.run(agent, "/usr/bin/python3", "-c", script, user="root").text
+    assert text == "[-1, -1, -1]\n"
+
+
+def test_root_reads_no_key_of_the_host(alice, agent):
+    """The second spawner has the session's keyring, as the first."""
+    assert root(alice, agent, "cat /proc/keys").text == ""
+    script = ("import ctypes, errno\n"
+              "c = ctypes.CDLL(None, use_errno=True)\n"
+              "for call in ((250, 0, -3, 0), (248, b'user', b'x', b'y', 1, -3)):\n"
+              "    assert c.syscall(*call) == -1 and ctypes.get_errno() == errno.EPERM, call\n")
+    result = alice.run(agent, "/usr/bin/python3", "-c", script, user="root")
+    assert result.code == 0, result
