@@ -214,6 +214,16 @@ static int check_network(const struct network_config *network, struct err *err)
 	return valid ? 0 : err_fail(err, -EINVAL, "config", "an address of the network is wrong");
 }
 
+/* As check_network. */
+static int check_name_servers(const struct egress_config *egress, struct err *err)
+{
+	for (uint32_t i = 0; i < egress->n_name_servers; i++) {
+		if (!address_valid(&egress->name_server[i]))
+			return err_fail(err, -EINVAL, "config", "the address of a name server");
+	}
+	return 0;
+}
+
 int config_check(const struct config_answer *answer, size_t size, struct err *err)
 {
 	int r;
@@ -246,6 +256,8 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 					i);
 	}
 	r = check_network(&answer->supervisor.network, err);
+	if (r == 0)
+		r = check_name_servers(&answer->egress, err);
 	/* What the workers get is what was checked. */
 	if (r == 0 && (memcmp(&answer->supervisor.network, &answer->api.network,
 			      sizeof(answer->api.network)) != 0 ||

@@ -19,8 +19,10 @@
 #include "sandboxd/limits.h"
 #include "supervisor/dirwalk.h"
 
-#define ETC_MAX_ENTRIES 20000u
-#define ETC_MAX_BYTES   (64ull * 1024 * 1024)
+#define ETC_MAX_ENTRIES  20000u
+#define ETC_MAX_BYTES    (64ull * 1024 * 1024)
+#define RESOLV_CONF      "resolv.conf"
+#define RESOLV_MAX_BYTES ((size_t)65536)
 
 /* The resolver address is the DNS stub of the egress worker; until it listens, queries are refused
  * at once. */
@@ -214,8 +216,32 @@ int etc_template_build(int dest_fd, int host_etc_fd, struct err *err)
 	return copy_listed(dest_fd, host_etc_fd, from_host, ARRAY_SIZE(from_host), err);
 }
 
+/* Where resolv.conf is a link, into /run as a rule, its target is not in the worker root: the text
+ * takes the link's place. */
+static int settle_resolver(int dest_fd, int host_etc_fd)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size = 0;
+	struct stat st;
+
+	if (fstatat(dest_fd, RESOLV_CONF, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISLNK(st.st_mode))
+		return 0;
+	if (unlinkat(dest_fd, RESOLV_CONF, 0) < 0)
+		return -errno;
+	AUTO_CLOSE int fd = openat(host_etc_fd, RESOLV_CONF, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !(st.st_mode & S_IROTH))
+		return 0; /* as on a host without one */
+	int r = io_read_file(fd, RESOLV_MAX_BYTES, &text, &size);
+	return r < 0 ? r : etc_template_write(dest_fd, RESOLV_CONF, text, 0644);
+}
+
 int etc_template_worker(int dest_fd, int host_etc_fd, struct err *err)
 {
-	return copy_listed(dest_fd, host_etc_fd, from_host_worker, ARRAY_SIZE(from_host_worker),
-			   err);
+	int r = copy_listed(dest_fd, host_etc_fd, from_host_worker, ARRAY_SIZE(from_host_worker),
+			    err);
+
+	if (r < 0)
+		return r;
+	r = settle_resolver(dest_fd, host_etc_fd);
+	return r < 0 ? err_fail(err, r, "etc-template", "copy " RESOLV_CONF) : 0;
 }

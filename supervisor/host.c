@@ -22,6 +22,7 @@
 #include "base/str.h"
 
 #include "sandboxd/kernel.h"
+#include "supervisor/egress_guard.h"
 #include "supervisor/host_state.h"
 #include "supervisor/idmap.h"
 #include "supervisor/mountns.h"
@@ -31,6 +32,7 @@
 
 #define PROGRAM_MAX_BYTES ((size_t)64 * 1024 * 1024)
 #define WORKERS_GROUP     "workers"
+#define EGRESS_GROUP      "egress"
 #define INCOMPATIBLE_MAX  65536u
 #define KERNEL_MAX_PIDS   4194304u /* PID_MAX_LIMIT */
 #define OWED_PAUSE        (100 * USEC_PER_MS)
@@ -63,16 +65,23 @@ static int stage_groups(struct host *host, const struct host_options *options, s
 	return r < 0 ? r : host_make_workers_group(host, err);
 }
 
+static int make_group(const struct host *host, const char *name, int *ret_fd, struct err *err)
+{
+	*ret_fd = fd_close(*ret_fd);
+	if (mkdirat(host->cgroup.v2_fd, name, 0755) < 0 && errno != EEXIST)
+		return err_fail(err, -errno, "host", "make the group %s", name);
+	/* Not O_PATH: bpf(2) wants an open directory. */
+	*ret_fd = openat(host->cgroup.v2_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (*ret_fd < 0)
+		return err_fail(err, -errno, "host", "open the group %s", name);
+	return 0;
+}
+
 int host_make_workers_group(struct host *host, struct err *err)
 {
-	host->workers_group_fd = fd_close(host->workers_group_fd);
-	if (mkdirat(host->cgroup.v2_fd, WORKERS_GROUP, 0755) < 0 && errno != EEXIST)
-		return err_fail(err, -errno, "host", "make the workers' group");
-	host->workers_group_fd = openat(host->cgroup.v2_fd, WORKERS_GROUP,
-					O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (host->workers_group_fd < 0)
-		return err_fail(err, -errno, "host", "open the workers' group");
-	return 0;
+	int r = make_group(host, WORKERS_GROUP, &host->workers_group_fd, err);
+
+	return r < 0 ? r : make_group(host, EGRESS_GROUP, &host->egress_group_fd, err);
 }
 
 static int stage_ids(struct host *host, const struct host_options *options, struct err *err)
@@ -336,6 +345,7 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	host->idblock = IDBLOCK_NULL;
 	host->reserve = USERNS_RESERVE_NULL;
 	host->mask_job = USR_MASK_JOB_NULL;
+	host->egress_group_fd = -1;
 	host->workers_group_fd = host->sockets_fd = host->policy_fd = -1;
 	host->shim_fd = host->loader_fd = -1;
 	for (size_t i = 0; i < HOST_PROGRAMS; i++)
@@ -402,6 +412,25 @@ static uint64_t host_max_pids(void)
 	return least;
 }
 
+/* A kernel without these programs has the workers' own rules alone: strict refuses that. */
+static int apply_guard(struct host *host, const struct egress_guard *guard, struct err *err)
+{
+	struct err why = ERR_NULL;
+
+	int r = egress_guard_apply(guard, host->egress_group_fd, &why);
+	if (r == 0) {
+		host->guarded = true;
+		return 0;
+	}
+	/* What was in force is, and a configuration that cannot be put in force changes nothing. */
+	if (host->strict || host->guarded) {
+		*err = why;
+		return r;
+	}
+	log_err(LOG_LEVEL_ERROR, NULL, "egress workers have no second line", &why);
+	return 0;
+}
+
 int host_configure(struct host *host, const struct host_configuration *configuration,
 		   struct err *err)
 {
@@ -409,6 +438,8 @@ int host_configure(struct host *host, const struct host_configuration *configura
 
 	host->strict = configuration->strict;
 	int r = check_strict(host, err);
+	if (r == 0 && configuration->guard)
+		r = apply_guard(host, configuration->guard, err);
 	if (r < 0)
 		return r;
 	/* Limits of sessions may add up to more than the host has, a start of ours must not fail.
@@ -446,9 +477,12 @@ struct host *host_close(struct host *host)
 		idblock_release(&host->idblock, host->worker_ids, clock_boottime());
 	idblock_done(&host->idblock);
 	host->workers_group_fd = fd_close(host->workers_group_fd);
+	host->egress_group_fd = fd_close(host->egress_group_fd);
 	/* EBUSY: a worker is still ending; the next start removes the group. */
-	if (host->cgroup.v2_fd >= 0)
+	if (host->cgroup.v2_fd >= 0) {
 		(void)unlinkat(host->cgroup.v2_fd, WORKERS_GROUP, AT_REMOVEDIR);
+		(void)unlinkat(host->cgroup.v2_fd, EGRESS_GROUP, AT_REMOVEDIR);
+	}
 	cgroup_done(&host->cgroup);
 	buf_done(&host->incompatible);
 	host->sockets_fd = fd_close(host->sockets_fd);
@@ -494,6 +528,16 @@ uint32_t host_worker_ids(const struct host *host)
 int host_worker_group(const struct host *host)
 {
 	return host->workers_group_fd;
+}
+
+int host_egress_group(const struct host *host)
+{
+	return host->egress_group_fd;
+}
+
+bool host_egress_guarded(const struct host *host)
+{
+	return host->guarded;
 }
 
 int host_enter_worker_root(const struct host *host, int state_fd, struct err *err)

@@ -15,6 +15,7 @@
 #include "sandboxd/launch.h"
 #include "sandboxd/policy_image.h"
 
+struct egress_guard;
 struct host;
 
 struct host_options {
@@ -35,6 +36,7 @@ struct host_configuration {
 	 * Processes are in any case fewer than four fifths of what the host can have. */
 	uint64_t max_memory_bytes;
 	uint64_t max_pids;
+	const struct egress_guard *guard; /* what egress workers may reach; NULL: there are none */
 };
 
 /*
@@ -78,6 +80,10 @@ uint32_t host_worker_ids(const struct host *host);
  * namespaces). Empty root with the read-only libraries, /dev/null, own /proc, and `state_fd`'s
  * directory at /state when >= 0. */
 MUST_USE int host_enter_worker_root(const struct host *host, int state_fd, struct err *err);
+/* As host_worker_group, for the workers that connect outward: bound by the guard. */
+int host_egress_group(const struct host *host);
+/* Is it bound? The log says why it is not. */
+bool host_egress_guarded(const struct host *host);
 /* The v2 group `workers` of the instance, for CLONE_INTO_CGROUP; the descriptor stays the host's.
  * -1: there is no v2 tree. */
 int host_worker_group(const struct host *host);

@@ -40,6 +40,8 @@ struct host {
 	uint32_t probes; /* enum kernel_probe */
 	struct cgroup cgroup;
 	int workers_group_fd;
+	int egress_group_fd;
+	bool guarded; /* that group */
 	struct idblock idblock;
 	struct loop_source *idblock_timer; /* the next try, while it owes blocks */
 	uint32_t worker_ids;               /* first id of the workers' block; 0: not taken */

@@ -7,6 +7,7 @@ add_library(sandboxd_launch STATIC
 	cgroup_find.c
 	cgroup_former.c
 	dirwalk.c
+	egress_guard.c
 	etc_template.c
 	host.c
 	idblock.c

@@ -38,15 +38,26 @@ int reload_first(struct reload *reload, const struct host *host, struct err *err
 	return 0;
 }
 
+struct egress_guard reload_guard(const struct config_answer *config)
+{
+	return (struct egress_guard){
+		.network = &config->supervisor.network,
+		.name_server = config->egress.name_server,
+		.n_name_servers = config->egress.n_name_servers,
+	};
+}
+
 static int configure_host(struct host *host, const struct config_answer *config,
 			  const struct serve *serve, struct err *err)
 {
 	const struct ceilings ceilings = serve_ceilings(serve, &config->supervisor);
+	const struct egress_guard guard = reload_guard(config);
 	const struct host_configuration configuration = {
 		.userns_reserve = config->supervisor.userns_reserve,
 		.strict = config->supervisor.strict != 0,
 		.max_memory_bytes = ceilings.max_memory_bytes,
 		.max_pids = ceilings.max_pids,
+		.guard = &guard,
 	};
 
 	return host_configure(host, &configuration, err);

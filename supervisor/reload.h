@@ -13,6 +13,7 @@
 #include "sandboxd/launch.h"
 #include "sandboxd/worker.h"
 #include "supervisor/config_run.h"
+#include "supervisor/egress_guard.h"
 
 struct host;
 struct serve;
@@ -35,6 +36,8 @@ struct reload {
 
 /* At the start: the first configuration, without which there is no service. 0 or -errno. */
 MUST_USE int reload_first(struct reload *reload, const struct host *host, struct err *err);
+/* What it says of the egress workers' connections; points into it. */
+struct egress_guard reload_guard(const struct config_answer *config);
 /* Read it again, while the loop goes on. What becomes of it is in the log, in `state`, and told to
  * the api worker. */
 void reload_begin(struct reload *reload);

@@ -276,11 +276,14 @@ static int stage_ceilings(struct app *app, struct err *err)
 
 static int stage_configure(struct app *app, struct err *err)
 {
+	const struct config_answer *config = &app->reload.config;
+	const struct egress_guard guard = reload_guard(config);
 	const struct host_configuration configuration = {
-		.userns_reserve = app->reload.config.supervisor.userns_reserve,
-		.strict = app->reload.config.supervisor.strict != 0,
+		.userns_reserve = config->supervisor.userns_reserve,
+		.strict = config->supervisor.strict != 0,
 		.max_memory_bytes = app->ceilings.max_memory_bytes,
 		.max_pids = app->ceilings.max_pids,
+		.guard = &guard,
 	};
 
 	return host_configure(app->host, &configuration, err);

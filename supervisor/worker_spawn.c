@@ -198,7 +198,7 @@ int worker_spawn(const struct host *host, const struct worker_spawn *spawn, int 
 	AUTO_CLOSE int write_fd = -1;
 	struct spawn_child child = {.host = host, .spawn = spawn};
 	struct clone_args args = {0};
-	int group_fd = host_worker_group(host);
+	int group_fd = spawn->guarded ? host_egress_group(host) : host_worker_group(host);
 	int pid_fd = -1;
 	int pipe_fds[2];
 	int pid;

@@ -118,6 +118,7 @@ static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struc
 		.mode = worker->kind == SERVE_WORKER_API && options->config->api.store_dsn[0]
 				? WORKER_MODE_NETWORK
 				: NULL,
+		.guarded = worker->kind == SERVE_WORKER_EGRESS,
 	};
 
 	if (config_fd < 0)
@@ -179,6 +180,7 @@ static void tell_facts(struct workers *workers)
 	facts->n_api_restarts = workers->n_restarts[SERVE_WORKER_API];
 	facts->n_egress_restarts = workers->n_restarts[SERVE_WORKER_EGRESS];
 	facts->n_egress = workers->options.config->supervisor.n_egress;
+	facts->egress_guarded = host_egress_guarded(workers->options.host);
 	facts->log_level = (uint32_t)workers->log_level;
 	for (uint32_t i = 0; i < workers->n_workers; i++)
 		facts->n_egress_up += workers->worker[i].kind == SERVE_WORKER_EGRESS &&

@@ -106,7 +106,7 @@ struct launch_facts {
 	uint32_t n_egress;
 	uint32_t n_egress_up; /* have said HELLO and live */
 	uint32_t log_level;
-	uint32_t zero;
+	uint32_t egress_guarded; /* the kernel refuses what no session may reach, too */
 };
 
 struct launch_stat {

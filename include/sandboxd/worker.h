@@ -158,7 +158,7 @@ struct egress_config {
 	uint16_t zero16;
 	uint32_t size;
 	uint32_t n_name_servers;
-	uint32_t name_server_v4[CONFIG_MAX_NS];
+	struct egress_address name_server[CONFIG_MAX_NS]; /* of the host, from its resolv.conf */
 	struct network_config network;
 };
 

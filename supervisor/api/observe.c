@@ -18,10 +18,12 @@ void observe_facts(struct app *app, const struct launch_facts *facts)
 	app->service = *facts;
 	if (facts->log_level < LOG_LEVEL_MAX_)
 		log_set_level((enum log_level)facts->log_level);
-	IGNORE_RESULT(str_format(text, sizeof(text), "%u of %u egress workers are up",
-				 facts->n_egress_up, facts->n_egress));
-	readiness_set(&app->readiness, READINESS_EGRESS, facts->n_egress_up == facts->n_egress,
-		      text);
+	IGNORE_RESULT(
+		str_format(text, sizeof(text), "%u of %u egress workers are up%s",
+			   facts->n_egress_up, facts->n_egress,
+			   facts->egress_guarded ? "" : ", and the kernel does not bound them"));
+	readiness_set(&app->readiness, READINESS_EGRESS,
+		      facts->n_egress_up == facts->n_egress && facts->egress_guarded, text);
 }
 
 void observe_refresh(struct app *app)

@@ -26,7 +26,10 @@
 #include "supervisor/config/bundle_read.h"
 #include "supervisor/config/config_parse.h"
 #include "supervisor/config/config_show.h"
+#include "supervisor/config/name_servers.h"
 #include "supervisor/config/option_table.h"
+
+#define RESOLV_MAX_BYTES 65536
 
 enum mode {
 	MODE_ANSWER,
@@ -132,7 +135,9 @@ static int confine(enum mode mode)
 
 int main(int argc, char *argv[])
 {
-	static struct config_answer answer; /* big for a stack */
+	static struct config_answer answer; /* big for a stack, as the next */
+	static char resolv[RESOLV_MAX_BYTES];
+	ssize_t n_resolv;
 	enum mode mode = mode_of(argc, argv);
 
 	log_init("sandboxd-config", LOG_LEVEL_INFO);
@@ -143,11 +148,16 @@ int main(int argc, char *argv[])
 	/* Only the supervisor gives the policy along. */
 	if (mode == MODE_USAGE || (mode == MODE_ANSWER && fcntl(WORKER_FD_POLICY, F_GETFD) < 0))
 		return usage();
+	/* The last file that it opens: of its own root, as the egress workers' resolver has it. */
+	n_resolv = mode == MODE_ANSWER
+			   ? io_read_at(AT_FDCWD, "/etc/resolv.conf", resolv, sizeof(resolv))
+			   : 0;
 	if (confine(mode) < 0)
 		return EXIT_FAILURE;
 	if (read_config(&answer, mode, form_of(argc > 2 ? argv[2] : ""), argc > 3 ? argv[3] : "") <
 	    0)
 		return EXIT_FAILURE;
+	name_servers_read(resolv, n_resolv > 0 ? (size_t)n_resolv : 0, &answer.egress);
 	if (mode == MODE_ANSWER && io_write_all(STDOUT_FILENO, &answer, sizeof(answer)) < 0)
 		return EXIT_FAILURE;
 	return EXIT_SUCCESS;

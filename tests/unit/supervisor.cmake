@@ -1,6 +1,7 @@
 foreach(module IN ITEMS ceilings config_check options serve stop trusted_dir log_relay)
 	sandboxd_unit_test(test_${module} LIBS sandboxd_supervisor)
 endforeach()
+sandboxd_unit_test(test_name_servers LIBS sandboxd_config_domain)
 sandboxd_unit_test(test_config_parse LIBS sandboxd_config_domain sandboxd_supervisor)
 sandboxd_unit_test(test_confine_files)
 sandboxd_unit_test(test_secret_store LIBS sandboxd_secret_store)
