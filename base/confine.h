@@ -30,14 +30,15 @@ MUST_USE int confine_no_new_privs(void);
  * program undoes it. 0 or -errno. */
 MUST_USE int confine_not_dumpable(void);
 
-/* No file can be opened, made, listed or run by any path any more; what is open stays usable. Sets
+/* No file can be opened, made, listed or run by any path any more, no abstract socket of others be
+ * reached, no other process be signalled, no TCP port be taken; what is open stays usable. Sets
  * no_new_privs as well. 0, also where the kernel has no Landlock or does not use it (a seccomp
  * filter follows); -errno. */
 MUST_USE int confine_no_files(void);
-
-/* As above, but files at or below the directory dir_fd can be read; -1: none.
- */
-MUST_USE int confine_reads_below(int dir_fd);
+/* As above, but files at or below `path` can be read. */
+MUST_USE int confine_reads_below(const char *path);
+/* As above, but for the regular files below `path`: all but to run them. */
+MUST_USE int confine_folder(const char *path);
 
 /* Take a seccomp filter; no_new_privs must be set. 0 or -errno. */
 MUST_USE int confine_seccomp(const struct sock_filter *filter, size_t n);

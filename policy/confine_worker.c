@@ -43,13 +43,15 @@ int confine_worker(int policy_fd, const char *name, bool *ret_applied, struct er
 	return 0;
 }
 
-int confine_reading_worker(int policy_fd, const char *name, int dir_fd)
+int confine_reading_worker(int policy_fd, const char *name, const char *path)
 {
 	struct err err = ERR_NULL;
 	bool applied = false;
 	int r;
 
-	r = CONFINE_SANITIZED ? 0 : confine_reads_below(dir_fd);
+	r = 0;
+	if (!CONFINE_SANITIZED)
+		r = path ? confine_reads_below(path) : confine_no_files();
 	if (r < 0)
 		(void)err_fail(&err, r, "confine", "files");
 	else
@@ -66,5 +68,5 @@ int confine_reading_worker(int policy_fd, const char *name, int dir_fd)
 
 int confine_fileless_worker(int policy_fd, const char *name)
 {
-	return confine_reading_worker(policy_fd, name, -1);
+	return confine_reading_worker(policy_fd, name, NULL);
 }

@@ -19,5 +19,5 @@ MUST_USE int confine_worker(int policy_fd, const char *name, bool *ret_applied, 
 /* As above for a worker that opens no file: it cannot, whatever its filter lets through. Says in
  * the log what is wrong or left away. */
 MUST_USE int confine_fileless_worker(int policy_fd, const char *name);
-/* As above for one that reads files of one directory and opens no other. */
-MUST_USE int confine_reading_worker(int policy_fd, const char *name, int dir_fd);
+/* As above for one that reads files at or below `path` and opens no other. NULL: none. */
+MUST_USE int confine_reading_worker(int policy_fd, const char *name, const char *path);

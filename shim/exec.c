@@ -167,7 +167,7 @@ static int exec_child_become(const struct exec_child *child)
 	bool is_root = (child->exec->head.flags & WIRE_EXEC_ROOT) != 0;
 
 	return exec_become(child->params, is_root,
-			   is_root ? shim_caps_command(child->params->flags) : 0);
+			   is_root ? shim_caps_command(child->params->landlock_abi) : 0);
 }
 
 static int exec_child_main(void *userdata)

@@ -26,6 +26,7 @@
 #include "base/path.h"
 #include "base/str.h"
 
+#include "shim/domain.h"
 #include "shim/message.h"
 #include "shim/nursery.h"
 #include "shim/steps.h"
@@ -205,7 +206,8 @@ _Noreturn void files_main(const struct nursery_context *context, int fd)
 	    steps_become_user(&context->params, NULL) < 0)
 		_exit(1);
 	dir_fd = open(STEPS_SESSION_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir_fd < 0 || steps_filter(context->policy, POLICY_FILTER_HELPER, NULL) < 0)
+	if (dir_fd < 0 || domain_helper(&context->params, NULL) < 0 ||
+	    steps_filter(context->policy, POLICY_FILTER_HELPER, NULL) < 0)
 		_exit(1);
 	while (files_serve(fd, dir_fd) >= 0)
 		continue;

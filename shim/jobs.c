@@ -331,8 +331,7 @@ int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t siz
 		return r < 0 ? r : 0;
 	job->grace_ms = exec.head.grace_ms;
 	job->rate_bytes = exec.head.output_rate_bytes;
-	job->tokens = job->rate_bytes;
-	job->tokens_at = now;
+	job->bucket = (struct bucket){.tokens = job->rate_bytes, .at = now};
 	if (exec.head.output_max_bytes > 0)
 		job->max_bytes = exec.head.output_max_bytes;
 	if (exec.head.timeout_ms > 0)

@@ -37,6 +37,12 @@ enum job_stop {
 	JOB_STOP_KILL,
 };
 
+/* A rate: how many bytes may be read now. */
+struct bucket {
+	uint64_t tokens;
+	usec_t at; /* when `tokens` was right */
+};
+
 /* A pipe from the command. */
 struct job_output {
 	struct job *job;
@@ -74,8 +80,7 @@ struct job {
 	uint32_t grace_ms;
 	uint64_t rate_bytes; /* a second; 0: unlimited */
 	uint64_t max_bytes;  /* UINT64_MAX: unlimited */
-	uint64_t tokens;     /* bytes that may be read now */
-	usec_t tokens_at;    /* when `tokens` was right */
+	struct bucket bucket;
 	uint64_t total_bytes;
 
 	enum job_stop stop;

@@ -15,6 +15,7 @@
  *   nursery     forked; asked for the spawner, which confines itself meanwhile
  *   loop        tables, signalfd, listener
  *   caps        KILL only
+ *   domain      no file, no TCP
  *   filter      SHIM
  *   spawner     waited for
  *   ready
@@ -26,6 +27,7 @@
 
 #include "base/io.h"
 
+#include "shim/domain.h"
 #include "shim/init.h"
 #include "shim/message.h"
 #include "shim/serve.h"
@@ -122,14 +124,19 @@ static int start_caps(struct shim *shim, struct err *err)
 	return r < 0 ? r : steps_caps(SHIM_CAPS_PID1, err);
 }
 
+static int start_domain(struct shim *shim, struct err *err)
+{
+	return domain_init(&shim->context.params, err);
+}
+
 static int start_filter(struct shim *shim, struct err *err)
 {
 	return steps_filter(shim->context.policy, POLICY_FILTER_SHIM, err);
 }
 
 static int (*const start_steps[])(struct shim *, struct err *) = {
-	start_self,    start_signals, start_descriptors, start_params, start_policy,  start_secrets,
-	start_nursery, start_loop,    start_caps,        start_filter, start_spawner,
+	start_self,    start_signals, start_descriptors, start_params, start_policy, start_secrets,
+	start_nursery, start_loop,    start_caps,        start_domain, start_filter, start_spawner,
 };
 
 int main(void)

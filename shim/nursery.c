@@ -15,6 +15,7 @@
 
 #include "base/sockmsg.h"
 
+#include "shim/domain.h"
 #include "shim/files.h"
 #include "shim/message.h"
 #include "shim/secrets.h"
@@ -26,6 +27,7 @@ static _Noreturn void nursery_child(const struct nursery_context *context, uint3
 	if (type != MESSAGE_HELPER)
 		spawner_main(context, fd, type == MESSAGE_ROOT_SPAWNER);
 	(void)fd_close(SHIM_FD_LOADER);
+	domain_close_queues();
 	secrets_forget(context->secrets);
 	files_main(context, fd);
 }
@@ -88,6 +90,7 @@ int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret
 		_exit(1);
 	}
 	(void)fd_close(SHIM_FD_LOADER);
+	domain_close_queues();
 	r = fd_set_nonblock(ours, 1);
 	if (r < 0)
 		return err_fail(err, r, "shim-nursery", "nonblock");

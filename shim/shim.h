@@ -37,6 +37,7 @@ struct shim {
 	uint64_t last_number; /* of durable frames */
 
 	struct denials denials;
+	struct bucket output;      /* of all jobs; starts full */
 	struct loop_source *timer; /* the first of all jobs */
 	struct job job[SHIM_N_SLOTS];
 	uint8_t frame[WIRE_FRAME_MAX_BYTES]; /* one received frame; scratch for dropped output */

@@ -24,6 +24,7 @@
 
 #include "base/err.h"
 
+#include "shim/domain.h"
 #include "shim/message.h"
 #include "shim/nursery.h"
 #include "shim/runner.h"
@@ -34,7 +35,7 @@
 static int spawner_confine(const struct nursery_context *context, bool is_root,
 			   int *ret_listener_fd, struct err *err)
 {
-	uint64_t commands = is_root ? shim_caps_command(context->params.flags) : 0;
+	uint64_t commands = is_root ? shim_caps_command(context->params.landlock_abi) : 0;
 	int r;
 
 	if (is_root && shim_weak(&context->params, SHIM_PARAMS_WEAK_ROOT_CAP))
@@ -54,7 +55,7 @@ static int spawner_confine(const struct nursery_context *context, bool is_root,
 	r = steps_rlimits(&context->params, err);
 	if (r < 0)
 		return r;
-	r = steps_landlock(&context->params, err);
+	r = domain_command(&context->params, err);
 	if (r < 0)
 		return r;
 	return steps_filter_told(context->policy, ret_listener_fd, err);

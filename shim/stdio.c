@@ -3,6 +3,10 @@
  * api worker), tokens (output rate), and a turn of the loop. When one is missing the pipe is not
  * watched at all, the kernel fills it and then blocks the command; no queue of ours grows.
  *
+ * A token has to be there twice: of the command, and of the session, whose rate is that of
+ * STDIO_SESSION_RATES commands. Who floods with all the commands that a session may have at once
+ * would keep the api worker busy alone, which serves everybody's sessions.
+ *
  * Beyond output_max the bytes are read and dropped, so that a command that floods still ends, and
  * counted for the exit.
  *
@@ -33,6 +37,7 @@
 #define STDIO_FRAMES_A_TURN    4
 #define STDIO_LARGE_PIPE_BYTES (256 * 1024)
 #define STDIO_MIN_BURST_BYTES  (64ul * 1024)
+#define STDIO_SESSION_RATES    2
 /* With fewer tokens than this reading waits: frames stay large under a rate. */
 #define STDIO_MIN_TOKENS       4096
 
@@ -157,40 +162,67 @@ void stdio_close(struct job *job)
 	stdio_close_input(job);
 }
 
-static void stdio_refill(struct job *job, usec_t now)
+static void stdio_refill(struct bucket *bucket, uint64_t rate_bytes, usec_t now)
 {
-	uint64_t burst =
-		job->rate_bytes > STDIO_MIN_BURST_BYTES ? job->rate_bytes : STDIO_MIN_BURST_BYTES;
-	uint64_t span = now - job->tokens_at;
+	uint64_t burst = rate_bytes > STDIO_MIN_BURST_BYTES ? rate_bytes : STDIO_MIN_BURST_BYTES;
+	uint64_t span = now - bucket->at;
 	uint64_t more;
 
 	if (span > USEC_PER_SEC * 60)
 		span = USEC_PER_SEC * 60;
-	if (__builtin_mul_overflow(span, job->rate_bytes, &more))
+	if (__builtin_mul_overflow(span, rate_bytes, &more))
 		more = UINT64_MAX;
 	more /= USEC_PER_SEC;
 	if (more == 0)
 		return;
-	job->tokens = burst - job->tokens < more ? burst : job->tokens + more;
-	job->tokens_at = now;
+	/* The burst of the session's is as its last command's, which may be smaller. */
+	if (bucket->tokens > burst || burst - bucket->tokens < more)
+		bucket->tokens = burst;
+	else
+		bucket->tokens += more;
+	bucket->at = now;
+}
+
+/* When there will be enough to read. */
+static usec_t stdio_enough_at(const struct bucket *bucket, uint64_t rate_bytes, usec_t now)
+{
+	uint64_t missing = STDIO_MIN_TOKENS - bucket->tokens;
+
+	return clock_add(now, missing * USEC_PER_SEC / rate_bytes + 1);
+}
+
+/* Of all commands of the session. */
+static uint64_t stdio_session_rate(const struct job *job)
+{
+	uint64_t rate;
+
+	if (__builtin_mul_overflow(job->rate_bytes, (uint64_t)STDIO_SESSION_RATES, &rate))
+		return UINT64_MAX;
+	return rate;
 }
 
 /* How much may be read now; 0 and job->read_at set where only time is missing. */
 static size_t stdio_allowance(struct job *job, usec_t now)
 {
 	size_t room = outbox_room(&job->outbox, (size_t)job->shim->context.params.ring_bytes);
+	struct bucket *session = &job->shim->output;
 
 	job->read_at = USEC_NEVER;
 	if (room == 0 || job->rate_bytes == 0)
 		return room;
-	stdio_refill(job, now);
-	if (job->tokens < STDIO_MIN_TOKENS) {
-		uint64_t missing = STDIO_MIN_TOKENS - job->tokens;
-
-		job->read_at = clock_add(now, missing * USEC_PER_SEC / job->rate_bytes + 1);
+	stdio_refill(&job->bucket, job->rate_bytes, now);
+	stdio_refill(session, stdio_session_rate(job), now);
+	if (job->bucket.tokens < STDIO_MIN_TOKENS) {
+		job->read_at = stdio_enough_at(&job->bucket, job->rate_bytes, now);
 		return 0;
 	}
-	return job->tokens < room ? (size_t)job->tokens : room;
+	if (session->tokens < STDIO_MIN_TOKENS) {
+		job->read_at = stdio_enough_at(session, stdio_session_rate(job), now);
+		return 0;
+	}
+	if (job->bucket.tokens < room)
+		room = (size_t)job->bucket.tokens;
+	return session->tokens < room ? (size_t)session->tokens : room;
 }
 
 /* Read into a frame. As outbox_read. */
@@ -320,8 +352,10 @@ static bool stdio_read(struct job_output *output, size_t allowance)
 		return true;
 	}
 	job->total_bytes += (uint64_t)n;
-	if (job->rate_bytes > 0)
-		job->tokens -= (uint64_t)n;
+	if (job->rate_bytes > 0) {
+		job->bucket.tokens -= (uint64_t)n;
+		job->shim->output.tokens -= (uint64_t)n;
+	}
 	if ((size_t)n == WIRE_PAYLOAD_MAX_BYTES)
 		stdio_enlarge(output);
 	return true;

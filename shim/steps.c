@@ -3,12 +3,12 @@
  * happens under the session's unmapped id, with a few capabilities in the session's user namespace
  * (shim_caps in include/sandboxd/plan.h). From here on each process only gives up:
  *
- *   pid 1        KILL stays (a runner that hangs), own filter last
+ *   pid 1        KILL stays (a runner that hangs); Landlock domain without a file; own filter last
  *   nursery      all: the others are its children and take theirs from it
  *   spawner      SETUID SETGID KILL; bounding set empty; Landlock domain; COMMAND filter
  *   second one   of root commands: what they have, KILL and SETPCAP; what they have is its bounding
  *                set; Landlock domain; COMMAND filter
- *   file helper  nothing; ids of `user`; HELPER filter
+ *   file helper  nothing; ids of `user`; Landlock domain of /session; HELPER filter
  *
  * Every set is also read back by the supervisor (proof of effect), which trusts none of this.
  */
@@ -36,15 +36,6 @@
 
 #include "base/io.h"
 
-/* Landlock ABI 6; the 6.1 headers stop at ABI 2. */
-struct steps_landlock_ruleset {
-	uint64_t handled_access_fs;
-	uint64_t handled_access_net;
-	uint64_t scoped;
-};
-#define STEPS_LANDLOCK_SCOPE_ABSTRACT_UNIX (1ull << 0)
-#define STEPS_LANDLOCK_SCOPE_SIGNAL        (1ull << 1)
-
 /* The linker's name for where this program begins. */
 /* NOLINTNEXTLINE(cert-dcl37-c): the name is ld's */
 extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
@@ -70,7 +61,7 @@ int steps_descriptors(struct err *err)
 	int r;
 
 	for (int fd = 0; fd < SHIM_FD_NEXT_; fd++) {
-		if (fd == SHIM_FD_SECRETS && fcntl(fd, F_GETFD) < 0)
+		if ((fd == SHIM_FD_SECRETS || fd == SHIM_FD_QUEUES) && fcntl(fd, F_GETFD) < 0)
 			continue; /* the session has none */
 		if (fcntl(fd, F_GETFD) < 0)
 			return err_fail(err, -errno, "shim-descriptors", "descriptor %d", fd);
@@ -282,25 +273,6 @@ int steps_rlimits(const struct shim_params *params, struct err *err)
 		return err_fail(err, -errno, "shim-rlimits", "nofile");
 	if (setrlimit(RLIMIT_CORE, &core) < 0)
 		return err_fail(err, -errno, "shim-rlimits", "core");
-	return 0;
-}
-
-int steps_landlock(const struct shim_params *params, struct err *err)
-{
-	struct steps_landlock_ruleset ruleset = {
-		.scoped = STEPS_LANDLOCK_SCOPE_ABSTRACT_UNIX | STEPS_LANDLOCK_SCOPE_SIGNAL,
-	};
-	AUTO_CLOSE int fd = -1;
-
-	/* Rules for files and ports are a policy's business and come with it; the scopes cost
-	 * nothing and keep commands from signalling the file helper (B24, C8). */
-	if (!(params->flags & SHIM_PARAMS_LANDLOCK_SCOPE))
-		return 0;
-	fd = (int)syscall(SYS_landlock_create_ruleset, &ruleset, sizeof(ruleset), 0);
-	if (fd < 0)
-		return err_fail(err, -errno, "shim-landlock", "create_ruleset");
-	if (syscall(SYS_landlock_restrict_self, fd, 0) < 0)
-		return err_fail(err, -errno, "shim-landlock", "restrict_self");
 	return 0;
 }
 

@@ -50,8 +50,6 @@ MUST_USE int steps_securebits(const struct shim_params *params, bool is_root, st
 MUST_USE int steps_become_user(const struct shim_params *params, struct err *err);
 /* RLIMIT_NOFILE of commands, no core files. */
 MUST_USE int steps_rlimits(const struct shim_params *params, struct err *err);
-/* A Landlock domain that scopes signals and abstract sockets, where the launch says so. */
-MUST_USE int steps_landlock(const struct shim_params *params, struct err *err);
 /* Take the COMMAND filter so that what it refuses with EPERM is told to *ret_fd, whose owner
  * answers (denials.h). -1: nobody can be told here, and the filter answers by itself. */
 MUST_USE int steps_filter_told(const struct session_policy *policy, int *ret_fd, struct err *err);

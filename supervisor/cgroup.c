@@ -16,6 +16,7 @@
 #define CPU_PERIOD_US        100000u
 #define WORKERS_MEMORY_BYTES (2ull << 30)
 #define WORKERS_PIDS         64u
+#define OWN_PIDS             3u /* pid 1, nursery and spawner */
 /* Version 1 leaves the buffers of internet sockets out of the memory limit, and the system's own
  * bound on them is shared by all: a session could fill it (B20). They get this part of the limit
  * on top; in version 2 they are in it. */
@@ -634,5 +635,13 @@ uint32_t cgroup_forks_refused(const struct cgroup *cgroup, const char *name)
 {
 	int pids = cgroup->in_v2[CGROUP_PIDS] ? cgroup->v2_fd : cgroup->v1_fd[CGROUP_PIDS];
 
-	return (uint32_t)read_key(pids, name, "pids.events", "max");
+	uint32_t refused = (uint32_t)read_key(pids, name, "pids.events", "max");
+	uint64_t max = read_u64(pids, name, "pids.max");
+	/* Before 6.6 there is no peak: then what is there now. */
+	uint64_t peak = read_u64(pids, name, "pids.peak");
+	if (peak == 0)
+		peak = read_u64(pids, name, "pids.current");
+	/* RLIMIT_NPROC comes first and counts for nobody. Our own processes are not in it. */
+	bool is_full = max > 0 && peak >= plan_user_pids((uint32_t)max) + OWN_PIDS;
+	return refused == 0 && is_full ? 1 : refused;
 }

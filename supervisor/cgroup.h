@@ -112,5 +112,6 @@ void cgroup_read_limits(const struct cgroup *cgroup, const char *name, uint64_t 
 			uint32_t *ret_max_pids, uint32_t *ret_cpu_pct);
 /* How many processes of the group the kernel killed for lack of memory. */
 uint32_t cgroup_oom_kills(const struct cgroup *cgroup, const char *name);
-/* How many forks the limit of processes refused in the group. */
+/* How many forks the limit of processes refused in the group, or 1: that limit was reached, and how
+ * many were refused is not counted. */
 uint32_t cgroup_forks_refused(const struct cgroup *cgroup, const char *name);

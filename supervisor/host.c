@@ -55,6 +55,7 @@ static int stage_minimum(struct host *host, const struct host_options *options, 
 		return r;
 	host->probes = probe_features(options->kernel_6_1);
 	host->ipv6 = netns_has_ipv6();
+	host->landlock_abi = weakened(WEAKEN_LANDLOCK) ? 0 : probe_landlock(options->kernel_6_1);
 	return 0;
 }
 
@@ -133,7 +134,7 @@ static int stage_runtime(struct host *host, const struct host_options *options, 
 	return host->sockets_fd < 0 ? host->sockets_fd : 0;
 }
 
-static int seal_program(int dir_fd, const char *name, int *ret_fd, struct err *err)
+static int seal_file(int dir_fd, const char *name, int is_program, int *ret_fd, struct err *err)
 {
 	AUTO_FREE char *data = NULL;
 	size_t size = 0;
@@ -144,7 +145,7 @@ static int seal_program(int dir_fd, const char *name, int *ret_fd, struct err *e
 	int r = io_read_file(fd, PROGRAM_MAX_BYTES, &data, &size);
 	if (r < 0)
 		return err_fail(err, r, "host", "read %s", name);
-	r = fd_memfd_sealed(name, data, size, 1);
+	r = fd_memfd_sealed(name, data, size, is_program);
 	if (r < 0)
 		return err_fail(err, r, "host", "seal %s", name);
 	*ret_fd = r;
@@ -160,19 +161,15 @@ static int stage_programs(struct host *host, const struct host_options *options,
 	if (dir_fd < 0)
 		return err_fail(err, -errno, "host", "programs, --libexec-dir %s",
 				options->libexec_dir);
-	int r = seal_program(dir_fd, "sandbox-shim", &host->shim_fd, err);
+	int r = seal_file(dir_fd, "sandbox-shim", 1, &host->shim_fd, err);
 	if (r == 0)
-		r = seal_program(dir_fd, "sandbox-loader", &host->loader_fd, err);
+		r = seal_file(dir_fd, "sandbox-loader", 1, &host->loader_fd, err);
 	for (size_t i = 0; r == 0 && i < HOST_PROGRAMS; i++) {
 		/* Not there: host_program() says so to whoever needs it. */
 		host->program_fd[i] = openat(dir_fd, program_names[i], O_RDONLY | O_CLOEXEC);
 	}
-	if (r < 0)
-		return r;
-	host->policy_fd = openat(dir_fd, "policy.img", O_RDONLY | O_CLOEXEC);
-	if (host->policy_fd < 0)
-		return err_fail(err, -errno, "host", "open policy.img");
-	return 0;
+	/* Mapped here, so a copy as well: see own_pages.c. */
+	return r < 0 ? r : seal_file(dir_fd, "policy.img", 0, &host->policy_fd, err);
 }
 
 static int stage_policy(struct host *host, const struct host_options *options, struct err *err)

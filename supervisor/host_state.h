@@ -37,7 +37,8 @@ struct host {
 	struct loop_source *turn; /* deferred: frees sessions, refills the reserve */
 	bool strict;
 	bool ipv6;
-	uint32_t probes; /* enum kernel_probe */
+	uint32_t probes;       /* enum kernel_probe */
+	uint32_t landlock_abi; /* 0: none */
 	struct cgroup cgroup;
 	int workers_group_fd;
 	int egress_group_fd;

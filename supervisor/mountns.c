@@ -37,6 +37,7 @@ int mountns_prepare(struct mountns *mountns, const struct plan *plan, uint32_t i
 		.root_fd = -1,
 		.proc_fd = -1,
 		.empty_fd = -1,
+		.queues_fd = -1,
 	};
 	str_hex(mountns->machine_id, plan->session, ID_BYTES);
 	mountns->machine_id[2 * (size_t)ID_BYTES] = '\n';
@@ -261,6 +262,19 @@ int mountns_writable(struct mountns *mountns)
 	}
 	if (weakened(PLANT_MOUNT))
 		return place(mountns, &(struct place_row){.from = "tmp", .to = "etc"});
+	return 0;
+}
+
+/* Attached nowhere: only a Landlock rule asks for it (shim/domain.c). */
+int mountns_queues(struct mountns *mountns)
+{
+	int fd = rootfs_mount("mqueue", NULL, 0, ATTR_BASE | MOUNT_ATTR_NOEXEC);
+
+	if (fd == -ENODEV)
+		return 0; /* compiled out */
+	if (fd < 0)
+		return fd;
+	mountns->queues_fd = fd;
 	return 0;
 }
 

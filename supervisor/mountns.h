@@ -43,6 +43,7 @@ struct mountns {
 	int root_fd;
 	int proc_fd;
 	int empty_fd;
+	int queues_fd; /* becomes SHIM_FD_QUEUES; -1: none */
 };
 
 MUST_USE int mountns_prepare(struct mountns *mountns, const struct plan *plan, uint32_t id_base,
@@ -55,6 +56,7 @@ MUST_USE int mountns_root(struct mountns *mountns);     /* / */
 MUST_USE int mountns_usr(struct mountns *mountns);      /* /usr */
 MUST_USE int mountns_dev(struct mountns *mountns);      /* /dev, /dev/pts */
 MUST_USE int mountns_writable(struct mountns *mountns); /* /session, /tmp, /dev/shm */
+MUST_USE int mountns_queues(struct mountns *mountns);   /* its POSIX message queues */
 MUST_USE int mountns_proc(struct mountns *mountns);     /* /proc */
 MUST_USE int mountns_mask(struct mountns *mountns);     /* covers in /proc, with /dev/null */
 MUST_USE int mountns_pivot(struct mountns *mountns);

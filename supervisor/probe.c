@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/landlock.h"
 #include "base/num.h"
 
 #include "sandboxd/kernel.h"
@@ -16,8 +17,8 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
-#define LANDLOCK_VERSION_FLAG 1u
-#define LANDLOCK_ABI_SCOPE    6
+#define LANDLOCK_ABI_SCOPE 6
+#define LANDLOCK_ABI_6_1   2
 
 /* "6.18.44-anything": the first two numbers. */
 static bool release_at_least(char *release, uint32_t major, uint32_t minor)
@@ -92,8 +93,14 @@ static bool has_pidfd_info(void)
 
 static bool has_landlock_scope(void)
 {
-	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION_FLAG) >=
-	       LANDLOCK_ABI_SCOPE;
+	return landlock_abi() >= LANDLOCK_ABI_SCOPE;
+}
+
+uint32_t probe_landlock(bool force_minimum)
+{
+	uint32_t abi = landlock_abi();
+
+	return force_minimum && abi > LANDLOCK_ABI_6_1 ? LANDLOCK_ABI_6_1 : abi;
 }
 
 /*

@@ -23,13 +23,12 @@
 #define MAX_PROCESSES 16
 #define PAGE_BYTES    4096u
 
-/* PROOF_LANDLOCK is not asked for: the kernel does not show a process's domain to others. */
 #define PROOF_ALL                                                                                  \
 	(PROOF_NS_MNT | PROOF_NS_NET | PROOF_NS_PID | PROOF_NS_IPC | PROOF_NS_UTS |                \
 	 PROOF_NS_CGROUP | PROOF_NS_USER | PROOF_SECCOMP_SHIM | PROOF_SECCOMP_SPAWNER |            \
 	 PROOF_NO_NEW_PRIVS | PROOF_CAPS_SHIM | PROOF_CAPS_SPAWNER | PROOF_IDS | PROOF_ID_MAP |    \
 	 PROOF_USERNS_CEILING | PROOF_MEMORY | PROOF_PIDS | PROOF_CPU | PROOF_RLIMITS |            \
-	 PROOF_EGRESS)
+	 PROOF_EGRESS | PROOF_LANDLOCK)
 
 static const uint32_t namespace_bit[HOST_NS_MAX_] = {
 	[HOST_NS_MNT] = PROOF_NS_MNT,   [HOST_NS_NET] = PROOF_NS_NET,
@@ -204,9 +203,12 @@ void prove_early(struct session *session)
 {
 	struct launch_proof *proof = &session->proof;
 	uint64_t missing = cgroup_missing(&session->host->cgroup);
+	uint32_t wanted = PROOF_ALL;
 
+	if (session->host->landlock_abi == 0)
+		wanted &= ~(uint32_t)PROOF_LANDLOCK;
 	*proof = (struct launch_proof){
-		.wanted = PROOF_ALL & ~(uint32_t)missing,
+		.wanted = wanted & ~(uint32_t)missing,
 		.id_base = session->userns.base,
 		.shim_pid = session->pid,
 		.limits_missing = missing,
@@ -316,6 +318,10 @@ void prove_late(struct session *session)
 		proof->in_force |= PROOF_RLIMITS;
 	if (sklookup_holds(session->net_fd[NETNS_LINK], proof->ns_inode[HOST_NS_NET]))
 		proof->in_force |= PROOF_EGRESS;
+	/* The kernel shows nobody a domain. The spawner has tried one thing that only Landlock
+	 * refuses (shim/domain.c); else the shim would not be ready. */
+	if (session->host->landlock_abi > 0)
+		proof->in_force |= PROOF_LANDLOCK;
 }
 
 bool prove_holds(const struct session *session)

@@ -151,6 +151,11 @@ static int step_writable(struct steps_child *child)
 	return mountns_writable(&child->mountns);
 }
 
+static int step_queues(struct steps_child *child)
+{
+	return child->params.landlock_abi > 0 ? mountns_queues(&child->mountns) : 0;
+}
+
 static int step_proc(struct steps_child *child)
 {
 	return mountns_proc(&child->mountns);
@@ -286,8 +291,8 @@ static int step_capabilities(struct steps_child *child)
 	return prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-/* Per-process and per-id limits of the kernel that no control group counts (B18, B20). NPROC is the
- * third line behind the pids group (B16). */
+/* Per-process and per-id limits of the kernel that no control group counts (B18, B20). NPROC is in
+ * front of the pids group (B16), see plan_user_pids. */
 static int step_rlimits(struct steps_child *child)
 {
 	const struct plan *plan = &child->expected.plan;
@@ -298,12 +303,12 @@ static int step_rlimits(struct steps_child *child)
 		__rlimit_resource_t resource;
 		uint64_t value;
 	} rows[] = {
-		{RLIMIT_CORE,   0             },
-                {RLIMIT_NOFILE, max_files     },
-                {RLIMIT_NPROC,  plan->max_pids},
-		{RLIMIT_NICE,   0             },
-                {RLIMIT_RTPRIO, 0             },
-                {RLIMIT_RTTIME, 0             },
+		{RLIMIT_CORE,   0                             },
+		{RLIMIT_NOFILE, max_files                     },
+		{RLIMIT_NPROC,  plan_user_pids(plan->max_pids)},
+		{RLIMIT_NICE,   0                             },
+		{RLIMIT_RTPRIO, 0                             },
+		{RLIMIT_RTTIME, 0                             },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -332,8 +337,9 @@ static int step_params(struct steps_child *child)
  * reaches the session (A2, C3). */
 static int step_descriptors(struct steps_child *child)
 {
-	const int from[] = {child->listen_fd, child->policy_fd,  child->loader_fd, child->params_fd,
-			    child->ready_fd,  child->secrets_fd, child->shim_fd};
+	const int from[] = {child->listen_fd,         child->policy_fd, child->loader_fd,
+			    child->params_fd,         child->ready_fd,  child->secrets_fd,
+			    child->mountns.queues_fd, child->shim_fd};
 	int safe[ARRAY_SIZE(from)];
 
 	_Static_assert(SHIM_FD_NEXT_ - SHIM_FD_LISTEN == ARRAY_SIZE(from) - 1, "enum shim_fd");
@@ -344,7 +350,8 @@ static int step_descriptors(struct steps_child *child)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
 		if (safe[i] < 0) {
-			/* No secrets: the number stays empty, whatever the supervisor has there. */
+			/* No secrets, no queues: the number stays empty, whatever the supervisor
+			 * has there. */
 			if (close(SHIM_FD_LISTEN + (int)i) < 0 && errno != EBADF)
 				return -errno;
 			continue;
@@ -400,6 +407,7 @@ static const struct step {
 	{"usr",              step_usr             },
 	{"dev",              step_dev             },
 	{"writable",         step_writable        },
+	{"queues",           step_queues          },
 	{"proc",             step_proc            },
 	{"proc-mask",        step_mask            },
 	{"pivot",            step_pivot           },

@@ -132,18 +132,18 @@ static void close_child_ends(struct session *session)
 	session->child_ready_fd = fd_close(session->child_ready_fd);
 }
 
-static uint32_t shim_flags(const struct host *host, const struct policy_profile *profile)
+static uint32_t shim_flags(const struct policy_profile *profile)
 {
 	uint32_t flags = profile->root == POLICY_ROOT_ALLOWED ? SHIM_PARAMS_ROOT_COMMANDS : 0;
 
-	if (host->probes & KERNEL_LANDLOCK_SCOPE && !weakened(WEAKEN_LANDLOCK))
-		flags |= SHIM_PARAMS_LANDLOCK_SCOPE;
 	if (weakened(WEAKEN_CAPS) || weakened(PLANT_CAP))
 		flags |= SHIM_PARAMS_WEAK_CAPS;
 	if (weakened(PLANT_ROOT_CAP))
 		flags |= SHIM_PARAMS_WEAK_ROOT_CAP;
 	if (weakened(PLANT_FD))
 		flags |= SHIM_PARAMS_WEAK_FD;
+	if (weakened(PLANT_LANDLOCK))
+		flags |= SHIM_PARAMS_WEAK_LANDLOCK;
 	return flags;
 }
 
@@ -155,7 +155,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
 	const struct policy_profile *profile = image_profile(&host->image, plan->profile);
 
 	*child = (struct steps_child){
-		.expected = {.plan = *plan,            .id_base = session->userns.base},
+		.expected = {.plan = *plan,                .id_base = session->userns.base},
 		.params =
 			{
                              .magic = PLAN_MAGIC,
@@ -164,7 +164,8 @@ static int prepare_child(struct session *session, struct steps_child *child)
                              .user_id = SESSION_USER_ID,
                              .group_id = SESSION_USER_ID,
                              .max_files = plan->max_files,
-                             .flags = shim_flags(host, profile),
+                             .flags = shim_flags(profile),
+                             .landlock_abi = host->landlock_abi,
                              .ring_bytes = (uint64_t)SHIM_RING_BYTES,
 			     },
 		.begun_at = session->begun_at,

@@ -27,6 +27,7 @@
 #include "supervisor/instance.h"
 #include "supervisor/listeners.h"
 #include "supervisor/notify.h"
+#include "supervisor/own_pages.h"
 #include "supervisor/privileges.h"
 #include "supervisor/reload.h"
 #include "supervisor/serve.h"
@@ -224,6 +225,12 @@ static int stage_files(struct app *app, struct err *err)
 	return 0;
 }
 
+static int stage_own_pages(struct app *app, struct err *err)
+{
+	(void)app;
+	return own_pages_take(err);
+}
+
 static int stage_host(struct app *app, struct err *err)
 {
 	/* One thread and nobody calls setenv. NOLINTNEXTLINE(concurrency-mt-unsafe) */
@@ -369,6 +376,7 @@ static const struct stage {
 	{"config-file",   stage_config_file  }, /* host path: configuration */
 	{"privileges",    stage_privileges   }, /* before the first child */
 	{"files",         stage_files        }, /* before adopted sessions take theirs */
+	{"own-pages",     stage_own_pages    }, /* before the first child */
 	{"host",          stage_host         }, /* leaves the host's mount namespace */
 	{"adopt",         stage_adopt        }, /* before any id or group is used again */
 	{"configuration", stage_configuration}, /* the one-shot reader */

@@ -10,6 +10,7 @@ add_library(sandboxd_supervisor STATIC
 	log_relay.c
 	notify.c
 	options.c
+	own_pages.c
 	peer.c
 	privileges.c
 	reload.c

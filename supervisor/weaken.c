@@ -37,6 +37,7 @@ static const struct weaken_name {
 	  {"fd-leaked", PLANT_FD},
 	  {"ids-shared", PLANT_IDS},
 	  {"root-cap-kept", PLANT_ROOT_CAP},
+	  {"landlock-wide", PLANT_LANDLOCK},
 };
 
 static unsigned int find(const char *variable, const struct weaken_name *names, size_t n)

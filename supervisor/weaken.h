@@ -19,7 +19,7 @@ enum weaken {
 	WEAKEN_USERNS_CEILING = 1 << 1, /* namespaces below the session's are not counted */
 	WEAKEN_CAPS = 1 << 2,           /* commands keep SHIM_CAPS */
 	WEAKEN_HIDEPID = 1 << 3,        /* every process is visible in /proc */
-	WEAKEN_LANDLOCK = 1 << 4,       /* no scopes */
+	WEAKEN_LANDLOCK = 1 << 4,       /* no domain */
 	WEAKEN_OVERLAY = 1 << 5,        /* /usr is a bind of the host's */
 	WEAKEN_PROC_MASK = 1 << 6,      /* nothing at the top level of /proc is covered */
 	WEAKEN_KEYRING = 1 << 7,        /* the supervisor's session keyring stays */
@@ -31,6 +31,7 @@ enum weaken {
 	PLANT_FD = 1 << 19,       /* commands hold the loader's descriptor */
 	PLANT_IDS = 1 << 20,      /* all sessions have the ids of the first */
 	PLANT_ROOT_CAP = 1 << 21, /* root commands have SETPCAP */
+	PLANT_LANDLOCK = 1 << 22, /* commands have most rights on all of "/" */
 };
 
 #ifdef SANDBOXD_TEST_HOOKS

@@ -116,7 +116,7 @@ struct launch_stat {
 	uint32_t n_pids;
 	uint32_t frozen;
 	uint32_t oom_kills;     /* processes that the kernel killed for lack of memory */
-	uint32_t forks_refused; /* by the limit of processes */
+	uint32_t forks_refused; /* by the limit of processes; 1: it was reached */
 };
 
 /* What is in force, read back after the launch (proof of effect). */

@@ -55,6 +55,19 @@ _Static_assert(sizeof(struct plan) == 112, "wire");
 #define PLAN_EGRESS_MAX       63u
 
 /*
+ * Processes of the session's programs: RLIMIT_NPROC. Of the session's limit this many are kept for
+ * the service's own in it and a runner for each command, so that the kernel meets this limit first:
+ * it refuses before it copies anything, where the control group refuses a copy that is complete,
+ * and what a fork bomb does all day is asking (B16).
+ */
+#define PLAN_OWN_PIDS 20u
+
+static inline uint32_t plan_user_pids(uint32_t max_pids)
+{
+	return max_pids - (PLAN_OWN_PIDS < max_pids / 4 ? PLAN_OWN_PIDS : max_pids / 4);
+}
+
+/*
  * Descriptors of the shim after its exec. Everything else is closed before. 0, 1 and 2 are
  * /dev/null of the session.
  */
@@ -67,8 +80,10 @@ enum shim_fd {
 	SHIM_FD_READY = 7,  /* pipe to the supervisor: struct err if start-up fails, SHIM_READY_BYTE
 			       when confined */
 	SHIM_FD_SECRETS =
-		8, /* pipe: struct secret_stream (secret.h); absent where there are none */
-	SHIM_FD_NEXT_ = 9,
+		8,          /* pipe: struct secret_stream (secret.h); absent where there are none */
+	SHIM_FD_QUEUES = 9, /* the session's POSIX message queues, as a folder: a Landlock rule
+			       names it, then it is closed; absent where there is no need */
+	SHIM_FD_NEXT_ = 10,
 };
 #define SHIM_READY_BYTE 0x52
 
@@ -97,16 +112,17 @@ enum shim_fd {
 	 SHIM_CAP_SETGID | SHIM_CAP_SETUID)
 
 enum shim_params_flags {
-	SHIM_PARAMS_LANDLOCK_SCOPE = 1, /* Landlock ABI 6: the spawner takes a domain with scopes */
-	/* Test builds only, see supervisor/weaken.h: commands keep capabilities, a descriptor. */
+	/* Test builds only, see supervisor/weaken.h: commands keep capabilities, a descriptor; one
+	 * rule of their Landlock domain is wide. */
 	SHIM_PARAMS_WEAK_CAPS = 2,
 	SHIM_PARAMS_WEAK_FD = 4,
 	SHIM_PARAMS_ROOT_COMMANDS = 8,  /* the profile has commands of `root` */
 	SHIM_PARAMS_WEAK_ROOT_CAP = 16, /* test builds: these have one capability more */
+	SHIM_PARAMS_WEAK_LANDLOCK = 32,
 #ifdef SANDBOXD_TEST_HOOKS
-	SHIM_PARAMS_ALL_ = 31,
+	SHIM_PARAMS_ALL_ = 62,
 #else
-	SHIM_PARAMS_ALL_ = 9,
+	SHIM_PARAMS_ALL_ = 8,
 #endif
 };
 
@@ -118,11 +134,10 @@ static inline uint64_t shim_caps(uint32_t flags)
 
 /* Of a root command: permitted, effective, bounding. KILL reaches whatever is in its user
  * namespace, our own processes too, unless Landlock keeps it to the second spawner's children;
- * where it does not, `root` signals what has its own id and no more (B24, C8). */
-static inline uint64_t shim_caps_command(uint32_t flags)
+ * where it does not (before ABI 6), `root` signals what has its own id and no more (B24, C8). */
+static inline uint64_t shim_caps_command(uint32_t landlock_abi)
 {
-	return flags & SHIM_PARAMS_LANDLOCK_SCOPE ? SHIM_CAPS_ROOT
-						  : SHIM_CAPS_ROOT & ~SHIM_CAP_KILL;
+	return landlock_abi >= 6 ? SHIM_CAPS_ROOT : SHIM_CAPS_ROOT & ~SHIM_CAP_KILL;
 }
 
 struct shim_params {
@@ -132,8 +147,10 @@ struct shim_params {
 	uint8_t session[ID_BYTES];
 	uint32_t user_id; /* inside */
 	uint32_t group_id;
-	uint32_t max_files;  /* RLIMIT_NOFILE of commands */
-	uint32_t flags;      /* enum shim_params_flags */
-	uint64_t ring_bytes; /* a running job: 128 KiB .. SHIM_RING_BYTES */
+	uint32_t max_files;    /* RLIMIT_NOFILE of commands */
+	uint32_t flags;        /* enum shim_params_flags */
+	uint64_t ring_bytes;   /* a running job: 128 KiB .. SHIM_RING_BYTES */
+	uint32_t landlock_abi; /* to be used; 0: none */
+	uint32_t zero;
 };
-_Static_assert(sizeof(struct shim_params) == 48, "wire");
+_Static_assert(sizeof(struct shim_params) == 56, "wire");

@@ -18,6 +18,7 @@ enum worker_fd {
 	WORKER_FD_STATE = 8,      /* api: directory descriptor of its state; also its /state */
 	WORKER_FD_NEXT_ = 9,
 };
+#define WORKER_STATE_DIR "/state"
 
 /* Argument of an api worker whose store is a server. */
 #define WORKER_MODE_NETWORK "network"

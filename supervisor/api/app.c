@@ -18,7 +18,7 @@
 #include "supervisor/api/store/sqlite.h"
 #include "supervisor/api/tasks.h"
 
-#define STORE_PATH       "/state/api.db"
+#define STORE_PATH       WORKER_STATE_DIR "/api.db"
 #define STORE_PAGE_BYTES 4096u              /* of a file that we made */
 #define STOP_TIMEOUT     (4 * USEC_PER_SEC) /* below the supervisor's patience with us */
 #define LEAVE_TIMEOUT    (1 * USEC_PER_SEC)

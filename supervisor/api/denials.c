@@ -84,9 +84,9 @@ void denials_count(struct app *app, struct session *session, uint32_t oom_kills,
 		&(struct denial_report){
 			.kind = DENIAL_PIDS,
 			.count = more_than(&session->denials.forks_refused_seen, forks_refused),
-			.what = "one more process or thread (EAGAIN)",
+			.what = "more processes and threads (EAGAIN)",
 			.rule = rule,
-			.source = "pids control group, which does not tell whom",
+			.source = "count of processes, which does not tell whom",
 			.advice = "run fewer at once, or a profile with a larger `limit pids`, up "
 				  "to limits.session_pids",
 		});

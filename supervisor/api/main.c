@@ -3,10 +3,11 @@
  * of its own, with ids of its own and descriptors by fixed number (include/sandboxd/worker.h).
  *
  * Runs as the worker's id, no groups, no capabilities. First thing, before a byte from outside:
- * no_new_privs, not dumpable, seccomp filter.
+ * Landlock domain, no_new_privs, not dumpable, seccomp filter.
  */
 #include <stdlib.h>
 
+#include "base/confine.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -27,16 +28,24 @@ int main(int argc, char *argv[])
 	struct err err = ERR_NULL;
 	bool applied = false;
 	int code;
+	int r;
 
 	log_init("sandboxd-api", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
+	r = CONFINE_SANITIZED ? 0 : confine_folder(WORKER_STATE_DIR);
+	if (r < 0) {
+		(void)err_fail(&err, r, "confine", "files");
+		log_err(LOG_LEVEL_ERROR, NULL, "not confined", &err);
+		return EXIT_FAILURE;
+	}
 	if (confine_worker(WORKER_FD_POLICY, network ? PROFILE_NETWORK : PROFILE, &applied, &err) <
 	    0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "not confined", &err);
 		return EXIT_FAILURE;
 	}
 	if (!applied)
-		log_line(LOG_LEVEL_WARNING, NULL, "no seccomp filter", "reason=sanitizer");
+		log_line(LOG_LEVEL_WARNING, NULL, "no seccomp filter, no Landlock domain",
+			 "reason=sanitizer");
 	if (config_read(WORKER_FD_CONFIG, &config, &err) < 0 ||
 	    image_open(WORKER_FD_POLICY, &policy, &err) < 0) {
 		log_err(LOG_LEVEL_ERROR, NULL, "cannot start", &err);

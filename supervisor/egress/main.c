@@ -6,7 +6,6 @@
  * reads its configuration, then the filter, then the greeting.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -227,7 +226,6 @@ int main(void)
 {
 	static struct egress egress;
 	int signal_fd;
-	int etc_fd;
 	int r;
 
 	log_init("sandboxd-egress", LOG_LEVEL_INFO);
@@ -242,10 +240,8 @@ int main(void)
 		return EXIT_FAILURE;
 	}
 	/* The resolver looks into the hosts file for each name. */
-	etc_fd = open("/etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (confine_reading_worker(WORKER_FD_POLICY, "worker-egress", etc_fd) < 0)
+	if (confine_reading_worker(WORKER_FD_POLICY, "worker-egress", "/etc") < 0)
 		return EXIT_FAILURE;
-	etc_fd = fd_close(etc_fd);
 	r = greet();
 	if (r == 0)
 		r = run(&egress, signal_fd);

@@ -66,7 +66,7 @@ def descriptors(t):
      "ids of the block")
 def capabilities(t):
     none = {name: "0" * 16 for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
-    want = {"*": "EPERM", **none, "setresuid 65535": "EINVAL"}
+    want = {"*": "EPERM", **none, "setresuid 65535": "EINVAL", "mknod a device": "EACCES"}
     for agent in (False, True):
         t.refused(t.session(agent=agent).attack("identity"), want)
     if not t.controls:
@@ -79,7 +79,10 @@ def capabilities(t):
     # Even then: nothing over the host, nor the shim's id.
     t.holds({step: weak[step] for step in ("capset SYS_ADMIN", "mknod a device", "chown to 0",
                                            "setresuid 65535", "unlock securebits")},
-            {"*": "EPERM", "setresuid 65535": "EINVAL"})
+            {"*": "EPERM", "setresuid 65535": "EINVAL", "mknod a device": "EACCES"})
+    # A device node: no rule of Landlock gives it, and no capability.
+    weak = t.session("landlock").attack("identity")
+    t.holds({step: weak[step] for step in ("mknod a device",)}, "EPERM")
 
 
 @row("A11", "a command that a launcher takes for an option", "no launcher: argv to execve")

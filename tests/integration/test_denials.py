@@ -65,10 +65,14 @@ def test_memory_hog_is_told_with_the_limit(alice, root, session):
     assert alice.run(session, "/bin/true").code == 0
 
 
-def test_fork_bomb_is_told_with_the_limit(alice, session):
+def test_fork_bomb_is_told_with_the_limit(daemon, alice, session):
     assert alice.run(session, "python3", "-c", FORKS).text == "EAGAIN\n"
     [record] = of_kind(alice, session, "pids")
     assert "256 processes" in record["rule"]
+    # By the limit that costs nothing: the control group's comes when the copy is complete.
+    group, = [path for path in daemon.cgroups() if session in path and Path(path, "pids.events").exists()]
+    assert Path(group, "pids.events").read_text().split()[:2] == ["max", "0"]
+    assert Path(group, "pids.max").read_text() == "256\n"
     assert denials(alice, session)["counts"] == {"pids": record["count"]}
 
 

@@ -1,5 +1,6 @@
 """Commands that take all they can: they are bounded, and nobody else notices."""
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -84,6 +85,18 @@ def test_output_flood_is_bounded(alice, session, other):
     result = alice.shell(session, "yes | head -c 200000000", timeout_ms=60000, timeout=120)
     assert len(result.out) <= 70 << 20
     assert result.exit.get("truncated") is True or result.exit.get("timed_out") is True
+    other()
+
+
+def test_all_commands_of_a_session_share_two_rates(alice, session, other):
+    """Alone each may put out 10 MiB in a second, and as much at once."""
+    start = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        outputs = list(pool.map(
+            lambda _: len(alice.shell(session, "yes", timeout_ms=3000, timeout=60).out), range(8)))
+    took = time.monotonic() - start
+    assert sum(outputs) <= 20 * (took + 1) * (1 << 20), (outputs, took)
+    assert min(outputs) > 0, outputs
     other()
 
 

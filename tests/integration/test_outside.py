@@ -49,6 +49,17 @@ def test_supervisor_keeps_only_what_it_needs(daemon):
         assert not bounding >> bit & 1, bit
 
 
+@pytest.mark.skipif(ASAN, reason="the sanitizer watches the gaps between variables")
+def test_supervisor_shares_no_mapped_file_with_sessions(daemon):
+    """A fork waits for the lock of each mapped file; sessions can keep that of theirs taken."""
+    def files(pid):
+        return [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines()
+                if "/" in line and not line.endswith(" (deleted)")]  # those are memory
+
+    assert files(daemon.supervisor_pid()) == []
+    assert any("libc" in name for name in files(daemon.process.pid))
+
+
 def test_supervisor_and_keeper_map_no_parser(daemon):
     for pid in (daemon.process.pid, daemon.supervisor_pid()):
         maps = Path(f"/proc/{pid}/maps").read_text()

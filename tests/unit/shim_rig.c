@@ -26,6 +26,7 @@
 #include "base/fd.h"
 #include "base/frame.h"
 #include "base/io.h"
+#include "base/landlock.h"
 #include "base/num.h"
 #include "base/sockmsg.h"
 #include "base/str.h"
@@ -108,8 +109,8 @@ static int rig_params(void)
 		.user_id = SESSION_USER_ID,
 		.group_id = SESSION_USER_ID,
 		.max_files = 1024,
-		.flags = getenv("SHIM_TEST_NO_LANDLOCK") ? 0 : SHIM_PARAMS_LANDLOCK_SCOPE,
 		.ring_bytes = SHIM_RING_BYTES,
+		.landlock_abi = getenv("SHIM_TEST_NO_LANDLOCK") ? 0 : landlock_abi(),
 	};
 
 	memcpy(params.session, rig_session, sizeof(params.session));
@@ -139,6 +140,9 @@ static void rig_root(void)
 	rig_dir("usr", 0755);
 	rig_dir("proc", 0755);
 	rig_dir("dev", 0755);
+	rig_dir("dev/pts", 0755);
+	rig_dir("dev/shm", 0777);
+	rig_dir("etc", 0755);
 	rig_dir("session", 0700);
 	rig_dir("tmp", 0777);
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
@@ -149,6 +153,7 @@ static void rig_root(void)
 	RIG_DO(mount("proc", "proc", "proc", MS_NOSUID | MS_NOEXEC | MS_NODEV, data));
 	RIG_DO(mknod("dev/null", S_IFCHR | 0666, makedev(1, 3)));
 	RIG_DO(chmod("dev/null", 0666));
+	RIG_DO(mknod("dev/tty", S_IFCHR | 0666, makedev(5, 0)));
 	RIG_DO(snprintf(data, sizeof(data), "mode=700,size=8m,nr_inodes=4096"));
 	RIG_DO(mount("session", "session", "tmpfs", MS_NOSUID | MS_NODEV, data));
 	RIG_DO(chown("session", RIG_ID_BASE + SESSION_USER_ID, RIG_ID_BASE + SESSION_USER_ID));
@@ -200,6 +205,7 @@ static _Noreturn void rig_child(const int *fds, int shim_fd, int to_fd, int from
 			RIG_DO(fcntl(fds[i], F_DUPFD_CLOEXEC, 100 + i) - (100 + i));
 	RIG_DO(fcntl(shim_fd, F_DUPFD_CLOEXEC, 120) - 120);
 	(void)close(SHIM_FD_SECRETS);
+	(void)close(SHIM_FD_QUEUES);
 	for (int i = 0; i < SHIM_FD_NEXT_; i++)
 		if (fds[i] >= 0)
 			RIG_DO(dup3(100 + i, i, 0));
@@ -284,9 +290,9 @@ void rig_start_with(struct rig *rig, int secrets_fd)
 	assert_int_equal(pipe2(from, O_CLOEXEC), 0);
 	rig->shim_pid = kernel_clone3(&args);
 	if (rig->shim_pid == 0) {
-		const int fds[SHIM_FD_NEXT_] = {null_fd,        null_fd,   null_fd,
-						rig->listen_fd, policy_fd, loader_fd,
-						params_fd,      ready[1],  rig->secrets_fd};
+		const int fds[SHIM_FD_NEXT_] = {
+			null_fd,   null_fd,   null_fd,  rig->listen_fd,  policy_fd,
+			loader_fd, params_fd, ready[1], rig->secrets_fd, -1};
 
 		rig_child(fds, shim_fd, to[1], from[0]);
 	}

@@ -10,7 +10,7 @@
 #include "base/list.h"
 #include "base/sockmsg.h"
 
-#define MAX_READS_A_TURN 32
+#define MAX_READS_A_TURN 8
 
 enum wire_job_state {
 	WIRE_JOB_FREE,
