@@ -164,5 +164,7 @@ void tls_hello_parse(const uint8_t *data, size_t size, struct tls_hello *ret_hel
 	}
 	if (hello.verdict == TLS_MORE && size == TLS_HELLO_MAX)
 		hello.verdict = TLS_BAD; /* there is no room for more */
+	if (hello.verdict != TLS_NAME)
+		memset(hello.name, 0, sizeof(hello.name)); /* one that was read before the fault */
 	*ret_hello = hello;
 }

@@ -13,7 +13,7 @@
 
 enum tls_verdict {
 	TLS_MORE, /* is one so far */
-	TLS_NAME, /* complete; `name` is canonical */
+	TLS_NAME, /* complete; `name` is canonical, and empty with all others */
 	TLS_NO_NAME,
 	TLS_BAD, /* no ClientHello, or one that a client does not send; or a name that is none */
 	TLS_VERDICT_MAX_,

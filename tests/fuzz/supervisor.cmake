@@ -1,1 +1,3 @@
 sandboxd_fuzzer(fuzz_secret_store LIBS sandboxd_secret_store)
+sandboxd_fuzzer(fuzz_egress_bytes LIBS sandboxd_egress_pure)
+sandboxd_fuzzer(fuzz_config LIBS sandboxd_config_domain sandboxd_supervisor)
