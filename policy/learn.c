@@ -171,9 +171,16 @@ static int learn_listen(struct learn *learn, int fd)
 	}
 }
 
+/* When it returns nobody listens any more: where that is too early, what is called is ENOSYS. */
+static int learn_watch(struct learn *learn, pid_t pid, const atomic_int *listener)
+{
+	AUTO_CLOSE int fd = learn_listener(pid, listener);
+
+	return fd < 0 ? fd : learn_listen(learn, fd);
+}
+
 int learn_run(struct learn *learn, char *const argv[], struct err *err)
 {
-	AUTO_CLOSE int fd = -1;
 	atomic_int *listener = mmap(NULL, sizeof(*listener), PROT_READ | PROT_WRITE,
 				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid;
@@ -182,15 +189,10 @@ int learn_run(struct learn *learn, char *const argv[], struct err *err)
 	if (listener == MAP_FAILED)
 		return err_fail(err, -errno, "learn", "mmap");
 	pid = fork();
-	if (pid < 0)
-		return err_fail(err, -errno, "learn", "fork");
 	if (pid == 0)
 		learn_child(argv, listener);
-	fd = learn_listener(pid, listener);
-	r = fd < 0 ? fd : learn_listen(learn, fd);
-	/* Without a listener what it calls is ENOSYS, and it ends. */
-	fd = fd_close(fd);
-	while (waitpid(pid, &learn->wait_status, 0) < 0 && errno == EINTR)
+	r = pid < 0 ? -errno : learn_watch(learn, pid, listener);
+	while (pid > 0 && waitpid(pid, &learn->wait_status, 0) < 0 && errno == EINTR)
 		continue;
 	(void)munmap(listener, sizeof(*listener));
 	return r < 0 ? err_fail(err, r, "learn", "listen to %s", argv[0]) : 0;

@@ -237,13 +237,13 @@ int steps_bounding(uint64_t keep, struct err *err)
 int steps_securebits(const struct shim_params *params, bool is_root, struct err *err)
 {
 	unsigned long bits = SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED |
-			     SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
-			     SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+			     SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
 
 	if (!(params->flags & SHIM_PARAMS_ROOT_COMMANDS))
 		return 0;
+	/* Programs that give up root by steps keep capabilities over one of them (setpriv). */
 	if (!is_root)
-		bits |= SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP;
+		bits |= SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP | SECBIT_KEEP_CAPS_LOCKED;
 	if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
 		return err_fail(err, -errno, "shim-securebits", "lock");
 	return 0;

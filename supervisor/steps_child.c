@@ -266,11 +266,12 @@ static int set_capabilities(uint64_t mask)
 static int step_capabilities(struct steps_child *child)
 {
 	const uint64_t caps = shim_caps(child->params.flags);
-	unsigned long bits = SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP | SECBIT_KEEP_CAPS_LOCKED |
-			     SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+	unsigned long bits = SECBIT_NOROOT | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_CAP_AMBIENT_RAISE |
+			     SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
 
 	if (!(child->params.flags & SHIM_PARAMS_ROOT_COMMANDS))
-		bits |= SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED;
+		bits |= SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED |
+			SECBIT_KEEP_CAPS_LOCKED;
 	for (unsigned long cap = 0; cap < 64; cap++) {
 		if (caps & (1ull << cap))
 			continue;

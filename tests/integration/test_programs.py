@@ -1,7 +1,7 @@
 """Real programs in real sessions: one test per program and profile.
 
 Each program is a file of tests/data/programs: `any` runs in both profiles, `component` and `agent` in
-that one. It ends with status 0 and the line `ok`. Its first lines say what it is about:
+that one, `root` as a root command of `agent`. It ends with status 0 and the line `ok`. Its first lines say what it is about:
 
   needs: PROGRAM[:PACKAGE] or NAME@PATH ...   skipped, visibly, where the host's /usr lacks one
   grants: TEXT                                what the profile gives it, printed when it fails
@@ -22,8 +22,8 @@ PATH = "/usr/bin:/bin"
 
 
 def cases():
-    for profile in ("component", "agent"):
-        for folder in ("any", profile):
+    for profile in ("component", "agent", "root"):
+        for folder in ("any", profile) if profile != "root" else ("root",):
             for path in sorted((PROGRAMS / folder).glob("*")):
                 if path.suffix in RUNNERS:
                     yield pytest.param(profile, path, id=f"{profile}-{path.stem}")
@@ -66,13 +66,14 @@ def test_program_works(alice, profile, path):
     lacking = list(missing(path))
     if lacking:
         pytest.skip("not under /usr here: " + ", ".join(lacking))
-    session = make(alice, profile)
+    as_root = {"user": "root"} if profile == "root" else {}
+    session = make(alice, "agent" if as_root else profile)
     try:
         name = f"/session/program{path.suffix}"
         put = alice.shell(session, f"cat > {name}", stdin=path.read_text())
         assert put.code == 0, put
         result = alice.run(session, f"/usr/bin/{RUNNERS[path.suffix]}", name, timeout_ms=60000,
-                           timeout=70)
+                           timeout=70, **as_root)
         out, err = result.text, result.err.decode("utf-8", "replace")
         assert result.code == 0 and out.splitlines()[-1:] == ["ok"], (
             f"{path.stem} does not work in profile {profile}: {result.exit or result.error}\n"

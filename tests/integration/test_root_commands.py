@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from harness import RUNTIME, wait_until
+from harness import RUNTIME, ctl, wait_until
 
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID
 SEVEN = sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7))
@@ -209,11 +209,11 @@ def test_namespaces_are_bounded_for_root_too(alice, agent):
 
 
 def test_securebits_are_locked(alice, agent):
-    """Of root: uid 0 means something and ambient sets nothing; of `user`: neither does."""
+    """Of root: uid 0 means something, and one may keep capabilities; of `user`: nothing of it."""
     script = "import ctypes; print(ctypes.CDLL(None).prctl(27))"
     noroot, fixup, keep, ambient = (1 << 0, 1 << 2, 1 << 4, 1 << 6)
-    locked = (noroot | fixup | keep | ambient) << 1
-    for user, bits in (("root", ambient), ("user", noroot | fixup | ambient)):
+    locked = (noroot | fixup | ambient) << 1
+    for user, bits in (("root", ambient), ("user", noroot | fixup | ambient | keep << 1)):
         text = alice.run(agent, "/usr/bin/python3", "-c", script, user=user).text
         assert int(text) == locked | bits, (user, hex(int(text)))
     script = "import ctypes; c = ctypes.CDLL(None); print([c.prctl(28, n) for n in (0, 0x2f, 0xff)])"
@@ -230,3 +230,46 @@ def test_root_reads_no_key_of_the_host(alice, agent):
               "    assert c.syscall(*call) == -1 and ctypes.get_errno() == errno.EPERM, call\n")
     result = alice.run(agent, "/usr/bin/python3", "-c", script, user="root")
     assert result.code == 0, result
+
+
+def test_no_group_of_ours_can_be_taken(alice, agent):
+    """The shim's group is let through hidepid, and is not mapped."""
+    script = ("import os\n"
+              "for call in (lambda: os.setgid(65535), lambda: os.setgroups([65535]),\n"
+              "             lambda: os.setresgid(65535, 65535, 65535), lambda: os.setuid(65535)):\n"
+              "    try: call()\n"
+              "    except OSError as error: print(error.errno)\n"
+              "os.setgroups([5, 65534]); os.setgid(5); print(os.getgroups(), os.getgid())\n")
+    result = alice.run(agent, "/usr/bin/python3", "-c", script, user="root")
+    assert result.text == "22\n" * 4 + "[5, 65534] 5\n", result
+
+
+def test_watches_of_many_ids_are_one_sum(daemon, alice, agent):
+    """Whoever makes them inside, outside they count for the session's own id."""
+    with open("/proc/sys/fs/inotify/max_user_instances", encoding="ascii") as file:
+        limit = int(file.read())
+    if limit > 1000:
+        pytest.skip(f"the host allows {limit} instances a user")
+    script = ("import ctypes, os, sys\n"
+              "c = ctypes.CDLL(None)\n"
+              "pids, n = [], 0\n"
+              "for uid in range(10):\n"
+              "    r, w = os.pipe()\n"
+              "    if os.fork() == 0:\n"
+              "        os.setuid(uid + 100)\n"
+              "        n = 0\n"
+              "        while n < 300 and c.inotify_init1(0) >= 0: n += 1\n"
+              "        os.write(w, bytes([n % 256, n // 256])); os.read(0, 1); sys.exit()\n"
+              "    a = os.read(r, 2); n += a[0] + 256 * a[1]\n"
+              "print(n)\n")
+    # Standard input has no end while the command runs.
+    result = alice.shell(agent, f"sleep 20 | python3 -c \"{script}\"; kill -9 $!; true", user="root",
+                         timeout_ms=5000)
+    assert 0 < int(result.text) <= limit, result
+
+
+def test_cli_runs_as_root(daemon):
+    made = ctl(daemon, "run", "-p", "agent", "--root", "--", "id", "-u")
+    assert (made.returncode, made.stdout) == (0, b"0\n"), made
+    refused = ctl(daemon, "run", "-p", "component", "--root", "--", "id", "-u")
+    assert refused.returncode == 4 and b"no root commands" in refused.stderr, refused
