@@ -8,3 +8,4 @@ sandboxd_unit_test(test_routes
 sandboxd_unit_test(test_api_config LIBS sandboxd_api_http_pure)
 sandboxd_unit_test(test_shim_link LIBS sandboxd_api_link)
 sandboxd_unit_test(test_supervisor_client LIBS sandboxd_api_link)
+sandboxd_unit_test(test_egress_link LIBS sandboxd_api_link)
