@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from harness import BIN, BUILD, NOT_FOUND, ROOT, SESSIONS, Daemon, wait_until
+from harness import BIN, BUILD, ROOT, SESSIONS, Daemon, wait_until
 from test_adoption import end_both, shims_of
 
 # The tag, and its commit for clones that have no tags.
-PREVIOUS = ("v0.1.0", "aa952cc804fb67f5ddb54bc759568427e2e63514")
-PROGRAMS = ["sandboxd", "sandboxd-api", "sandboxd-egress", "sandboxd-config", "sandbox-shim",
+PREVIOUS = ("v0.2.0", "88342ff4827dcb21ba21881b3d79be4ca661cee2")
+PROGRAMS = ["sandboxd", "sandboxd-api", "sandboxd-egress", "sandboxd-config", "sandboxd-helper", "sandbox-shim",
             "sandbox-loader", "policy_image"]
 
 
@@ -34,7 +34,7 @@ def previous():
     """Its programs, built once and kept in the build directory."""
     commit = find_previous()
     if commit is None:
-        pytest.skip("neither the tag v0.1.0 nor its commit is in this clone")
+        pytest.skip("neither the tag v0.2.0 nor its commit is in this clone")
     source = BUILD / "previous" / commit[:12]
     if not (source / "built").exists():
         source.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def test_upgrade_under_load_and_back(previous):
         assert not load.surprises, load.surprises[:3]
         assert load.n_answers > 0
 
-        # 0.1.0 wrote no records: its trees are ended, its rows are the promise.
+        # Its shims speak another version: the trees are ended, the rows are the promise.
         assert "made by another release" in daemon.log.read_text()
         assert {row["id"] for row in caller.get(SESSIONS).json} == set(sessions)
         assert caller.frames(done) == frames
@@ -143,22 +143,22 @@ def test_upgrade_under_load_and_back(previous):
         wait_until(lambda: set(shims) <= set(shims_of(daemon)), 5, "the same processes")
         assert all(caller.run(s, "/bin/true").code == 0 for s in sessions)
 
-        # And back: the older release starts on the newer schema and ends the trees.
+        # And back: the older release starts on the newer schema, ends the trees and makes them again.
         assert daemon.stop(signal.SIGUSR2) == 0
         daemon.programs = previous
         daemon.start()
-        assert caller.get(f"{SESSIONS}/{sessions[0]}").body == NOT_FOUND
+        assert caller.run(sessions[0], "/bin/cat", "/session/one.yaml").out == b"type: a.B\n"
         assert not set(shims) & set(shims_of(daemon))
         assert caller.frames(done) == frames
         old = caller.create()
         assert caller.write(old, "two", "type: a.B\n").status == 200
         assert terminal(caller.frames(caller.execute(old)))[0]["stage"] == "done"
 
-        # Forward once more, over a clean stop: what 0.1.0 closed stays closed.
+        # Forward once more, over a clean stop: every row is there.
         assert daemon.stop() == 0
         daemon.programs = BIN
         daemon.start()
-        assert caller.get(f"{SESSIONS}/{old}").body == NOT_FOUND
+        assert caller.run(old, "/bin/cat", "/session/two.yaml").out == b"type: a.B\n"
         assert caller.run(caller.create(), "/bin/true").code == 0
         assert not [name for name in os.listdir(daemon.runtime / "private" / "sessions")
                     if name.startswith(tuple(sessions))]
