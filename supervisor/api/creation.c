@@ -87,8 +87,7 @@ void creation_launched(struct session *session)
 	if (!live->creation)
 		return;
 	live->creation->launched = true;
-	live->creation->policy_done =
-		live->policy_in_force || !egress_is_reachable(live->app, session);
+	live->creation->policy_done = live->policy_in_force;
 	if (!live->creation->policy_done &&
 	    egress_wait_settled(live->app, session, on_policy, live->app) < 0)
 		on_policy(live->app, &session->id, -ENOMEM);
