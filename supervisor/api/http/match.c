@@ -10,11 +10,8 @@
 #include "supervisor/api/http/routes.h"
 
 static const char *const method_names[ROUTE_METHOD_MAX_] = {
-	[ROUTE_GET] = "GET",
-	[ROUTE_POST] = "POST",
-	[ROUTE_DELETE] = "DELETE",
-	[ROUTE_PATCH] = "PATCH",
-	[ROUTE_PUT] = "PUT",
+	[ROUTE_GET] = "GET",     [ROUTE_POST] = "POST", [ROUTE_DELETE] = "DELETE",
+	[ROUTE_PATCH] = "PATCH", [ROUTE_PUT] = "PUT",
 };
 
 const char *routes_method_name(enum route_method method)
