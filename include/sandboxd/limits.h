@@ -72,9 +72,11 @@
 #define WORKER_ID_CONFIG 3
 #define WORKER_ID_HELPER 4
 
+/* Of the api worker: who it is to a store that others share. */
+#define STORE_INSTANCE_NAME "store-instance"
 /* The api worker's audit, in its state directory: AUDIT_FILE_NAME and .1 to .AUDIT_OLD_FILES. */
-#define AUDIT_FILE_NAME "audit.jsonl"
-#define AUDIT_OLD_FILES 7
+#define AUDIT_FILE_NAME     "audit.jsonl"
+#define AUDIT_OLD_FILES     7
 
 #define HTTP_BODY_MAX_BYTES  (2 * 1024 * 1024) /* a 1 MiB component as JSON with escapes */
 #define HTTP_MAX_CONNECTIONS 1024

@@ -346,6 +346,15 @@ def id_blocks_at_rest(instance):
     return last
 
 
+def store_section(config):
+    """SANDBOX_TEST_STORE=postgres: every service of the tests has a database of its own."""
+    if os.environ.get("SANDBOX_TEST_STORE") != "postgres" or "[store]" in config:
+        return ""
+    from postgres_rig import shared_database
+
+    return f"\n[store]\ndsn = {shared_database()}\n"
+
+
 class Daemon:
     """A private sandboxd in a folder of its own."""
 
@@ -358,7 +367,7 @@ class Daemon:
         self.env = env or {}
         self.arguments = arguments
         self.programs = programs
-        self.config.write_text(config)
+        self.config.write_text(config + store_section(config))
         self.process = None
         self.deaths_expected = False
         try:

@@ -1,5 +1,6 @@
 """A PostgreSQL server of the test's own: its folder, its port, its passwords."""
 
+import atexit
 import contextlib
 import os
 import pwd
@@ -42,6 +43,7 @@ class Postgres:
         self.port = free_port()
         self.passwords = {role: secrets.token_hex(8) for role in (OWNER, SERVICE, READER)}
         self.process = None
+        self.n_databases = 0
         try:
             self._as_postgres(str(self.bin / "initdb"), "-D", str(self.data), "-A", "scram-sha-256",
                               "--auth-local=trust", "-E", "UTF8", "--locale=C.UTF-8", "-N")
@@ -142,6 +144,22 @@ class Postgres:
     def done(self):
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+SHARED = []
+
+
+def shared_database():
+    """The dsn of a new database on the one server of this test run."""
+    if not SHARED:
+        SHARED.append(Postgres())
+        atexit.register(SHARED[0].done)
+    server = SHARED[0]
+    server.n_databases += 1
+    name = f"store{server.n_databases}"
+    server.new_database(name)
+    server.ready(name)
+    return server.dsn(database=name)
 
 
 # As docs/postgresql.md says.

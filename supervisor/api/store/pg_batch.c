@@ -135,30 +135,51 @@ void pg_batch_found(struct pg_store *s, uint64_t committed)
 
 /* ---- answers ---- */
 
-static void move(struct value *values, size_t from, size_t to)
+static const struct reference {
+	const char *word; /* in the constraint's name, by the common convention */
+	size_t from;
+	size_t to;
+} references[] = {
+	{"workspace", INSERT_WORKSPACE, INSERT_WORKSPACE_TEXT},
+	{"project",   INSERT_PROJECT,   INSERT_PROJECT_TEXT  },
+	{"user",      INSERT_OWNER,     INSERT_OWNER_TEXT    },
+};
+
+static void move(struct write_step *step, const struct reference *reference)
 {
-	if (values[from].type == VALUE_NULL)
-		return;
-	values[to] = values[from];
-	values[from] = VALUE_NOTHING;
+	if (reference->from == INSERT_OWNER)
+		step->value[INSERT_TENANT] = value_text("true");
+	step->value[reference->to] = step->value[reference->from];
+	step->value[reference->from] = VALUE_NOTHING;
+}
+
+/* The same value of the same column, in every row that is yet to be written: or each of them would
+ * make its batch void once. */
+static void move_all(struct list *writes, const struct reference *reference,
+		     const struct value *refused)
+{
+	LIST_FOR_EACH (link, writes) {
+		struct write *write = LIST_ENTRY(link, struct write, link);
+
+		for (struct write_step *step = write->first; step; step = step->next) {
+			const struct value *value = &step->value[reference->from];
+
+			if (step->query == QUERY_SESSION_INSERT && value->type == VALUE_TEXT &&
+			    value->size == refused->size &&
+			    memcmp(value->text, refused->text, value->size) == 0)
+				move(step, reference);
+		}
+	}
 }
 
 /*
  * The platform's table refuses an owner, workspace or project that it does not know: the same row
- * without the reference, and the name as a text. The constraint's name tells which, by the common
- * convention; else all three. False: that was not it.
+ * without the reference, and the name as a text. Where the constraint's name does not tell which,
+ * all three. False: that was not it.
  */
-static bool without_reference(struct write_step *step, const char *constraint)
+static bool without_reference(struct pg_store *s, const struct write_step *step,
+			      const char *constraint)
 {
-	static const struct {
-		const char *word;
-		size_t from;
-		size_t to;
-	} references[] = {
-		{"workspace", INSERT_WORKSPACE, INSERT_WORKSPACE_TEXT},
-		{"project",   INSERT_PROJECT,   INSERT_PROJECT_TEXT  },
-		{"user",      INSERT_OWNER,     INSERT_OWNER_TEXT    },
-	};
 	bool is_named = false;
 	bool moved = false;
 
@@ -166,21 +187,22 @@ static bool without_reference(struct write_step *step, const char *constraint)
 		return false;
 	for (size_t i = 0; constraint && i < ARRAY_SIZE(references); i++)
 		is_named |= strstr(constraint, references[i].word) &&
-			    step->value[references[i].from].type != VALUE_NULL;
+			    step->value[references[i].from].type == VALUE_TEXT;
 	for (size_t i = 0; i < ARRAY_SIZE(references); i++) {
-		if (step->value[references[i].from].type == VALUE_NULL ||
+		const struct value refused = step->value[references[i].from];
+
+		if (refused.type != VALUE_TEXT ||
 		    (is_named && !strstr(constraint, references[i].word)))
 			continue;
-		if (references[i].from == INSERT_OWNER)
-			step->value[INSERT_TENANT] = value_text("true");
-		move(step->value, references[i].from, references[i].to);
+		move_all(&s->queue.in_flight, &references[i], &refused);
+		move_all(&s->queue.waiting, &references[i], &refused);
 		moved = true;
 	}
 	return moved;
 }
 
 /* STORE_DEGRADED: the store refuses. STORE_OK: the write was changed and may succeed now. */
-static enum store_result judge(struct write_step *step, const PGresult *result)
+static enum store_result judge(struct pg_store *s, const PGresult *result)
 {
 	static const struct {
 		const char *prefix;
@@ -197,7 +219,7 @@ static enum store_result judge(struct write_step *step, const PGresult *result)
 	if (!code)
 		return STORE_DEGRADED;
 	if (str_equal(code, "23503") &&
-	    without_reference(step, PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME)))
+	    without_reference(s, s->step, PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME)))
 		return STORE_OK;
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
 		if (str_has_prefix(code, codes[i].prefix))
@@ -230,7 +252,7 @@ void pg_batch_result(struct pg_store *s, struct pg_sent *sent, const PGresult *r
 		s->is_fenced = is_fence && code && str_equal(code, "22012");
 		if (!is_fence && s->write) {
 			s->failed = s->write;
-			s->failed_result = judge(s->step, result);
+			s->failed_result = judge(s, result);
 		}
 		if (s->failed_result == STORE_DEGRADED)
 			note_refusal(s, result);

@@ -186,13 +186,14 @@ static void begin_setup(struct pg_store *s, usec_t now)
 	pg_flush_out(s, now);
 }
 
-/* A refused login needs other words than a server that is not there. */
-static const char *why_not(const PGconn *conn)
+/* A refused login needs other words than a server that is not there, and no second try at start. */
+static const char *why_not(struct pg_store *s)
 {
-	if (PQconnectionNeedsPassword(conn))
+	s->is_refused |= PQconnectionNeedsPassword(s->conn) || PQconnectionUsedPassword(s->conn);
+	if (PQconnectionNeedsPassword(s->conn))
 		return "the server wants a password";
-	return PQconnectionUsedPassword(conn) ? "the server refuses the login"
-					      : "the server cannot be reached";
+	return PQconnectionUsedPassword(s->conn) ? "the server refuses the login"
+						 : "the server cannot be reached";
 }
 
 static void drive_connect(struct pg_store *s, usec_t now)
@@ -214,7 +215,7 @@ static void drive_connect(struct pg_store *s, usec_t now)
 	case PGRES_POLLING_ACTIVE:
 		break;
 	}
-	connect_failed(s, now, why_not(s->conn));
+	connect_failed(s, now, why_not(s));
 }
 
 static void end_sync(struct pg_store *s, struct pg_sent *sent, usec_t now)

@@ -8,13 +8,13 @@
 #include "base/io.h"
 #include "base/str.h"
 
+#include "sandboxd/limits.h"
 #include "supervisor/api/store/pg_store.h"
 #include "supervisor/api/store/postgres.h"
 
 #define OPEN_TIMEOUT  (10 * USEC_PER_SEC) /* below the supervisor's patience with a new worker */
 #define ASK_TIMEOUT   (6 * USEC_PER_SEC)  /* above the server's own bound of a statement */
 #define CLOSE_TIMEOUT (2 * USEC_PER_SEC)
-#define INSTANCE_FILE "store-instance"
 
 /* ---- a turn ---- */
 
@@ -241,7 +241,7 @@ int store_open_postgres(const struct postgres_options *options, struct store **r
 
 static int make_instance(int state_fd, char text[ID_TEXT_BYTES])
 {
-	AUTO_CLOSE int fd = openat(state_fd, INSTANCE_FILE,
+	AUTO_CLOSE int fd = openat(state_fd, STORE_INSTANCE_NAME,
 				   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	struct id id;
 	int r;
@@ -260,7 +260,8 @@ static int make_instance(int state_fd, char text[ID_TEXT_BYTES])
 
 int postgres_instance(int state_fd, char text[ID_TEXT_BYTES])
 {
-	AUTO_CLOSE int fd = openat(state_fd, INSTANCE_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	AUTO_CLOSE int fd =
+		openat(state_fd, STORE_INSTANCE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	struct id id;
 	ssize_t n;
 

@@ -12,6 +12,7 @@
 #include "supervisor/api/store/pg_store.h"
 
 #define UNDEFINED_TABLE "42P01"
+#define NO_RIGHT        "42501"
 
 enum setup {
 	SETUP_INSTANCE,
@@ -118,6 +119,9 @@ static int refused(struct pg_store *s, const struct pg_sent *sent, const PGresul
 	if (code && str_equal(code, UNDEFINED_TABLE))
 		return err_fail(&s->err, -EPROTONOSUPPORT, "store",
 				"the schema is missing: run sandboxctl migrate");
+	if (code && str_equal(code, NO_RIGHT))
+		return err_fail(&s->err, -EPROTONOSUPPORT, "store",
+				"the role lacks a right on the schema");
 	return err_fail(&s->err, -EIO, "store", "setup step %u: SQLSTATE %s", sent->n_results,
 			code ? code : "unknown");
 }

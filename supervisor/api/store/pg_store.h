@@ -52,7 +52,7 @@ struct pg_store {
 	PGconn *conn;
 	enum pg_state state;
 	bool wants_write;
-	bool is_refused; /* the schema: no retry makes it better, at start */
+	bool is_refused; /* the schema or the login: no retry makes it better, at start */
 	struct err err;  /* why there is no connection */
 	struct pg_dsn dsn;
 	char *instance;
