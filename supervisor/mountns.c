@@ -247,6 +247,17 @@ static int place(const struct mountns *mountns, const struct place_row *row)
 	return rootfs_attach(fd, mountns->root_fd, row->to);
 }
 
+/* Test builds only: a mount where none should be. */
+static int writable_etc(const struct mountns *mountns)
+{
+	const struct rootfs_option options[] = {
+		{"mode", "1777"}
+        };
+	int fd = rootfs_mount("tmpfs", options, ARRAY_SIZE(options), ATTR_BASE);
+
+	return fd < 0 ? fd : rootfs_attach(fd, mountns->root_fd, "etc");
+}
+
 int mountns_writable(struct mountns *mountns)
 {
 	static const struct place_row rows[] = {
@@ -260,9 +271,7 @@ int mountns_writable(struct mountns *mountns)
 		if (r < 0)
 			return r;
 	}
-	if (weakened(PLANT_MOUNT))
-		return place(mountns, &(struct place_row){.from = "tmp", .to = "etc"});
-	return 0;
+	return weakened(PLANT_MOUNT) ? writable_etc(mountns) : 0;
 }
 
 /* Attached nowhere: only a Landlock rule asks for it (shim/domain.c). */

@@ -29,6 +29,7 @@ static const struct weaken_name {
 		{"proc-mask",      WEAKEN_PROC_MASK     },
 		{"keyring",        WEAKEN_KEYRING       },
 		{"userns-owner",   WEAKEN_USERNS_OWNER  },
+		{"read-only",      PLANT_MOUNT          },
 },
   plants[] = {
 	  {"syscall-allowed", PLANT_SYSCALL},

@@ -8,10 +8,11 @@ import threading
 import time
 from pathlib import Path
 
-from places import BUILD, INSIDE, PROGRAM_TEXT, harness, host_process, outside
+from places import BUILD, INSIDE, PROGRAM_TEXT, harness, host_process, landlock_abi, outside
 from table import row
 
 ROOT = Path(__file__).resolve().parents[2]
+LANDLOCK = landlock_abi()
 POLICYC = BUILD / "bin" / "sandbox-policyc"
 
 KINDS = ("user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time")
@@ -39,7 +40,7 @@ def nested_namespace(t):
 
 
 @row("B2", "mount a hierarchy, set its release agent; new mount API", "seccomp",
-     "no capability over the mounts")
+     "no capability over the mounts; Landlock")
 def release_agent(t):
     inside = t.session()
     want = {"*": "EPERM", **{step: "ENOSYS" for step in NEW_MOUNT_API}}
@@ -61,6 +62,10 @@ def release_agent(t):
     off = t.session("seccomp")
     t.holds(off.attack("mounts"), {"*": "EPERM", "fsmount": "EINVAL"})
     t.holds(off.attack("release-agent", "/session"), "EPERM")
+    # Only Landlock left: a user namespace gives every capability over the mounts of its own.
+    nested = {"unshare user and mnt": "ok", "*": "EPERM"}
+    t.holds(t.session("seccomp,userns-ceiling").attack("nested-mounts"), nested)
+    t.succeeds(t.session("seccomp,userns-ceiling,landlock").attack("nested-mounts"))
 
 
 @row("B3", "io_uring: setup, enter, register", "seccomp")
@@ -85,7 +90,7 @@ def page_pipes(t):
 
 
 @row("B5", "ways into shared page cache; write to the template", "seccomp; read-only overlay",
-     "ids: not the owner")
+     "Landlock")
 def page_cache(t):
     files = ("/usr/bin/env", "/etc/passwd", "/usr/lib/os-release", "/etc/hosts")
     before = hashlib.sha256(Path("/usr/bin/env").read_bytes()).hexdigest()
@@ -106,6 +111,12 @@ def page_cache(t):
     victim = PROGRAM_TEXT.folder / "template"
     victim.write_text("x")
     t.succeeds(outside("template", victim))
+    # A writable file system in the template's place, for everybody.
+    beside = {"beside /etc/hosts"}
+    got = t.session("read-only").attack("template", "/etc/hosts")
+    t.holds({step: got[step] for step in beside}, "EACCES")
+    got = t.session("read-only,landlock").attack("template", "/etc/hosts")
+    t.succeeds({step: got[step] for step in beside})
     got = outside("netlink")
     t.succeeds({"netlink 6": got["netlink 6"]})
     got = outside("sockets")
@@ -173,10 +184,16 @@ def keyring(t):
             {"read by serial number": "EACCES", "find in the session keyring": "ENOKEY"})
 
 
-@row("B8", "TIOCSTI, with high bits, TIOCLINUX", "seccomp", "own terminal instance")
+@row("B8", "TIOCSTI, with high bits, TIOCLINUX; ioctl on devices", "seccomp; Landlock (devices)",
+     "own terminal instance")
 def terminal(t):
     t.refused(t.session().attack("terminal"), "EPERM")
+    if LANDLOCK >= 5:
+        t.refused(t.session().attack("devices"), "EACCES")
     if t.controls:
+        t.succeeds(outside("devices"), cannot={"TCGETS of zero": "ENOTTY"})
+        got = t.session("landlock").attack("devices")
+        t.succeeds(got, cannot={"TCGETS of zero": "ENOTTY"})
         t.succeeds(outside("terminal"), cannot={"TIOCLINUX": "ENOTTY"})
         t.succeeds(t.session("seccomp").attack("terminal"), cannot={"TIOCLINUX": "ENOTTY"})
 

@@ -9,10 +9,13 @@ import threading
 import time
 from pathlib import Path
 
-from places import BUILD, INSIDE, evil_daemon, PROGRAM_TEXT, executables, harness, host_process, outside, steps
+from places import BUILD, INSIDE, evil_daemon, PROGRAM_TEXT, executables, harness, host_process, landlock_abi, outside, steps
 from table import row
 
 import test_adoption as adoption  # places.py has set where it is found
+
+
+LANDLOCK = landlock_abi()
 
 
 @row("C1", "connect to abstract sockets of the host", "network namespace", "–")
@@ -206,6 +209,17 @@ def signals(t):
     t.worked(victim.wait(5) == -signal.SIGKILL, "the victim lives")
     weak = t.session("landlock")
     t.holds(weak.attack("signal", 1, "parent"), "EPERM")
+    # Only Landlock left: a command with KILL over the ids of its session, the shim's too.
+    ask = "import os; os.kill(1, 0); print('ok')"
+    for off, want in (("caps", "EPERM"), ("caps,landlock", "ok")):
+        weak = t.session(off)
+        result = weak.client.run(weak.id, "/usr/bin/python3", "-c", ask)
+        got = {"signal 0 to 1": "EPERM" if "PermissionError" in result.err.decode()
+               else result.text.strip()}
+        if want == "ok":
+            t.succeeds(got)
+        elif LANDLOCK >= 6:
+            t.holds(got, want)
 
 
 # --- E

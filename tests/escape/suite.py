@@ -23,6 +23,7 @@ PLANTS = {
     "root-cap-kept": ("A10r",),
     "fd-leaked": ("A2",),
     "ids-shared": ("B16",),
+    "landlock-wide": ("B8",),
 }
 
 

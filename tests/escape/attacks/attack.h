@@ -11,6 +11,7 @@
 
 int attack_namespaces(int argc, char **argv);
 int attack_mounts(int argc, char **argv);
+int attack_nested_mounts(int argc, char **argv);
 int attack_release_agent(int argc, char **argv);
 int attack_uring(int argc, char **argv);
 int attack_page_cache(int argc, char **argv);
@@ -24,6 +25,7 @@ int attack_netlink(int argc, char **argv);
 int attack_keyring(int argc, char **argv);
 int attack_host_key(int argc, char **argv);
 int attack_terminal(int argc, char **argv);
+int attack_devices(int argc, char **argv);
 int attack_numbers(int argc, char **argv);
 int attack_process(int argc, char **argv);
 int attack_memory_of(int argc, char **argv);

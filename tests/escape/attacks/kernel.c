@@ -22,6 +22,7 @@
 #include <linux/io_uring.h>
 #include <linux/keyctl.h>
 #include <linux/netlink.h>
+#include <linux/random.h>
 
 #include "attacks/attack.h"
 
@@ -306,6 +307,21 @@ int attack_host_key(int argc, char **argv)
 }
 
 /* On a terminal of our own, which is what makes the call possible where it is allowed. */
+/* Questions to the drivers of the devices that everybody may open. */
+int attack_devices(int argc, char **argv)
+{
+	int count = 0;
+	struct termios termios;
+
+	(void)argc;
+	(void)argv;
+	int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+	say_result("RNDGETENTCNT", ioctl(fd, RNDGETENTCNT, &count));
+	fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	say_result("TCGETS of zero", ioctl(fd, TCGETS, &termios));
+	return 0;
+}
+
 int attack_terminal(int argc, char **argv)
 {
 	char byte = 'x';

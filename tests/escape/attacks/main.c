@@ -17,6 +17,7 @@ static const struct attack {
 } attacks[] = {
 	{"namespaces",      attack_namespaces     },
 	{"mounts",          attack_mounts         },
+	{"nested-mounts",   attack_nested_mounts  },
 	{"release-agent",   attack_release_agent  },
 	{"uring",           attack_uring          },
 	{"page-cache",      attack_page_cache     },
@@ -30,6 +31,7 @@ static const struct attack {
 	{"keyring",         attack_keyring        },
 	{"host-key",        attack_host_key       },
 	{"terminal",        attack_terminal       },
+	{"devices",         attack_devices        },
 	{"numbers",         attack_numbers        },
 	{"process",         attack_process        },
 	{"memory-of",       attack_memory_of      },

@@ -178,6 +178,26 @@ static long put(const char *path, const char *text)
 }
 
 /* argv[0]: a writable folder; the agent makes the file `marker` in it. */
+/* The same where a user namespace could be made: with every capability over the mounts in it. */
+int attack_nested_mounts(int argc, char **argv)
+{
+	char map[32];
+
+	(void)argc;
+	(void)argv;
+	(void)snprintf(map, sizeof(map), "0 %u 1", (unsigned int)getuid());
+	if (mkdir(HERE, 0777) < 0 && errno != EEXIST)
+		return 1;
+	long r = unshare(CLONE_NEWUSER | CLONE_NEWNS);
+	say_result("unshare user and mnt", r);
+	if (r == 0)
+		(void)put("/proc/self/uid_map", map);
+	FORKED("mount tmpfs", try_mount("tmpfs", NULL));
+	FORKED("propagation", mount(NULL, "/", NULL, MS_SLAVE, NULL));
+	FORKED("bind", mount("/tmp", HERE, NULL, MS_BIND, NULL));
+	return rmdir(HERE) < 0;
+}
+
 int attack_release_agent(int argc, char **argv)
 {
 	char mount_point[256];
