@@ -43,7 +43,7 @@ static const struct plan_field fields[] = {
 	FIELD(cpu_pct, PLAN_CPU_MIN_PCT, PLAN_CPU_MAX_PCT),
 	FIELD(cpu_weight, PLAN_CPU_WEIGHT_MIN, PLAN_CPU_WEIGHT_MAX),
 	FIELD(max_ptys, 0, PLAN_PTYS_MAX),
-	ONLY(flags, 0),
+	FIELD(flags, 0, PLAN_CANARY),
 };
 /* clang-format on */
 

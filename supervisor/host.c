@@ -164,6 +164,8 @@ static int stage_programs(struct host *host, const struct host_options *options,
 	int r = seal_file(dir_fd, "sandbox-shim", 1, &host->shim_fd, err);
 	if (r == 0)
 		r = seal_file(dir_fd, "sandbox-loader", 1, &host->loader_fd, err);
+	if (r == 0)
+		r = seal_file(dir_fd, "sandbox-canary", 1, &host->canary_fd, err);
 	for (size_t i = 0; r == 0 && i < HOST_PROGRAMS; i++) {
 		/* Not there: host_program() says so to whoever needs it. */
 		host->program_fd[i] = openat(dir_fd, program_names[i], O_RDONLY | O_CLOEXEC);
@@ -344,7 +346,7 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	host->mask_job = USR_MASK_JOB_NULL;
 	host->egress_group_fd = -1;
 	host->workers_group_fd = host->sockets_fd = host->policy_fd = -1;
-	host->shim_fd = host->loader_fd = -1;
+	host->shim_fd = host->loader_fd = host->canary_fd = -1;
 	for (size_t i = 0; i < HOST_PROGRAMS; i++)
 		host->program_fd[i] = -1;
 	for (size_t i = 0; i < POLICY_MAX_PROFILES; i++)
@@ -489,6 +491,7 @@ struct host *host_close(struct host *host)
 		host->session_policy_fd[i] = fd_close(host->session_policy_fd[i]);
 	host->shim_fd = fd_close(host->shim_fd);
 	host->loader_fd = fd_close(host->loader_fd);
+	host->canary_fd = fd_close(host->canary_fd);
 	for (size_t i = 0; i < HOST_PROGRAMS; i++)
 		host->program_fd[i] = fd_close(host->program_fd[i]);
 	if (host->clocks)

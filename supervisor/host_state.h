@@ -54,6 +54,7 @@ struct host {
 						       profile */
 	int shim_fd;
 	int loader_fd;
+	int canary_fd;
 	int program_fd[HOST_PROGRAMS];
 	struct rootfs_proc_mask proc_mask;
 	struct usr_mask usr_mask;

@@ -147,6 +147,12 @@ static uint32_t shim_flags(const struct policy_profile *profile)
 	return flags;
 }
 
+/* Test builds: what fails is a session of the test's. */
+static const char *fail_step_of(const struct session *session)
+{
+	return session->plan.flags & PLAN_CANARY ? NULL : session->host->fail_step;
+}
+
 /* Everything the child needs, as values: it formats, looks up and allocates nothing. */
 static int prepare_child(struct session *session, struct steps_child *child)
 {
@@ -177,10 +183,10 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.listen_fd = session->listen_fd,
 		.secrets_fd = session->secrets_fd,
 		.policy_fd = host->session_policy_fd[plan->profile],
-		.loader_fd = host->loader_fd,
+		.loader_fd = plan->flags & PLAN_CANARY ? host->canary_fd : host->loader_fd,
 		.shim_fd = host->shim_fd,
 		.ipv6 = host->ipv6,
-		.fail_step = host->fail_step,
+		.fail_step = fail_step_of(session),
 		.userns_fd = -1,
 		.params_fd = -1,
 	};
@@ -299,7 +305,8 @@ void session_crash_point(const struct session *session, const char *step)
 	const char *crash_step = session->host->crash_step;
 
 	/* Not over and over: what is adopted has seen one crash. */
-	if (crash_step && !session->is_adopted && str_equal(crash_step, step))
+	if (crash_step && !session->is_adopted && !(session->plan.flags & PLAN_CANARY) &&
+	    str_equal(crash_step, step))
 		(void)kill(getpid(), SIGKILL);
 }
 
@@ -323,7 +330,7 @@ int steps_parent_take_net(struct session *session)
 
 int steps_parent_run(struct session *session, enum launch_error *ret_error, struct err *err)
 {
-	const char *fail_step = session->host->fail_step;
+	const char *fail_step = fail_step_of(session);
 
 	take_clock(session);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {

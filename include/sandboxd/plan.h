@@ -32,9 +32,13 @@ struct plan {
 	uint32_t cpu_pct;    /* 100 = one core */
 	uint32_t cpu_weight; /* 1..10000, as cgroup v2's cpu.weight */
 	uint32_t max_ptys;
-	uint32_t flags; /* none defined: 0 */
+	uint32_t flags; /* PLAN_CANARY or 0 */
 };
 _Static_assert(sizeof(struct plan) == 112, "wire");
+
+/* sandbox-canary takes the place of the loader. It runs under the policy of any session, so whoever
+ * asks for it gains nothing. */
+#define PLAN_CANARY 1u
 
 /* Ranges that base/plan.c checks; the supervisor's own ceilings (configuration) come on top. */
 #define PLAN_TMPFS_MIN_BYTES  (1024ull * 1024)

@@ -8,6 +8,7 @@
 #include "base/log.h"
 
 #include "supervisor/api/audit.h"
+#include "supervisor/api/canary.h"
 #include "supervisor/api/egress.h"
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
@@ -189,6 +190,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	tasks_warn(app);
 	sessions_end_again(app);
 	quotas_tick(app);
+	canary_tick(app);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives)
 		tasks_next(app, LIST_ENTRY(entry, struct live, link)->session);
 	(void)sd_event_source_set_time(source, clock_add(now, APP_TICK));
@@ -315,6 +317,7 @@ void app_serve(struct app *app)
 	}
 	app->phase = APP_PHASE_SERVING;
 	sessions_expire(app);
+	canary_start(app);
 	log_line(LOG_LEVEL_INFO, NULL, "serving", "sessions=%zu", registry_count(&app->registry));
 }
 
@@ -458,7 +461,9 @@ static void drop_sessions(struct app *app)
 
 static void stop(struct app *app)
 {
+	canary_stop(app);
 	app->supervisor = supervisor_client_free(app->supervisor);
+	canary_free(app);
 	if (app->store)
 		drop_sessions(app);
 	app->egress = egress_hub_free(app->egress);

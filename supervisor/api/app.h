@@ -55,6 +55,7 @@ struct app_counters {
 	uint64_t n_commands;
 };
 
+struct canary;
 struct egress_hub;
 
 struct app {
@@ -76,6 +77,7 @@ struct app {
 	struct store *store;
 	struct supervisor_client *supervisor;
 	struct egress_hub *egress;
+	struct canary *canary;
 	struct http_server *server[APP_SERVER_MAX_];
 	struct http_counters http_counters;
 	struct app_counters counters;

@@ -57,7 +57,7 @@ def other_user(t):
 def capabilities(t):
     have = {"CapInh": NONE, "CapPrm": SEVEN, "CapEff": SEVEN, "CapBnd": SEVEN, "CapAmb": NONE,
             "setuid 0": "ok", "setresuid 0": "ok", "setgid 0": "ok", "setgroups": "ok",
-            "capset KILL": "ok", "chown to 0": "ok", "setresuid 65535": "EINVAL"}
+            "capset KILL": "ok", "chown to 0": "ok", "setresuid 65535": "EINVAL", "mknod a device": "EACCES"}
     t.refused(t.root().attack("identity"), {"*": "EPERM", **have})
     if not t.controls:
         return

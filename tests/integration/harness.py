@@ -420,7 +420,11 @@ class Daemon:
             raise AssertionError(f"sandboxd ended with {self.process.returncode}: "
                                  + self.log.read_text()[-2000:])
         try:
-            return Client(self.operator).get(SESSIONS, timeout=5).status == 200
+            if Client(self.operator).get(SESSIONS, timeout=5).status != 200:
+                return False
+            # The canary's session is none that a test may count.
+            state = Client(self.operator).get("/readyz", timeout=5).json
+            return (state.get("reason"), state.get("text")) != ("canary", "it runs")
         except (OSError, http.client.HTTPException):
             return False
 

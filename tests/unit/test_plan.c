@@ -85,7 +85,7 @@ static void test_plan_check_each_field_out_of_range_is_named(void **state)
 	EXPECT_RANGE(cpu_pct, PLAN_CPU_MIN_PCT, PLAN_CPU_MAX_PCT);
 	EXPECT_RANGE(cpu_weight, PLAN_CPU_WEIGHT_MIN, PLAN_CPU_WEIGHT_MAX);
 	EXPECT_RANGE(max_ptys, 0u, PLAN_PTYS_MAX);
-	EXPECT_RANGE(flags, 0u, 0u);
+	EXPECT_RANGE(flags, 0u, PLAN_CANARY);
 }
 
 static void test_plan_check_null_session_is_refused(void **state)

@@ -12,6 +12,7 @@ enum readiness_part {
 	READINESS_EGRESS, /* its workers are up */
 	READINESS_CONFIG, /* the last reload was taken */
 	READINESS_AUDIT,  /* lines are written */
+	READINESS_CANARY, /* it has run, and was refused everything */
 	READINESS_MAX_,
 };
 

@@ -1,0 +1,65 @@
+"""The session at the start in which what must be refused is tried, and readiness that waits for it."""
+import os
+import re
+import signal
+
+import pytest
+
+from harness import SESSIONS, Daemon, wait_until
+
+SAID = "the canary was refused everything"
+
+
+def readyz(daemon):
+    answer = daemon.root.get("/readyz")
+    return answer.status, answer.json.get("reason"), answer.json.get("text")
+
+
+@pytest.fixture
+def daemon():
+    started = Daemon()
+    yield started
+    started.done()
+
+
+def test_it_has_run_before_the_service_is_ready_and_is_gone(daemon):
+    assert readyz(daemon)[0] == 200
+    assert daemon.log.read_text().count(SAID) == 1
+    assert daemon.root.get(SESSIONS).json == []
+    assert daemon.shim_pids() == [], "its session is left"
+    assert 'sandboxd_ready{part="canary"} 1' in daemon.root.get("/metrics").body.decode()
+
+
+def test_a_reload_does_not_repeat_it_and_a_new_worker_does(daemon):
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "configuration is reloaded" in daemon.log.read_text(), 10, "the reload")
+    assert daemon.log.read_text().count(SAID) == 1
+    daemon.deaths_expected = True
+    os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)
+    wait_until(lambda: daemon.log.read_text().count(SAID) == 2, 20, "the next worker's canary")
+    assert readyz(daemon)[0] == 200
+
+
+@pytest.mark.parametrize("off, text", [
+    ("seccomp", r"a user namespace: ENOSPC instead of EPERM"),
+    ("hidepid", r"reading of pid 1: EACCES instead of ENOENT"),
+])
+def test_a_layer_that_is_missing_makes_the_service_not_ready(off, text):
+    weak = Daemon(env={"SANDBOX_LAYER_OFF": off})
+    try:
+        status, reason, said = readyz(weak)
+        assert (status, reason) == (503, "canary") and re.fullmatch(text, said), said
+        assert weak.log.read_text().count("the canary was not refused") == 1
+        # Not refused: an operator looks with sessions of the same kind.
+        caller = weak.client("alice")
+        caller.remove(caller.create())
+    finally:
+        weak.done()
+
+
+def test_a_planted_capability_turns_it_red():
+    weak = Daemon(env={"SANDBOX_PLANT": "cap-kept"})
+    try:
+        assert readyz(weak)[:2] == (503, "canary")
+    finally:
+        weak.done()
