@@ -247,6 +247,7 @@ static const struct doctor_row doctor_table[] = {
 	{"template", doctor_template, "", ""},
 	{"runtime directory", check_run, "a directory in /tmp is used instead", "make /run writable"},
 	{"namespace counts", doctor_namespace_counts, "each session needs one of each: fewer sessions", "sysctl -w the limit that is named here, at least 65536"},
+	{"egress programs", doctor_egress_programs, "without sk_lookup no session starts; without cgroup programs the egress workers' own rules are the only line", "use a kernel with CONFIG_BPF_SYSCALL, CONFIG_INET and CONFIG_CGROUP_BPF"},
 	{"filter memory", doctor_bpf_jit, "filters of further sessions are interpreted, or refused by kernels without an interpreter", "sysctl net.core.bpf_jit_enable=1 net.core.bpf_jit_limit=536870912"},
 	{"process ids", doctor_pid_count, "busy sessions can use up the ids of the host before their own limits stop them", "sysctl kernel.pid_max=4194304 kernel.threads-max=1048576"},
 	{"inotify", doctor_inotify, "a few sessions can use up root's instances: programs of the host that watch files fail", "sysctl fs.inotify.max_user_instances=131072"},

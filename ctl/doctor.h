@@ -44,6 +44,7 @@ enum doctor_state doctor_descriptors(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_id_blocks(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_template(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_namespace_counts(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_egress_programs(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_bpf_jit(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_pid_count(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_inotify(char text[DOCTOR_TEXT_BYTES]);

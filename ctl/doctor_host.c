@@ -1,9 +1,13 @@
 /*
  * Checks of what all sessions of a host share: counts, memory for filters, and what runs beside us.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <linux/bpf.h>
 
 #include "base/num.h"
 #include "base/str.h"
@@ -54,6 +58,45 @@ enum doctor_state doctor_namespace_counts(char text[DOCTOR_TEXT_BYTES])
 	return least >= SESSIONS_WANTED * 2 ? DOCTOR_OK
 	       : least >= 16                ? DOCTOR_DEGRADED
 					    : DOCTOR_MISSING;
+}
+
+/* Does the kernel take the smallest program of this kind? 1, 0, or -EPERM: it is not ours to ask.
+ */
+static int takes_program(uint32_t type, uint32_t attach)
+{
+	static const char license[] = "GPL";
+	const struct bpf_insn pass[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 1},
+		{.code = BPF_JMP | BPF_EXIT                          },
+	};
+	union bpf_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = type;
+	attr.expected_attach_type = attach;
+	attr.insns = (uint64_t)(uintptr_t)pass;
+	attr.insn_cnt = ARRAY_SIZE(pass);
+	attr.license = (uint64_t)(uintptr_t)license;
+	int fd = (int)syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
+	if (fd >= 0)
+		(void)close(fd);
+	return fd >= 0 ? 1 : errno == EPERM ? -EPERM : 0;
+}
+
+enum doctor_state doctor_egress_programs(char text[DOCTOR_TEXT_BYTES])
+{
+	int listener = takes_program(BPF_PROG_TYPE_SK_LOOKUP, BPF_SK_LOOKUP);
+	int guard = takes_program(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT);
+
+	if (listener == -EPERM || guard == -EPERM) {
+		doctor_text(text, "for root with CAP_BPF to see");
+		return DOCTOR_DEGRADED;
+	}
+	doctor_text(text, "%s, %s", listener ? "sessions have a listener" : "no sk_lookup programs",
+		    guard ? "egress workers are bound by the kernel" : "no cgroup programs");
+	if (!listener)
+		return DOCTOR_MISSING;
+	return guard ? DOCTOR_OK : DOCTOR_DEGRADED;
 }
 
 enum doctor_state doctor_bpf_jit(char text[DOCTOR_TEXT_BYTES])

@@ -16,7 +16,7 @@ import threading
 
 import pytest
 
-from harness import Daemon, namespace_of, wait_until
+from harness import Daemon, namespace_of, parent_of, wait_until
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 RESOLVER = "127.0.0.53"
@@ -85,9 +85,10 @@ def private():
 @pytest.fixture
 def quiet(private):
     """A daemon with one session, whose egress worker does nothing."""
+    alice = private.client("alice")
+    session = alice.create()  # waits for its policy
     with no_egress(private):
-        alice = private.client("alice")
-        yield private, alice, alice.create()
+        yield private, alice, session
 
 
 def plain(address):
@@ -291,8 +292,46 @@ def test_a_new_supervisor_makes_the_network_again(private):
     after = links_of(private)
     assert len(after) == 1 and after != before
     assert alice.run(session, "true").code == 0
-    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-        taken(private, kind).close()
+    with no_egress(private):
+        arrives(private, alice, session, DESTINATIONS)
+
+
+def listens_for(pid, session_sockets):
+    """Does the process hold those very sockets?"""
+    held = {os.readlink(f"/proc/{pid}/fd/{entry}") for entry in os.listdir(f"/proc/{pid}/fd")}
+    return {f"socket:[{os.fstat(sock.fileno()).st_ino}]" for sock in session_sockets} <= held
+
+
+def test_a_new_egress_worker_gets_the_sockets_that_there_are(private):
+    alice = private.client("alice")
+    session = alice.create()
+    worker = private.worker_pid("sandboxd-egress")
+    with taken(private, socket.SOCK_STREAM) as listener, taken(private, socket.SOCK_DGRAM) as resolver:
+        assert listens_for(worker, (listener, resolver))
+        os.kill(worker, signal.SIGKILL)
+        # A connection of the meantime waits, and ends as one of any other time.
+        script = ("import socket, time\n"
+                  "s = socket.create_connection(('1.1.1.1', 80), 10); s.settimeout(30)\n"
+                  "try: print(s.recv(1))\n"
+                  "except ConnectionResetError: print('reset')\n")
+        assert alice.run(session, "python3", "-c", script).out in (b"reset\n", b"b''\n")
+        new = wait_until(lambda: [p for p in private.processes().get("sandboxd-egress", [])
+                                  if p != worker and parent_of(p) == private.supervisor_pid()], 20,
+                         "a new worker")[0]
+        wait_until(lambda: listens_for(new, (listener, resolver)), 10, "it has the sockets")
+    with no_egress(private):
+        arrives(private, alice, session, DESTINATIONS)
+
+
+def test_a_session_that_ends_leaves_the_worker(private):
+    alice = private.client("alice")
+    session = alice.create()
+    worker = private.worker_pid("sandboxd-egress")
+    with taken(private, socket.SOCK_STREAM) as listener, taken(private, socket.SOCK_DGRAM) as resolver:
+        assert listens_for(worker, (listener,))
+        alice.remove(session)
+        wait_until(lambda: not listens_for(worker, (listener,)) and not listens_for(worker, (resolver,)), 10,
+                   "the worker lets go")
 
 
 # --- bpf(2), as root: what there is, by id -------------------------------------------------------

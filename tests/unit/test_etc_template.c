@@ -66,6 +66,35 @@ static void test_etc_template_build_takes_only_what_is_listed_and_open(void **st
 	test_temp_done(&dest);
 }
 
+/* On hosts with systemd-resolved it leads to /run, which no worker sees. */
+static void test_etc_template_worker_has_the_text_of_a_linked_resolv_conf(void **state)
+{
+	struct test_temp host;
+	struct test_temp dest;
+	char text[64];
+
+	(void)state;
+	test_temp_init(&host);
+	test_temp_init(&dest);
+	assert_int_equal(mkdirat(host.fd, "elsewhere", 0755), 0);
+	assert_int_equal(etc_template_write(host.fd, "elsewhere/x", "nameserver 10.0.0.2\n", 0644),
+			 0);
+	assert_int_equal(symlinkat("elsewhere/x", host.fd, "resolv.conf"), 0);
+	assert_int_equal(etc_template_worker(dest.fd, host.fd, NULL), 0);
+	assert_true(io_read_at(dest.fd, "resolv.conf", text, sizeof(text)) > 0);
+	assert_string_equal(text, "nameserver 10.0.0.2");
+	/* One that leads nowhere, or is not for all to read, is none. */
+	assert_int_equal(unlinkat(dest.fd, "resolv.conf", 0), 0);
+	assert_int_equal(fchmodat(host.fd, "elsewhere/x", 0600, 0), 0);
+	assert_int_equal(etc_template_worker(dest.fd, host.fd, NULL), 0);
+	assert_false(has(&dest, "resolv.conf"));
+	assert_int_equal(unlinkat(host.fd, "elsewhere/x", 0), 0);
+	assert_int_equal(etc_template_worker(dest.fd, host.fd, NULL), 0);
+	assert_false(has(&dest, "resolv.conf"));
+	test_temp_done(&host);
+	test_temp_done(&dest);
+}
+
 static void test_etc_template_write_existing_name_is_refused(void **state)
 {
 	struct test_temp dest;
@@ -81,6 +110,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_etc_template_build_takes_only_what_is_listed_and_open),
+		cmocka_unit_test(test_etc_template_worker_has_the_text_of_a_linked_resolv_conf),
 		cmocka_unit_test(test_etc_template_write_existing_name_is_refused),
 	};
 	int n_before = test_begin();
