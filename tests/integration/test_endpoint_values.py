@@ -12,6 +12,14 @@ from harness import CONFIG, RUNTIME, SESSIONS, Daemon, ctl, descendants, wait_un
 from traces import files_with, processes_with
 
 MARK = "zq93mark"
+DIAL = """
+import socket, sys
+host, port = sys.argv[1].split()
+try:
+    socket.create_connection((host, int(port)), timeout=20).recv(1)
+except OSError:
+    pass
+"""
 VALUES = {
     "iceberg_rest_uri": f"https://{MARK}a.example/catalog",
     "iceberg_warehouse": f"s3://{MARK}b/warehouse",
@@ -42,7 +50,7 @@ def everything_told(daemon, caller, session, task):
     told = [caller_.get(path).body for caller_ in (caller, root) for path in paths]
     for words in (("ls",), ("ls", "-o", "json"), ("show", session), ("tasks", session),
                   ("logs", task), ("top", "--once"), ("trace", session), ("proof", session),
-                  ("doctor",), ("quota",), ("denials", session), ("gc", "--dry-run"),
+                  ("doctor",), ("quota",), ("denials", session), ("egress", session), ("gc", "--dry-run"),
                   ("execute", session)):
         done = ctl(daemon, *words)
         told += [done.stdout, done.stderr]
@@ -80,6 +88,13 @@ def test_values_are_in_the_session_and_its_row_and_nowhere_else(private):
     os.kill(private.worker_pid("sandboxd-api"), signal.SIGKILL)
     wait_until(lambda: answers(alice, session), 15, "the next worker answers")
     alice.shell(session, "sleep 60 >/dev/null 2>&1 &")
+    # What it dials is refused, at its endpoints' hosts as well: none has an address.
+    for place in ("a.example 443", "c.example 80", "f.example 9092", "f.example 1"):
+        alice.run(session, "/usr/bin/python3", "-c", DIAL, MARK + place)
+    wait_until(lambda: alice.get(f"{SESSIONS}/{session}/denials").json["counts"].get("network", 0) >= 4, 20,
+               "the refusals")
+    told += [alice.request("PUT", f"{SESSIONS}/{session}/egress", {"allow": rules}).body
+             for rules in ([MARK + ":x"], ["plain.example:443"])]
     told += everything_told(private, alice, session, task)
     for text in told:
         assert MARK.encode() not in text, text[:2000]
