@@ -106,9 +106,12 @@ void egress_push(struct app *app, struct session *session)
 
 	live->policy_generation = next_number(&app->egress->last_generation);
 	live->policy_in_force = false;
-	if (!egress_link_ready(link))
-		return; /* it is sent when it has greeted */
 	r = egress_policy_of(app, session, &policy);
+	session->by_credentials = policy.by_credentials;
+	if (!egress_link_ready(link)) {
+		policy_done(&policy);
+		return; /* it is sent when it has greeted */
+	}
 	if (r == 0)
 		r = egress_link_policy(link, &session->id, live->policy_generation, &policy);
 	/* What cannot be said in full is not said in part: nothing is allowed then. */

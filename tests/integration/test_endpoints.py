@@ -141,6 +141,8 @@ def test_what_is_in_force_is_told_without_endpoints(own, ann):
     assert [(rule["host"], rule["ports"]) for rule in told["rules"] if rule["host"]] == [
         ("pkg.example", "443"), ("*.cdn.example", "80,443"), ("pypi.example", "443")]
     assert told["production_reachable_by_credentials"] == ["polaris_base_url"]
+    start = ann.frames(ann.execute(session))[0]
+    assert start["metadata"]["production_reachable_by_credentials"] == ["polaris_base_url"]
     # Of another tenant, as for every route.
     assert own.client("eve", workspace="red").get(f"{SESSIONS}/{session}/egress").status == 404
     ann.remove(session)

@@ -54,12 +54,13 @@ static int add(struct job *job, struct session *session, enum frames_stage stage
 	return r > 0 ? 0 : r;
 }
 
-static json_t *endpoint_names(void)
+static json_t *endpoint_names(uint32_t which)
 {
 	json_t *names = json_array();
 
 	for (size_t i = 0; names && i < ENDPOINTS_N; i++)
-		(void)json_array_append_new(names, json_string(endpoint_name(i)));
+		if (which & 1u << i)
+			(void)json_array_append_new(names, json_string(endpoint_name(i)));
 	return names;
 }
 
@@ -73,14 +74,17 @@ int progress_start(struct job *job, struct session *session, const struct summar
 	fit_text(message, sizeof(message), "sandbox session %s executing", id);
 	/* The live loader would run with endpoints that nobody can inject, so it is refused while a
 	 * sandbox environment is active, which is always. Names and counts only, never a value. */
-	return add(job, session, FRAMES_STAGE_START, message,
-		   json_pack("{s:s, s:[], s:{s:s, s:s, s:s, s:o, s:i, s:o}}", "session_id", id,
-			     "asset_key", "metadata", "error_code",
-			     "sandbox_endpoint_isolation_unavailable", "live_loader", "refused",
-			     "fallback_loader", "manifest", "endpoint_names", endpoint_names(),
-			     "endpoint_count", ENDPOINTS_N, "endpoint_sources",
-			     summary_endpoint_sources(session, context)),
-		   now);
+	return add(
+		job, session, FRAMES_STAGE_START, message,
+		json_pack("{s:s, s:[], s:{s:s, s:s, s:s, s:o, s:i, s:o, s:o*}}", "session_id", id,
+			  "asset_key", "metadata", "error_code",
+			  "sandbox_endpoint_isolation_unavailable", "live_loader", "refused",
+			  "fallback_loader", "manifest", "endpoint_names",
+			  endpoint_names(UINT32_MAX), "endpoint_count", ENDPOINTS_N,
+			  "endpoint_sources", summary_endpoint_sources(session, context),
+			  "production_reachable_by_credentials",
+			  session->by_credentials ? endpoint_names(session->by_credentials) : NULL),
+		now);
 }
 
 static json_t *problem_object(const struct load_problem *problem)
