@@ -388,7 +388,7 @@ def test_started_in_another_place_ends_what_is_elsewhere(private):
     shims = shims_of(private)
     tree = next(mount for mount in cgroup_mounts() if (mount / "cgroup.procs").exists()
                 and not (mount / "tasks").exists())
-    place = tree / f"sandboxd-test-{os.getpid()}"
+    place = tree / f"sandboxd-test-{private.instance}"
     place.mkdir()
     try:
         end_both(private)
@@ -422,7 +422,7 @@ def test_ids_of_a_group_elsewhere_that_does_not_end_stay_in_use(private):
     old = next(Path(p) for p in private.cgroups()
                if p.endswith(session) and (Path(p) / "cgroup.kill").exists())
     files = records(private)
-    place = old.parent.parent / f"sandboxd-test-{os.getpid()}"
+    place = old.parent.parent / f"sandboxd-test-{private.instance}"
     place.mkdir()
     (old / "inside").mkdir()
     try:

@@ -1,8 +1,10 @@
 """Ends of sessions that meet each other: deletes, kills, the end of the supervisor."""
+import contextlib
 import http.client
 import json
 import os
 import signal
+import sqlite3
 import threading
 import time
 
@@ -37,6 +39,11 @@ def lines_in_log(daemon, text):
     return daemon.log.read_text(errors="replace").count(text)
 
 
+def row_is_closed(daemon, session):
+    with contextlib.closing(sqlite3.connect(daemon.state / "api" / "api.db", timeout=10)) as db:
+        return db.execute("SELECT closed_at FROM dagster_sandbox_sessions WHERE id = ?", (session,)).fetchone()[0]
+
+
 def test_supervisor_dies_while_sessions_are_made_and_removed(private):
     """The worker that waited for its answers ends in order, not by an assertion."""
     caller = private.client("alice")
@@ -47,6 +54,8 @@ def test_supervisor_dies_while_sessions_are_made_and_removed(private):
                in_background(lambda: caller.post(SESSIONS))]
     # Both are in the worker, and with the supervisor, once neither session is shown.
     wait_until(lambda: caller.get(SESSIONS).json == [], 5, "the delete has begun")
+    # And the row says so: a close that is not written yet dies with the worker, as nobody was told of it.
+    wait_until(lambda: row_is_closed(private, session), 10, "the row is closed")
     os.kill(supervisor, signal.SIGKILL)
     for thread, _ in waiting:
         thread.join(20)
