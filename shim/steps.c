@@ -267,10 +267,16 @@ int steps_become_user(const struct shim_params *params, struct err *err)
 int steps_rlimits(const struct shim_params *params, struct err *err)
 {
 	const struct rlimit files = {.rlim_cur = params->max_files, .rlim_max = params->max_files};
-	const struct rlimit core = {0};
+	struct rlimit core;
 
 	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
 		return err_fail(err, -errno, "shim-rlimits", "nofile");
+	/* As pid 1 was given it, and no more. */
+	if (getrlimit(RLIMIT_CORE, &core) < 0)
+		return err_fail(err, -errno, "shim-rlimits", "core");
+	if (core.rlim_max > 1)
+		core.rlim_max = 1;
+	core.rlim_cur = core.rlim_max;
 	if (setrlimit(RLIMIT_CORE, &core) < 0)
 		return err_fail(err, -errno, "shim-rlimits", "core");
 	return 0;

@@ -16,6 +16,7 @@
 #include "base/num.h"
 #include "base/str.h"
 
+#include "supervisor/rlimits.h"
 #include "supervisor/session_state.h"
 #include "supervisor/sklookup.h"
 
@@ -162,7 +163,8 @@ static bool map_is(int pid, const char *file, uint32_t base)
 	       numbers[2] == IDBLOCK_MAPPED;
 }
 
-/* "Max core file size        0                    0                    bytes" */
+/* "Max core file size        1                    1                    bytes"; 0 where the service
+ * was started with that. */
 static bool rlimits_are(int pid)
 {
 	char text[STATUS_BYTES];
@@ -176,7 +178,7 @@ static bool rlimits_are(int pid)
 	line += strlen(core);
 	for (int i = 0; i < 2; i++) {
 		line += strspn(line, " ");
-		if (line[0] != '0' || line[1] != ' ')
+		if ((line[0] != '0' && line[0] != '0' + RLIMITS_NO_CORE) || line[1] != ' ')
 			return false;
 		line++;
 	}

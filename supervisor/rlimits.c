@@ -13,7 +13,7 @@ int rlimits_lower(__rlimit_resource_t resource, uint64_t value)
 		limit.rlim_max = value;
 	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > limit.rlim_max)
 		limit.rlim_cur = limit.rlim_max;
-	if (resource == RLIMIT_NOFILE)
+	if (resource == RLIMIT_NOFILE || resource == RLIMIT_CORE)
 		limit.rlim_cur = limit.rlim_max;
 	return setrlimit(resource, &limit) < 0 ? -errno : 0;
 }

@@ -304,7 +304,7 @@ static int step_rlimits(struct steps_child *child)
 		__rlimit_resource_t resource;
 		uint64_t value;
 	} rows[] = {
-		{RLIMIT_CORE,   0                             },
+		{RLIMIT_CORE,   RLIMITS_NO_CORE               },
 		{RLIMIT_NOFILE, max_files                     },
 		{RLIMIT_NPROC,  plan_user_pids(plan->max_pids)},
 		{RLIMIT_NICE,   0                             },

@@ -25,7 +25,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +37,7 @@
 #include "sandboxd/kernel.h"
 #include "supervisor/host.h"
 #include "supervisor/privileges.h"
+#include "supervisor/rlimits.h"
 #include "supervisor/signals.h"
 
 #define HIGH_FD        64 /* above every number that a worker is given */
@@ -94,13 +94,12 @@ static int step_descriptors(struct spawn_child *child, struct err *err)
 
 static int step_limits(struct spawn_child *child, struct err *err)
 {
-	const struct rlimit none = {0, 0};
+	int r;
 
 	(void)child;
 	/* A core of a worker would hold tenants' data. */
-	if (setrlimit(RLIMIT_CORE, &none) < 0)
-		return err_fail(err, -errno, "worker-limits", "RLIMIT_CORE");
-	return 0;
+	r = rlimits_lower(RLIMIT_CORE, RLIMITS_NO_CORE);
+	return r < 0 ? err_fail(err, r, "worker-limits", "RLIMIT_CORE") : 0;
 }
 
 static int step_bounding(struct spawn_child *child, struct err *err)

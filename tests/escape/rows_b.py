@@ -436,7 +436,7 @@ def proc(t):
              if off[step] not in ("ok", "ENOENT", "empty")}, "EACCES|EPERM")
 
 
-@row("B18", "dump core into the host's handler", "RLIMIT_CORE 0, hard")
+@row("B18", "dump core into the host's handler", "RLIMIT_CORE 1, hard")
 def core(t):
     inside = t.session()
     t.refused(inside.attack("core"), {"raise the limit": "EPERM", "core dumped": "no"})

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import CONFIG, RUNTIME, SESSIONS, Daemon, ctl, descendants, wait_until
-from traces import files_with, processes_with
+from harness import CONFIG, RUNTIME, SESSIONS, Daemon, ctl, descendants, name_of, wait_until
+from traces import (core_limits, core_of_an_unlimited_process, files_with, is_dumpable,
+                    processes_with)
 
 MARK = "zq93mark"
 DIAL = """
@@ -120,3 +121,45 @@ def test_values_are_in_the_session_and_its_row_and_nowhere_else(private):
                 assert n == (column == "env_overrides_json"), (table, column, n)
     alice.remove(session)
     wait_until(lambda: files_with(needle, private.home) == [], 10, "the column is empty")
+
+
+CRASHES = """
+import os, resource, signal
+try:
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+except (ValueError, OSError):
+    print("not raised")
+for sig in (signal.SIGSEGV, signal.SIGABRT):
+    pid = os.fork()
+    if pid == 0:
+        os.kill(os.getpid(), sig)
+    status = os.waitpid(pid, 0)[1]
+    print(os.WTERMSIG(status), os.WCOREDUMP(status))
+"""
+
+
+def test_a_crash_leaves_no_core(private, tmp_path):
+    """Of a command; pid 1 of it and the workers, each pid 1 of its own, take no such signal from outside, and have the
+    same limit. What becomes of a core is for the host's core_pattern, which no test may set: where that is a pipe, the
+    kernel's word is all there is to look at, and only a limit of 1 keeps it from starting the handler."""
+    needle = MARK.encode()
+    assert os.WCOREDUMP(core_of_an_unlimited_process(tmp_path, MARK))
+    if Path("/proc/sys/kernel/core_pattern").read_text()[0] not in "|@/":
+        assert files_with(needle, tmp_path) != []
+    places = [Path("/"), private.home, Path(os.readlink(f"/proc/{private.process.pid}/cwd"))]
+    before = {file for place in places for file in place.glob("core*")}
+    alice = private.client("alice", workspace="blue")
+    session = alice.create(env_overrides=VALUES)
+    assert alice.run(session, "python3", "-c", CRASHES).text == "not raised\n11 False\n6 False\n"
+    for sig in ("SEGV", "ABRT"):
+        assert alice.shell(session, f"kill -{sig} $$").exit["signal"] == getattr(signal, f"SIG{sig}")
+    assert alice.shell(session, "ls -A /session /tmp | grep core").text == ""
+    alice.shell(session, "sleep 60 >/dev/null 2>&1 &")
+    [shim] = private.shim_pids()
+    workers = [pid for name, pids in private.processes().items() if name != "sandboxd" for pid in pids]
+    assert len(workers) >= 2 and not any(map(is_dumpable, workers))
+    for pid in (*workers, shim, *descendants(shim)):
+        assert core_limits(pid) == ["1", "1"], name_of(pid)
+    assert {file for place in places for file in place.glob("core*")} == before
+    for file in files_with(needle, private.home):
+        assert Path(file).parent == private.state / "api", file

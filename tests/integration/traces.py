@@ -1,5 +1,7 @@
 """Where on this host is a text: in files, and in what processes show or hold."""
 import os
+import resource
+import signal
 from pathlib import Path
 
 from harness import name_of, parent_of
@@ -35,6 +37,29 @@ def files_with(needle, *folders):
                 if file.is_file() and needle in file.read_bytes():
                     found.append(str(file))
     return found
+
+
+def core_of_an_unlimited_process(folder, text):
+    """The control: a process of the host that holds the text and may leave a core. Its wait status."""
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(folder)
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        os.execve("/bin/sh", ["sh", "-c", "kill -ABRT $$"], {"HELD": text})
+    status = os.waitpid(pid, 0)[1]
+    assert os.WTERMSIG(status) == signal.SIGABRT
+    return status
+
+
+def core_limits(pid):
+    line, = [line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if line.startswith("Max core")]
+    return line.split()[4:6]
+
+
+def is_dumpable(pid):
+    """If it is not, what is in /proc/PID belongs to the root of its namespace, which pid is not to be."""
+    uid = int(Path(f"/proc/{pid}/status").read_text().split("Uid:")[1].split()[0])
+    return os.stat(f"/proc/{pid}/limits").st_uid == uid
 
 
 def processes_with(needle, kind):
