@@ -49,8 +49,9 @@ int confine_reading_worker(int policy_fd, const char *name, const char *path)
 	bool applied = false;
 	int r;
 
-	r = 0;
-	if (!CONFINE_SANITIZED)
+	if (CONFINE_SANITIZED)
+		r = 0;
+	else
 		r = path ? confine_reads_below(path) : confine_no_files();
 	if (r < 0)
 		(void)err_fail(&err, r, "confine", "files");

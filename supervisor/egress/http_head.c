@@ -121,9 +121,9 @@ static char path_character(struct span *rest)
 	rest->size -= 3;
 	if (high < 0 || low < 0)
 		return '\0';
-	c = (char)(high << 4 | low);
+	c = (char)(unsigned char)((unsigned int)high << 4 | (unsigned int)low);
 	/* Separators, dots and a percent sign in disguise; bytes of control. */
-	if ((unsigned char)c < 0x20 || c == 0x7f || memchr("/\\.%;?#", c, 7))
+	if ((unsigned char)c < 0x20 || c == 0x7f || strchr("/\\.%;?#", c))
 		return '\0';
 	return c;
 }
@@ -202,7 +202,7 @@ static bool read_target(struct reading *reading)
 	target.at += 7;
 	target.size -= 7;
 	authority = (struct span){target.at, 0};
-	while (authority.size < target.size && !memchr("/?", target.at[authority.size], 2))
+	while (authority.size < target.size && !strchr("/?", target.at[authority.size]))
 		authority.size++;
 	if (!read_authority(authority, host, &port) || strcmp(host, reading->head.host) != 0 ||
 	    port != reading->head.port)

@@ -10,7 +10,7 @@
 
 #include "base/auto.h"
 
-#define PUMP_PIPE_BYTES  (256 * 1024)
+#define PUMP_PIPE_BYTES  262144u
 #define PUMP_POOL_MAX    128 /* pipes; 64 pages each stay below pipe-user-pages-soft */
 #define PUMP_POOL_KEPT   16  /* that stay open unused */
 #define PUMP_SESSION_MAX 32  /* of one session: slow readers hold them full */

@@ -155,10 +155,9 @@ void tls_hello_parse(const uint8_t *data, size_t size, struct tls_hello *ret_hel
 	if (hello.verdict == TLS_MORE && joined_bytes >= MESSAGE_HEADER) {
 		message = (struct cursor){.at = joined + 1, .left = joined_bytes - 1};
 		body = take_number(&message, 3);
-		if (body > TLS_HELLO_MAX - MESSAGE_HEADER)
+		/* Too long, or a second message before any answer. */
+		if (body > TLS_HELLO_MAX - MESSAGE_HEADER || message.left > body)
 			hello.verdict = TLS_BAD;
-		else if (message.left > body)
-			hello.verdict = TLS_BAD; /* a second message before any answer */
 		else if (message.left == body)
 			hello.verdict = read_hello(message, &hello);
 	}
