@@ -57,7 +57,8 @@ def other_user(t):
 def capabilities(t):
     have = {"CapInh": NONE, "CapPrm": SEVEN, "CapEff": SEVEN, "CapBnd": SEVEN, "CapAmb": NONE,
             "setuid 0": "ok", "setresuid 0": "ok", "setgid 0": "ok", "setgroups": "ok",
-            "capset KILL": "ok", "chown to 0": "ok", "setresuid 65535": "EINVAL", "mknod a device": "EACCES"}
+            "capset KILL": "ok", "chown to 0": "ok", "setresuid 65535": "EINVAL",
+            "mknod a device": "EACCES"}
     t.refused(t.root().attack("identity"), {"*": "EPERM", **have})
     if not t.controls:
         return
@@ -66,6 +67,8 @@ def capabilities(t):
                                              "unlock securebits", "setresuid 65535")})
     # Nothing of it is the filter's work.
     t.holds(t.root("seccomp").attack("identity"), {"*": "EPERM", **have})
+    weak = t.root("landlock").attack("identity")
+    t.holds({"mknod a device": weak["mknod a device"]}, "EPERM")
 
 
 @row("A12r", "trace or read the shim", "other id; not dumpable", "hidepid")
