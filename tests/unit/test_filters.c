@@ -326,6 +326,30 @@ static void check_api(void)
 	CHECK(15, unshare(CLONE_NEWUSER) < 0 && errno == EPERM);
 }
 
+/* A store that is a server: TCP and nothing else, outwards only. */
+static void check_api_network(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	int fd;
+
+	confine("worker-api-network");
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	CHECK(21, fd >= 0);
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK(22, connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
+			  errno != ENOSYS && errno != EPERM);
+	CHECK(23, socket(AF_INET6, SOCK_STREAM, 0) >= 0 || errno == EAFNOSUPPORT);
+	if (!applied)
+		return;
+	CHECK(24, socket(AF_INET, SOCK_DGRAM, 0) < 0 && errno == EAFNOSUPPORT);
+	CHECK(25, socket(AF_INET, SOCK_RAW, 0) < 0 && errno == EAFNOSUPPORT);
+	CHECK(26, socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EAFNOSUPPORT);
+	CHECK(27,
+	      bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 && errno == ENOSYS);
+	CHECK(28, listen(fd, 1) < 0 && errno == ENOSYS);
+	CHECK(29, execl("/bin/true", "true", NULL) < 0 && errno == ENOSYS);
+}
+
 #define INSERT_MANY                                                                                \
 	"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "         \
 	"INSERT INTO t SELECT i, hex(randomblob(100)) FROM n"
@@ -401,6 +425,7 @@ static void test_filters_workers_do_their_work_and_no_more(void **state)
 {
 	(void)state;
 	assert_exits_zero(check_api);
+	assert_exits_zero(check_api_network);
 	assert_exits_zero(check_egress);
 	assert_exits_zero(check_config);
 }
