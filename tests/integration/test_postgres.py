@@ -1,6 +1,8 @@
 """The store on PostgreSQL: one real server, the service's role on the schema of another."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import threading
@@ -9,8 +11,8 @@ import uuid
 
 import pytest
 
-from harness import Daemon, RUNTIME, SESSIONS, wait_until
-from postgres_rig import GRANTS, OWNER, READER, SERVICE, Postgres
+from harness import BIN, Daemon, RUNTIME, SESSIONS, wait_until
+from postgres_rig import OWNER, READER, SERVICE, Postgres
 
 BODY = "type: demo.Thing\n"
 
@@ -150,7 +152,6 @@ def test_migrate_takes_no_file_that_others_read(postgres):
     path = postgres.home / "open.dsn"
     path.write_text(postgres.dsn(OWNER))
     path.chmod(0o644)
-    from harness import BIN
     done = subprocess.run([str(BIN / "sandboxctl"), "migrate", "--status", "--dsn-file", str(path)],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "others can read" in done.stderr
@@ -165,13 +166,25 @@ def test_service_without_a_schema_says_what_to_do(postgres):
 
 # --- rows
 
+def test_store_passes_the_suite_of_the_embedded_one(postgres):
+    suite = BIN.parent / "tests/unit/test_store"
+    if not suite.exists():
+        pytest.skip("a build without unit tests")
+    postgres.new_database("suite")
+    postgres.ready("suite")
+    done = subprocess.run([str(suite)], env={"SANDBOX_TEST_DSN": postgres.dsn(database="suite")},
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert int(re.search(r"PASSED  \] (\d+) test", done.stderr).group(1)) >= 16
+
+
 def test_session_is_a_row(postgres, alice, bob):
     answer = alice.post(SESSIONS, {"ttl_minutes": 30})
     assert answer.status == 201, answer
     assert answer.json["sandbox"]["persisted"] is True, answer.json
     session = answer.json["id"]
     assert row(postgres, session, "status, owner_user_id, workspace_id, ttl_minutes") == "open|alice|blue|30"
-    assert row(postgres, session, "created_at") == answer.json["created_at"].replace("T", " ")
+    assert row(postgres, session, "to_char(created_at, 'YYYY-MM-DD\"T\"HH24:MI:SS.US')") == answer.json["created_at"]
     assert [one["id"] for one in alice.get(SESSIONS).json] == [session]
     assert bob.get(f"{SESSIONS}/{session}").status == 404
     assert alice.remove(session).status == 200
@@ -335,7 +348,6 @@ def test_worker_that_dies_while_the_server_is_away_comes_back_with_it(postgres, 
     own.deaths_expected = True
     postgres.stop()
     own_worker = own.worker_pid("sandboxd-api")
-    import os
     os.kill(own_worker, signal.SIGKILL)
     time.sleep(1)
     postgres.start()

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <libpq-fe.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -12,9 +13,80 @@
 #include "base/io.h"
 #include "base/str.h"
 
+#include "supervisor/api/store/postgres.h"
 #include "supervisor/api/store/sqlite.h"
 #include "supervisor/api/store/store.h"
 #include "tests/lib/test.h"
+
+/* ---- the other store: SANDBOX_TEST_DSN names a database with its schema ---- */
+
+static sd_event *event;
+
+static const char *postgres_dsn(void)
+{
+	return getenv("SANDBOX_TEST_DSN"); /* NOLINT(concurrency-mt-unsafe): one thread */
+}
+
+/* Of the file, or of a library call that only it has. */
+#define SQLITE_ONLY()                                                                              \
+	do {                                                                                       \
+		if (postgres_dsn())                                                                \
+			skip();                                                                    \
+	} while (0)
+
+static void postgres_sql(const char *sql, const char *wanted)
+{
+	PGconn *conn = PQconnectdb(postgres_dsn());
+	PGresult *result = PQexec(conn, sql);
+
+	if (wanted) {
+		assert_int_equal(PQntuples(result), 1);
+		assert_string_equal(PQgetisnull(result, 0, 0) ? "NULL" : PQgetvalue(result, 0, 0),
+				    wanted);
+	} else if (PQresultStatus(result) != PGRES_COMMAND_OK) {
+		fail_msg("%s", PQerrorMessage(conn));
+	}
+	PQclear(result);
+	PQfinish(conn);
+}
+
+static struct store *postgres_open(void)
+{
+	const struct postgres_options options = {
+		.event = event,
+		.dsn = postgres_dsn(),
+		.password = "",
+		.instance = "11111111-1111-4111-8111-111111111111",
+		.host = "here",
+	};
+	struct store *store = NULL;
+	struct err err = ERR_NULL;
+
+	if (store_open_postgres(&options, &store, &err) < 0)
+		fail_msg("%s", err.text);
+	return store;
+}
+
+static void postgres_begin(void)
+{
+	if (!event)
+		assert_int_equal(sd_event_new(&event), 0);
+	postgres_sql("DELETE FROM dagster_sandbox_sessions; DELETE FROM sandbox_components;"
+		     " DELETE FROM sandbox_tasks; DELETE FROM sandbox_frames;"
+		     " DELETE FROM sandbox_task_output; DELETE FROM sandbox_usage",
+		     NULL);
+}
+
+/* One turn of the embedded store; of a server, turns until nothing waits. */
+static void flush(struct store *store, usec_t now)
+{
+	store_flush(store, postgres_dsn() ? clock_boottime() : now);
+	for (int i = 0; postgres_dsn() && store_next_wakeup(store) != USEC_NEVER; i++) {
+		assert_true(i < 10000);
+		assert_true(sd_event_run(event, USEC_PER_MS) >= 0);
+		store_flush(store, clock_boottime());
+	}
+}
 
 /* ---- a store in a folder of its own, and what its callbacks said ---- */
 
@@ -68,6 +140,8 @@ static struct store *reopen_path(const char *path, uint32_t max_pages)
 	struct store *store = NULL;
 	struct err err = ERR_NULL;
 
+	if (postgres_dsn())
+		return postgres_open();
 	if (store_open_sqlite(&options, &store, &err) < 0)
 		fail_msg("%s", err.text);
 	return store;
@@ -80,6 +154,8 @@ static void rig_init(struct rig *rig)
 
 	*rig = (struct rig){.now = 1};
 	test_temp_init(&rig->temp);
+	if (postgres_dsn())
+		postgres_begin();
 	assert_int_equal(str_format(rig->path, sizeof(rig->path), "%s/api.db", rig->temp.path), 0);
 	rig->store = reopen_path(rig->path, 0);
 	spec.endpoint[5] = strdup("kafka.example:9092");
@@ -101,6 +177,7 @@ static void rig_init(struct rig *rig)
 static void rig_done(struct rig *rig)
 {
 	rig->store = store_close(rig->store);
+	event = sd_event_unref(event);
 	(void)job_free(rig->job);
 	(void)session_free(rig->session);
 	test_temp_done(&rig->temp);
@@ -119,7 +196,7 @@ static void insert(struct rig *rig)
 	assert_int_equal(store_session_insert(rig->store, rig->session, note, &answers), 0);
 	assert_int_equal(store_task_insert(rig->store, rig->job, note, &answers), 0);
 	assert_int_equal(answers.n, 0); /* never from inside the call */
-	store_flush(rig->store, rig->now);
+	flush(rig->store, rig->now);
 	assert_int_equal(answers.n, 2);
 	assert_int_equal(answers.all[0], STORE_OK);
 	assert_int_equal(answers.all[1], STORE_OK);
@@ -137,6 +214,10 @@ static void assert_sql(const struct rig *rig, const char *sql, const char *wante
 	sqlite3 *db = NULL;
 	const char *got;
 
+	if (postgres_dsn()) {
+		postgres_sql(sql, wanted);
+		return;
+	}
 	assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
@@ -202,7 +283,7 @@ static struct seen_frames get_frames(struct rig *rig, uint32_t after, size_t max
 		0);
 	assert_int_equal(seen.n_calls, 0);
 	assert_int_equal(store_next_wakeup(rig->store), 0);
-	store_flush(rig->store, rig->now);
+	flush(rig->store, rig->now);
 	assert_int_equal(seen.n_calls, 1);
 	return seen;
 }
@@ -238,12 +319,18 @@ static void run_sql(const struct rig *rig, const char *sql)
 {
 	sqlite3 *db = NULL;
 
+	if (postgres_dsn()) {
+		postgres_sql(sql, NULL);
+		return;
+	}
 	assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
 /* ---- tests ---- */
+
+#define HEAD "alice|w1|component|run|{\"kafka_bootstrap\":\"kafka.example:9092\"}|"
 
 static void test_store_session_row_round_trip(void **state)
 {
@@ -260,21 +347,27 @@ static void test_store_session_row_round_trip(void **state)
 	(void)strcpy(rig.session->last_run_id, "run");
 	assert_int_equal(store_session_status(rig.store, rig.session, 1, note, &answers), 0);
 	assert_int_equal(store_session_log(rig.store, rig.session, 1, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.n, 5);
 	assert_int_equal(answers.last, STORE_OK);
 	reopen(&rig);
 	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
 	assert_int_equal(seen.n, 1);
-	assert_string_equal(seen.text,
-			    "alice|w1|component|run|{\"kafka_bootstrap\":\"kafka.example:9092\"}|"
-			    "[\"FOO=bar\"]|{\"a.yaml\":7,\"b \xc3\xa9/c.yaml\":2}|web");
+	assert_string_equal(
+		seen.text, postgres_dsn() ? HEAD
+				   "[\"FOO=bar\"]|{ \"a.yaml\" : 7, \"b \xc3\xa9/c.yaml\" : 2 }|web"
+					  : HEAD
+				   "[\"FOO=bar\"]|{\"a.yaml\":7,\"b \xc3\xa9/c.yaml\":2}|web");
 	assert_int_equal(seen.row.created_at, rig.session->created_at);
 	assert_int_equal(seen.row.expires_at, rig.session->expires_at);
 	assert_int_equal(seen.row.ttl_minutes, 60);
 	assert_true(seen.row.dagster && seen.row.has_plan);
 	assert_int_equal(seen.row.plan.memory_bytes, 5);
-	assert_sql(&rig, "SELECT body FROM sandbox_components WHERE file = 'a.yaml'", "y: \"2\"\n");
+	assert_sql(&rig,
+		   postgres_dsn() ? "SELECT convert_from(body, 'UTF8') FROM sandbox_components"
+				    " WHERE file = 'a.yaml'"
+				  : "SELECT body FROM sandbox_components WHERE file = 'a.yaml'",
+		   "y: \"2\"\n");
 	assert_sql(&rig, "SELECT host || status FROM dagster_sandbox_sessions", "hereopen");
 	rig_done(&rig);
 }
@@ -313,7 +406,7 @@ static void test_store_session_close_keeps_the_first_reason(void **state)
 		store_session_close(rig.store, &rig.session->id, "restart", 6, note, &answers), 0);
 	/* Late news of a session that is closed does not open it again. */
 	assert_int_equal(store_session_status(rig.store, rig.session, 7, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.n, 3);
 	assert_sql(&rig, "SELECT status || closed_reason FROM dagster_sandbox_sessions",
 		   "closeddeleted");
@@ -340,13 +433,14 @@ static void test_store_session_close_leaves_no_override_in_the_file(void **state
 	struct rig rig;
 
 	(void)state;
+	SQLITE_ONLY();
 	rig_init(&rig);
 	insert(&rig);
 	reopen(&rig); /* what is in the log goes into the file */
 	assert_true(file_holds(rig.path, "kafka.example:9092"));
 	assert_int_equal(
 		store_session_close(rig.store, &rig.session->id, "deleted", 5, note, &answers), 0);
-	store_flush(rig.store, ++rig.now);
+	flush(rig.store, ++rig.now);
 	reopen(&rig);
 	assert_false(file_holds(rig.path, "kafka.example:9092"));
 	rig_done(&rig);
@@ -360,16 +454,17 @@ static void test_store_retention_leaves_no_override_in_the_log(void **state)
 	struct rig rig;
 
 	(void)state;
+	SQLITE_ONLY();
 	rig_init(&rig);
 	insert(&rig);
 	assert_int_equal(str_format(log, sizeof(log), "%s-wal", rig.path), 0);
 	assert_true(file_holds(log, "kafka.example:9092"));
 	assert_int_equal(
 		store_session_close(rig.store, &rig.session->id, "deleted", 5, note, &answers), 0);
-	store_flush(rig.store, ++rig.now);
+	flush(rig.store, ++rig.now);
 	assert_true(file_holds(log, "kafka.example:9092"));
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
-	store_flush(rig.store, ++rig.now);
+	flush(rig.store, ++rig.now);
 	assert_false(file_holds(log, "kafka.example:9092"));
 	assert_false(file_holds(rig.path, "kafka.example:9092"));
 	rig_done(&rig);
@@ -385,7 +480,7 @@ static void test_store_duplicate_id_does_not_hurt_its_neighbours(void **state)
 	assert_int_equal(store_session_insert(rig.store, rig.session, note, &answers), 0);
 	assert_int_equal(store_session_insert(rig.store, rig.session, note, &answers), 0);
 	assert_int_equal(store_task_insert(rig.store, rig.job, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.n, 3);
 	assert_int_equal(answers.all[0], STORE_OK);
 	assert_int_equal(answers.all[1], STORE_DUPLICATE);
@@ -428,14 +523,14 @@ static void test_store_component_get_in_order(void **state)
 	insert(&rig);
 	put(&rig, "b.yaml", "mine", 4, &answers);
 	put(&rig, "a.yaml", "x", 1, &answers);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	run_sql(&rig, "UPDATE dagster_sandbox_sessions SET components_json ="
 		      " '{\"b.yaml\":\"theirs\",\"c\":\"theirs\",\"d\":5,\"\":\"e\"}'");
 	for (size_t i = 0; i <= ARRAY_SIZE(wanted); i++) {
 		assert_int_equal(store_component_get(rig.store, &rig.session->id,
 						     i > 0 ? name : NULL, see_component, &seen),
 				 0);
-		store_flush(rig.store, 1);
+		flush(rig.store, 1);
 		assert_int_equal(seen.n, (int)i + 1);
 		if (i == ARRAY_SIZE(wanted))
 			break;
@@ -462,7 +557,7 @@ static void test_store_session_tree_begins_numbers_again(void **state)
 	assert_int_equal(store_session_tree(rig.store, &rig.session->id, STORE_TREE_RESTORING, note,
 					    &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
 	assert_true(seen.row.restoring);
 	assert_int_equal(seen.row.acked, 0);
@@ -473,7 +568,7 @@ static void test_store_session_tree_begins_numbers_again(void **state)
 	assert_int_equal(store_session_tree(rig.store, &rig.session->id, STORE_TREE_COMPLETE, note,
 					    &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.last, STORE_OK);
 	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
 	assert_false(seen.row.restoring);
@@ -520,7 +615,7 @@ static void test_store_task_progress_until_the_end(void **state)
 	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){2, 12, &output},
 					  note, &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.all[2], STORE_OK);
 	assert_int_equal(answers.all[3], STORE_DUPLICATE);
 	assert_int_equal(store_task_progress(rig.store, &rig.job->id, &progress, see_output, text),
@@ -533,7 +628,7 @@ static void test_store_task_progress_until_the_end(void **state)
 	add_frame(&rig, FRAMES_STAGE_DONE, "end");
 	job_end(rig.job, rig.session, JOB_STATE_DONE, 9);
 	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_task_output", "0");
 	rig_done(&rig);
 }
@@ -557,7 +652,7 @@ static void test_store_frames_and_number_commit_together(void **state)
 	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){2, 7, NULL},
 					  note, &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.n, 2);
 	assert_int_equal(answers.last, STORE_OK);
 	/* The same number again, and an older one: refused, nothing is written. */
@@ -568,14 +663,14 @@ static void test_store_frames_and_number_commit_together(void **state)
 	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){4, 6, NULL},
 					  note, &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.all[2], STORE_DUPLICATE);
 	assert_int_equal(answers.all[3], STORE_DUPLICATE);
 	/* A number whose frames cannot be written does not advance either. */
 	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){3, 8, NULL},
 					  note, &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.all[4], STORE_DUPLICATE);
 	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
 	assert_int_equal(seen.row.acked, 7);
@@ -583,7 +678,7 @@ static void test_store_frames_and_number_commit_together(void **state)
 	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){5, 9, NULL},
 					  note, &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.last, STORE_OK);
 	reopen(&rig);
 	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
@@ -611,7 +706,7 @@ static void test_store_frames_get_pages_without_gap(void **state)
 	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 0, NULL},
 					  note, &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	do {
 		frames = get_frames(&rig, after, 4096);
 		assert_int_equal(frames.result, STORE_OK);
@@ -650,7 +745,7 @@ static void test_store_task_states(void **state)
 			 0);
 	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
 	assert_int_equal(store_task_get(rig.store, &rig.job->id, see_task, &seen), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(seen.result, STORE_OK);
 	assert_int_equal(seen.task.state, JOB_STATE_DONE);
 	assert_int_equal(seen.task.last_seq, 1);
@@ -661,7 +756,7 @@ static void test_store_task_states(void **state)
 	assert_int_equal(store_each_open_task(rig.store, count_task, &n), 0);
 	assert_int_equal(n, 0);
 	assert_int_equal(store_task_get(rig.store, &unknown, see_task, &seen), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(seen.result, STORE_NOT_FOUND);
 	rig_done(&rig);
 }
@@ -685,14 +780,14 @@ static void test_store_task_with_a_terminal_frame_has_ended(void **state)
 	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){1, 0, NULL},
 					  note, &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(store_each_open_task(rig.store, keep_state, &seen), 0);
 	assert_int_equal(seen, JOB_STATE_QUEUED);
 	add_frame(&rig, FRAMES_STAGE_DONE, "end");
 	assert_int_equal(store_frames_put(rig.store, rig.job, &(struct store_batch){2, 0, NULL},
 					  note, &answers),
 			 0);
-	store_flush(rig.store, 1); /* and the write of its state never came */
+	flush(rig.store, 1); /* and the write of its state never came */
 	reopen(&rig);
 	assert_int_equal(store_each_open_task(rig.store, keep_state, &seen), 0);
 	assert_int_equal(seen, JOB_STATE_DONE);
@@ -711,7 +806,7 @@ static void test_store_forget_silences_but_writes(void **state)
 	assert_int_equal(store_task_get(rig.store, &rig.job->id, see_task, &seen), 0);
 	store_forget(rig.store, &answers);
 	store_forget(rig.store, &seen);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.n, 0);
 	assert_int_equal(seen.n_calls, 0);
 	assert_sql(&rig, "SELECT count(*) FROM dagster_sandbox_sessions", "1");
@@ -740,12 +835,13 @@ static void test_store_callback_may_queue(void **state)
 	struct chain chain = {.rig = &rig};
 
 	(void)state;
+	SQLITE_ONLY();
 	rig_init(&rig);
 	assert_int_equal(store_next_wakeup(rig.store), USEC_NEVER);
 	assert_int_equal(store_session_insert(rig.store, rig.session, queue_again, &chain), 0);
 	for (int i = 1; i <= 3; i++) {
 		assert_int_equal(store_next_wakeup(rig.store), 0);
-		store_flush(rig.store, 1);
+		flush(rig.store, 1);
 		assert_int_equal(chain.n, i);
 	}
 	assert_int_equal(store_next_wakeup(rig.store), USEC_NEVER);
@@ -771,6 +867,7 @@ static void test_store_full_disk_degrades_and_recovers(void **state)
 	struct rig rig;
 
 	(void)state;
+	SQLITE_ONLY();
 	memset(body, 'x', sizeof(body));
 	rig_init(&rig);
 	/* A bound on pages stands for the disk; the filler is what somebody deletes later. */
@@ -780,7 +877,7 @@ static void test_store_full_disk_degrades_and_recovers(void **state)
 	insert(&rig);
 	put(&rig, "a.yaml", body, sizeof(body), &big);
 	assert_int_equal(store_session_log(rig.store, rig.session, 1, note, &later), 0);
-	store_flush(rig.store, 1000);
+	flush(rig.store, 1000);
 	assert_int_equal(big.n, 1);
 	assert_int_equal(big.last, STORE_DEGRADED);
 	assert_int_equal(later.last, STORE_DEGRADED);
@@ -788,22 +885,22 @@ static void test_store_full_disk_degrades_and_recovers(void **state)
 	assert_int_equal(store_stats(rig.store).n_waiting, 2);
 	/* Not tried again before its time, and nobody is told twice. */
 	assert_true(store_next_wakeup(rig.store) > 1001);
-	store_flush(rig.store, 1001);
+	flush(rig.store, 1001);
 	assert_int_equal(store_stats(rig.store).n_failed_commits, 1);
 	assert_int_equal(big.n + later.n, 2);
 	/* What comes meanwhile is told at the end of its turn, and reads still work. */
 	assert_int_equal(store_session_log(rig.store, rig.session, 1, note, &later), 0);
 	assert_int_equal(store_frames_get(rig.store, &rig.job->id, 0, 1, see_frames, &frames), 0);
 	assert_int_equal(store_next_wakeup(rig.store), 0);
-	store_flush(rig.store, 1002);
+	flush(rig.store, 1002);
 	assert_int_equal(later.n, 2);
 	assert_int_equal(frames.result, STORE_OK);
 	/* Still full: the delay grows, silently. */
-	store_flush(rig.store, store_next_wakeup(rig.store));
+	flush(rig.store, store_next_wakeup(rig.store));
 	assert_int_equal(store_stats(rig.store).n_failed_commits, 2);
 	assert_int_equal(big.n + later.n, 3);
 	sql_exec(&rig, "DROP TABLE filler");
-	store_flush(rig.store, store_next_wakeup(rig.store));
+	flush(rig.store, store_next_wakeup(rig.store));
 	assert_int_equal(big.n, 2);
 	assert_int_equal(big.last, STORE_OK);
 	assert_int_equal(later.n, 4);
@@ -824,6 +921,7 @@ static void test_store_full_makes_room_by_retention(void **state)
 	struct rig rig;
 
 	(void)state;
+	SQLITE_ONLY();
 	memset(body, 'x', sizeof(body));
 	rig_init(&rig);
 	insert(&rig);
@@ -834,11 +932,11 @@ static void test_store_full_makes_room_by_retention(void **state)
 	rig.store = store_close(rig.store);
 	rig.store = reopen_path(rig.path, 230);
 	put(&rig, "new.yaml", body, sizeof(body), &puts);
-	store_flush(rig.store, 1000);
+	flush(rig.store, 1000);
 	assert_int_equal(puts.last, STORE_DEGRADED);
 	assert_int_equal(store_retain(rig.store, &retention, note, &room), 0);
-	store_flush(rig.store, store_next_wakeup(rig.store));
-	store_flush(rig.store, clock_add(1000, USEC_PER_SEC));
+	flush(rig.store, store_next_wakeup(rig.store));
+	flush(rig.store, clock_add(1000, USEC_PER_SEC));
 	assert_int_equal(room.last, STORE_OK);
 	assert_int_equal(puts.last, STORE_OK);
 	assert_false(store_stats(rig.store).degraded);
@@ -855,16 +953,17 @@ static void test_store_two_writers_wait_and_recover(void **state)
 	sqlite3 *other = NULL;
 
 	(void)state;
+	SQLITE_ONLY();
 	rig_init(&rig);
 	assert_int_equal(sqlite3_open(rig.path, &other), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
 	assert_int_equal(store_session_insert(rig.store, rig.session, note, &answers), 0);
 	assert_int_equal(store_task_insert(rig.store, rig.job, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.n, 2);
 	assert_int_equal(answers.last, STORE_DEGRADED);
 	assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
-	store_flush(rig.store, store_next_wakeup(rig.store));
+	flush(rig.store, store_next_wakeup(rig.store));
 	assert_int_equal(answers.n, 4);
 	assert_int_equal(answers.all[2], STORE_OK);
 	assert_int_equal(answers.all[3], STORE_OK);
@@ -886,6 +985,7 @@ static void test_store_waiting_queue_is_bounded(void **state)
 	int n_lost = 0;
 
 	(void)state;
+	SQLITE_ONLY();
 	memset(body, 'x', sizeof(body));
 	rig_init(&rig);
 	insert(&rig);
@@ -896,20 +996,20 @@ static void test_store_waiting_queue_is_bounded(void **state)
 	assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
 	for (int i = 0; i < 4; i++) {
 		put(&rig, "a.yaml", body, sizeof(body), &answers);
-		store_flush(rig.store, 1);
+		flush(rig.store, 1);
 	}
 	/* It would fit, but what comes before it is not there. */
 	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.last, STORE_LOST);
 	assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
-	store_flush(rig.store, store_next_wakeup(rig.store));
+	flush(rig.store, store_next_wakeup(rig.store));
 	for (int i = 0; i < answers.n; i++)
 		n_lost += answers.all[i] == STORE_LOST;
 	assert_int_equal(n_lost, 4);
 	assert_int_equal(answers.last, STORE_OK);
 	assert_int_equal(store_task_state(rig.store, rig.job, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.last, STORE_OK);
 	assert_int_equal(sqlite3_close(other), SQLITE_OK);
 	rig_done(&rig);
@@ -926,6 +1026,7 @@ static void test_store_killed_process_keeps_what_it_promised(void **state)
 	int status;
 
 	(void)state;
+	SQLITE_ONLY();
 	rig_init(&rig);
 	rig.store = store_close(rig.store);
 	assert_int_equal(pipe2(to_parent, O_CLOEXEC), 0);
@@ -942,7 +1043,7 @@ static void test_store_killed_process_keeps_what_it_promised(void **state)
 		if (store_frames_put(store, rig.job, &(struct store_batch){1, 3, NULL}, note,
 				     &answers) < 0)
 			_exit(1);
-		store_flush(store, 1);
+		flush(store, 1);
 		if (answers.n != 3 || answers.last != STORE_OK)
 			_exit(2);
 		/* Queued, never flushed. */
@@ -981,6 +1082,7 @@ static void test_store_open_damaged_file_is_a_clear_error(void **state)
 	FILE *file;
 
 	(void)state;
+	SQLITE_ONLY();
 	rig_init(&rig);
 	options.path = rig.path;
 	insert(&rig);
@@ -1029,7 +1131,7 @@ static void see_frames_use(void *userdata, enum store_result result,
 static void get_frames_use(struct rig *rig, struct frames_use *use)
 {
 	assert_int_equal(store_frames_use(rig->store, see_frames_use, use), 0);
-	store_flush(rig->store, rig->now);
+	flush(rig->store, rig->now);
 	assert_int_equal(use->result, STORE_NOT_FOUND);
 }
 
@@ -1054,18 +1156,18 @@ static void test_store_frames_use_is_what_is_kept(void **state)
 						  &answers),
 				 0);
 	}
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	expected = rig.job->frames.total_bytes + (uint64_t)3 * FRAMES_ROW_BYTES;
 	assert_int_equal(store_session_close(rig.store, &rig.session->id, "deleted",
 					     50 * USEC_PER_SEC, note, &answers),
 			 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	reopen(&rig);
 	get_frames_use(&rig, &use);
 	assert_int_equal(use.n, 1);
 	assert_int_equal(use.bytes, expected);
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	get_frames_use(&rig, &use);
 	assert_int_equal(use.n, 1);
 	rig_done(&rig);
@@ -1089,7 +1191,7 @@ static void test_store_retain_deletes_by_age(void **state)
 	retention.bodies_before = retention.rows_before = retention.frames_before =
 		USEC_PER_SEC * 4000000000;
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_frames", "1");
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_components", "1");
 	assert_int_equal(store_session_close(rig.store, &rig.session->id, "deleted",
@@ -1097,27 +1199,27 @@ static void test_store_retain_deletes_by_age(void **state)
 			 0);
 	retention = (struct janitor_retention){.frames_before = 49 * USEC_PER_SEC};
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_frames", "1");
 	retention = (struct janitor_retention){.frames_before = 51 * USEC_PER_SEC};
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_frames", "0");
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_tasks", "1");
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_components", "1");
 	retention = (struct janitor_retention){.bodies_before = 51 * USEC_PER_SEC};
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_components", "0");
 	retention = (struct janitor_retention){.rows_before = 51 * USEC_PER_SEC};
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(*) FROM sandbox_tasks", "0");
 	assert_sql(&rig, "SELECT count(*) FROM dagster_sandbox_sessions", "0");
 	assert_int_equal(answers.last, STORE_OK);
 	/* Said, so that a caller goes on as long as there is something, and no longer. */
 	assert_int_equal(store_retain(rig.store, &retention, note, &answers), 0);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.last, STORE_NOT_FOUND);
 	rig_done(&rig);
 }
@@ -1146,7 +1248,7 @@ static void put_usage(struct rig *rig, uint32_t day, uint64_t cpu_us)
 		.day = day, .scope = QUOTA_SCOPE_WORKSPACE, .name = "w:1", .cpu_us = cpu_us};
 
 	assert_int_equal(store_usage_put(rig->store, &usage), 0);
-	store_flush(rig->store, 1);
+	flush(rig->store, 1);
 }
 
 static void test_store_usage_is_of_one_day(void **state)
@@ -1185,6 +1287,7 @@ static void test_store_component_writes_only_itself(void **state)
 	struct stat st;
 
 	(void)state;
+	SQLITE_ONLY();
 	assert_non_null(body);
 	memset(body, 'x', BODY_BYTES);
 	rig_init(&rig);
@@ -1195,10 +1298,10 @@ static void test_store_component_writes_only_itself(void **state)
 		assert_int_equal(str_format(file, sizeof(file), "c%d.yaml", i), 0);
 		put(&rig, file, body, BODY_BYTES, &answers);
 	}
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	reopen(&rig); /* which empties the log */
 	put(&rig, "c0.yaml", "x", 1, &answers);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_int_equal(answers.last, STORE_OK);
 	assert_int_equal(str_format(wal, sizeof(wal), "%s-wal", rig.path), 0);
 	assert_int_equal(stat(wal, &st), 0);
@@ -1206,7 +1309,7 @@ static void test_store_component_writes_only_itself(void **state)
 	/* A body for a session without a row is nobody's: it would never be deleted. */
 	rig.session->id.bytes[0]++;
 	put(&rig, "c0.yaml", "x", 1, &answers);
-	store_flush(rig.store, 1);
+	flush(rig.store, 1);
 	assert_sql(&rig, "SELECT count(DISTINCT session_id) FROM sandbox_components", "1");
 	assert_int_equal(store_each_open_session(rig.store, see_session, &seen), 0);
 	assert_non_null(strstr(seen.text, "\"c0.yaml\":1,\"c1.yaml\":1000000"));

@@ -1,9 +1,10 @@
 /*
  * Theory. All writes that wait go out as one transaction, which begins with the fence: it fails
  * unless this connection is the instance's newest, and notes the batch's number in the same
- * transaction. A write that can never succeed makes the whole transaction void; it leaves the queue
- * with its result, and the others are sent again. If the connection is lost before the answer, the
- * next one reads the number: at least ours, all of it is durable; below, none of it ever will be.
+ * transaction. A write that can never succeed makes the whole transaction void; it has its result
+ * then, and the others are sent again: answers come in the order of the writes. If the connection
+ * is lost before the answer, the next one reads the number: at least ours, all of it is durable;
+ * below, none of it ever will be.
  */
 #include <errno.h>
 #include <string.h>
@@ -39,6 +40,19 @@ static bool send_write(struct pg_store *s, const struct write *write)
 	return true;
 }
 
+/* The next answer is that of the first write from `link` on that was sent. */
+static void await(struct pg_store *s, struct list *link)
+{
+	s->write = NULL;
+	for (; !s->write && link != &s->queue.in_flight; link = link->next) {
+		struct write *write = LIST_ENTRY(link, struct write, link);
+
+		if (!write->decided)
+			s->write = write;
+	}
+	s->step = s->write ? s->write->first : NULL;
+}
+
 void pg_batch_send(struct pg_store *s, usec_t now)
 {
 	const struct value fence[] = {
@@ -72,7 +86,7 @@ void pg_batch_send(struct pg_store *s, usec_t now)
 		write->n_changed = 0;
 		n++;
 		bytes += write->bytes;
-		if (!send_write(s, write)) {
+		if (!write->decided && !send_write(s, write)) {
 			pg_disconnect(s, now, "send");
 			return;
 		}
@@ -81,8 +95,7 @@ void pg_batch_send(struct pg_store *s, usec_t now)
 		pg_disconnect(s, now, "send");
 		return;
 	}
-	s->write = LIST_ENTRY(queue->in_flight.next, struct write, link);
-	s->step = s->write->first;
+	await(s, queue->in_flight.next);
 }
 
 /* All of in_flight to the front of what waits, in order. */
@@ -106,7 +119,8 @@ static void take_all(struct pg_store *s)
 	LIST_FOR_EACH_SAFE (link, following, &s->queue.in_flight) {
 		struct write *write = LIST_ENTRY(link, struct write, link);
 
-		write->result = result_of(write);
+		if (!write->decided)
+			write->result = result_of(write);
 		queue_finish(&s->queue, write);
 	}
 	queue_note_commit(&s->queue);
@@ -263,12 +277,8 @@ void pg_batch_result(struct pg_store *s, struct pg_sent *sent, const PGresult *r
 	if (num_parse_u32(PQcmdTuples((PGresult *)(uintptr_t)result), 0, UINT32_MAX, &n) == 0)
 		s->write->n_changed += n;
 	s->step = s->step->next;
-	if (s->step)
-		return;
-	s->write = s->write->link.next == &s->queue.in_flight
-			   ? NULL
-			   : LIST_ENTRY(s->write->link.next, struct write, link);
-	s->step = s->write ? s->write->first : NULL;
+	if (!s->step)
+		await(s, s->write->link.next);
 }
 
 void pg_batch_done(struct pg_store *s, struct pg_sent *sent, usec_t now)
@@ -281,7 +291,7 @@ void pg_batch_done(struct pg_store *s, struct pg_sent *sent, usec_t now)
 	s->batch--; /* its number was not used */
 	if (s->failed && s->failed_result != STORE_DEGRADED && s->failed_result != STORE_OK) {
 		s->failed->result = s->failed_result;
-		queue_finish(&s->queue, s->failed);
+		s->failed->decided = true;
 	}
 	put_back(&s->queue);
 	if (s->failed_result == STORE_DEGRADED)

@@ -59,6 +59,7 @@ struct write {
 	store_done done;
 	void *userdata;
 	size_t bytes;
+	bool decided;       /* it has its result, and waits for those before it */
 	bool failed;        /* no memory while it was built */
 	bool told;          /* STORE_DEGRADED was said */
 	bool is_retention;  /* no step changed a row: STORE_NOT_FOUND */
