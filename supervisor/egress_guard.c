@@ -181,18 +181,37 @@ static void close_maps(struct guard_maps *maps)
 	maps->networks_fd = fd_close(maps->networks_fd);
 }
 
+/* Room for all that the configuration can name and for every class. */
+static uint32_t with_classes(uint32_t n)
+{
+	size_t n_rows = 0;
+
+	(void)net_class_table(&n_rows);
+	return n + (uint32_t)n_rows + 1;
+}
+
 static int make_maps(const struct egress_guard *guard, struct guard_maps *ret_maps)
 {
-	const uint32_t n_classes = 128; /* rows of net_class_table */
-	const struct bpf_map_form allowed = {BPF_MAP_TYPE_HASH, sizeof(struct exact_key),
-					     sizeof(uint32_t),
-					     CONFIG_HOST_SERVICES_MAX + CONFIG_MAX_NS, 0};
-	const struct bpf_map_form never = {BPF_MAP_TYPE_LPM_TRIE, sizeof(struct prefix_key),
-					   sizeof(struct port_ranges),
-					   CONFIG_PRODUCTION_MAX + n_classes, BPF_F_NO_PREALLOC};
-	const struct bpf_map_form networks = {BPF_MAP_TYPE_LPM_TRIE, sizeof(struct prefix_key),
-					      sizeof(uint32_t), CONFIG_PRIVATE_MAX + n_classes,
-					      BPF_F_NO_PREALLOC};
+	const struct bpf_map_form allowed = {
+		.type = BPF_MAP_TYPE_HASH,
+		.key_bytes = sizeof(struct exact_key),
+		.value_bytes = sizeof(uint32_t),
+		.max_entries = CONFIG_HOST_SERVICES_MAX + CONFIG_MAX_NS,
+	};
+	const struct bpf_map_form never = {
+		.type = BPF_MAP_TYPE_LPM_TRIE,
+		.key_bytes = sizeof(struct prefix_key),
+		.value_bytes = sizeof(struct port_ranges),
+		.max_entries = with_classes(CONFIG_PRODUCTION_MAX),
+		.flags = BPF_F_NO_PREALLOC,
+	};
+	const struct bpf_map_form networks = {
+		.type = BPF_MAP_TYPE_LPM_TRIE,
+		.key_bytes = sizeof(struct prefix_key),
+		.value_bytes = sizeof(uint32_t),
+		.max_entries = with_classes(CONFIG_PRIVATE_MAX),
+		.flags = BPF_F_NO_PREALLOC,
+	};
 	struct guard_maps maps = {.allowed_fd = -1, .never_fd = -1, .networks_fd = -1};
 	int r;
 

@@ -42,7 +42,7 @@ static bool had_network(const struct session *session)
 static int restore_one(int socket_fd, const struct session *session)
 {
 	struct restored restored = {.error = 0};
-	int fds[NETNS_FDS];
+	int fds[NETNS_FDS] = {-1, -1, -1};
 
 	memcpy(restored.session, session->plan.session, ID_BYTES);
 	if (setns(session->pid_fd, CLONE_NEWNET) < 0)
@@ -51,7 +51,7 @@ static int restore_one(int socket_fd, const struct session *session)
 		restored.error = netns_sockets(session->host->ipv6, fds);
 	int r = sockmsg_send(socket_fd, &restored, sizeof(restored), fds,
 			     restored.error == 0 ? ARRAY_SIZE(fds) : 0);
-	for (size_t i = 0; restored.error == 0 && i < ARRAY_SIZE(fds); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		(void)fd_close(fds[i]);
 	return r;
 }
@@ -108,6 +108,16 @@ static int take_one(const struct host *host, int socket_fd)
 	return 1;
 }
 
+static int take_all(const struct host *host, int socket_fd)
+{
+	int r;
+
+	do {
+		r = take_one(host, socket_fd);
+	} while (r > 0);
+	return r;
+}
+
 static int restore_all(const struct host *host)
 {
 	int fds[2];
@@ -117,7 +127,6 @@ static int restore_all(const struct host *host)
 	if (r < 0)
 		return r;
 	AUTO_CLOSE int our_fd = fds[0];
-	AUTO_CLOSE int child_fd = fds[1];
 	struct clone_args args = {
 		.flags = CLONE_PIDFD,
 		.pidfd = (uintptr_t)&pid_fd,
@@ -125,14 +134,13 @@ static int restore_all(const struct host *host)
 	};
 	pid_t pid = kernel_clone3(&args);
 	if (pid == 0)
-		run_child(child_fd, host);
-	if (pid < 0)
-		return -errno;
+		run_child(fds[1], host);
+	r = pid < 0 ? -errno : 0;
+	(void)fd_close(fds[1]); /* so that the child's end is the end */
+	if (r < 0)
+		return r;
 	AUTO_CLOSE int owned_pid_fd = pid_fd;
-	child_fd = fd_close(child_fd);
-	do {
-		r = take_one(host, our_fd);
-	} while (r > 0);
+	r = take_all(host, our_fd);
 	/* At the end of its work, or in the way. */
 	(void)kernel_pidfd_send_signal(owned_pid_fd, SIGKILL);
 	if (waitid(P_PIDFD, (id_t)owned_pid_fd, &(siginfo_t){0}, WEXITED) < 0 && r == 0)

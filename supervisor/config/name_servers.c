@@ -10,6 +10,11 @@
 #define BITS_V4 32
 #define BITS_V6 128
 
+static bool is_one_of(char c, const char *set)
+{
+	return c != '\0' && strchr(set, c);
+}
+
 static bool read_address(const char *word, size_t length, struct egress_address *ret_address)
 {
 	char text[INET6_ADDRSTRLEN];
@@ -39,12 +44,12 @@ static void read_line(const char *line, size_t length, struct egress_config *egr
 	size_t end;
 
 	if (egress->n_name_servers == CONFIG_MAX_NS || length <= keyword ||
-	    memcmp(line, KEYWORD, keyword) != 0 || !memchr(BLANKS, line[keyword], strlen(BLANKS)))
+	    memcmp(line, KEYWORD, keyword) != 0 || !is_one_of(line[keyword], BLANKS))
 		return;
-	while (at < length && memchr(BLANKS, line[at], strlen(BLANKS)))
+	while (at < length && is_one_of(line[at], BLANKS))
 		at++;
 	end = at;
-	while (end < length && !memchr(BLANKS "\r#;", line[end], strlen(BLANKS "\r#;")))
+	while (end < length && !is_one_of(line[end], BLANKS "\r#;"))
 		end++;
 	if (read_address(line + at, end - at, &egress->name_server[egress->n_name_servers]))
 		egress->n_name_servers++;
