@@ -121,7 +121,7 @@ static char path_character(struct span *rest)
 	rest->size -= 3;
 	if (high < 0 || low < 0)
 		return '\0';
-	c = (char)(unsigned char)((unsigned int)high << 4 | (unsigned int)low);
+	c = (char)(high << 4 | low); /* NOLINT(bugprone-narrowing-conversions): a byte */
 	/* Separators, dots and a percent sign in disguise; bytes of control. */
 	if ((unsigned char)c < 0x20 || c == 0x7f || strchr("/\\.%;?#", c))
 		return '\0';

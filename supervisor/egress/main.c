@@ -178,6 +178,14 @@ static int on_signal(void *userdata, uint32_t events)
 	return 0;
 }
 
+/* It is only ever asked and waited for: what comes by itself is its end. */
+static int on_inspector(void *userdata, uint32_t events)
+{
+	(void)userdata;
+	(void)events;
+	return -EPIPE;
+}
+
 /* Each relayed connection has two. */
 static uint32_t max_connections(void)
 {
@@ -210,13 +218,16 @@ static int open_egress(struct egress *egress)
  * with it. */
 static int run(struct egress *egress, int signal_fd)
 {
-	struct loop_source *supervisor, *signals;
+	struct loop_source *supervisor, *signals, *inspector;
 	int r;
 
 	r = loop_add(egress->loop, WORKER_FD_SUPERVISOR, EPOLLIN, on_supervisor, egress,
 		     &supervisor);
 	if (r == 0)
 		r = loop_add(egress->loop, signal_fd, EPOLLIN, on_signal, egress, &signals);
+	if (r == 0)
+		r = loop_add(egress->loop, egress->inspector_fd, EPOLLIN, on_inspector, egress,
+			     &inspector);
 	if (r == 0)
 		r = loop_run(egress->loop);
 	return r;

@@ -1,4 +1,6 @@
 """Real programs in real sessions of the service, against servers of another namespace."""
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -6,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from egress_rig import NAME_SERVER, WORLD, World
-from harness import Daemon, wait_until
+from harness import ASAN, Daemon, wait_until
 
 
 @pytest.fixture(name="world", scope="module")
@@ -93,3 +95,35 @@ def test_what_is_not_allowed_fails_at_once_and_is_recorded(alice, world, open_se
     wait_until(lambda: len(recorded()) >= 3, 10, "denials")
     told = str(recorded())
     assert "other.example.com" in told and f"{WORLD}.2" in told and "redis.example.com" in told
+
+
+def inspector_pid(daemon):
+    """The child of the egress worker."""
+    worker = daemon.worker_pid("sandboxd-egress")
+    return int(Path(f"/proc/{worker}/task/{worker}/children").read_text().split()[0])
+
+
+@pytest.mark.parametrize("victim", [
+    lambda daemon: daemon.worker_pid("sandboxd-egress"), inspector_pid], ids=["worker", "inspector"])
+def test_after_its_death_the_next_worker_serves_the_same_session(daemon, alice, open_session,
+                                                                 victim):
+    before = daemon.worker_pid("sandboxd-egress")
+    daemon.deaths_expected = True
+    os.kill(victim(daemon), signal.SIGKILL)
+    wait_until(lambda: daemon.worker_pid("sandboxd-egress") not in (before, None), 20, "a restart")
+
+    def served():
+        done = alice.shell(open_session, "curl -sS -m 20 http://web.example.com/")
+        return "hello from outside" in done.text
+
+    wait_until(served, 30, "the session's network")
+
+
+def test_the_inspector_has_one_socket_and_makes_no_other(daemon):
+    pid = inspector_pid(daemon)
+    names = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    assert [fd for fd, name in names.items() if name.startswith("socket:")] == ["3"], names
+    assert set(names) <= {"0", "1", "2", "3"}
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert ASAN or "\nSeccomp:\t2\n" in status
+    assert "\nCapEff:\t0000000000000000\n" in status
