@@ -13,15 +13,13 @@
 
 #include "supervisor/cgroup_find.h"
 
-#define CPU_PERIOD_US        100000u
-#define WORKERS_MEMORY_BYTES (2ull << 30)
-#define WORKERS_PIDS         64u
-#define OWN_PIDS             3u /* pid 1, nursery and spawner */
+#define CPU_PERIOD_US 100000u
+#define OWN_PIDS      3u /* pid 1, nursery and spawner */
 /* Version 1 leaves the buffers of internet sockets out of the memory limit, and the system's own
  * bound on them is shared by all: a session could fill it (B20). They get this part of the limit
  * on top; in version 2 they are in it. */
-#define SOCKETS_FILE         "memory.kmem.tcp.limit_in_bytes"
-#define SOCKETS_PART         8u
+#define SOCKETS_FILE  "memory.kmem.tcp.limit_in_bytes"
+#define SOCKETS_PART  8u
 
 /* Wide enough for "<id>/<file>" and for every number we write. */
 #define PATH_BYTES 96
@@ -291,17 +289,16 @@ static int set_total(const struct cgroup *cgroup, enum cgroup_controller which, 
 	static const struct {
 		const char *v2_file;
 		const char *v1_file;
-		uint64_t workers;
 	} totals[] = {
-		[CGROUP_MEMORY] = {"memory.max", "memory.limit_in_bytes", WORKERS_MEMORY_BYTES},
-		[CGROUP_PIDS] = {"pids.max",   "pids.max",              WORKERS_PIDS        },
+		[CGROUP_MEMORY] = {"memory.max", "memory.limit_in_bytes"},
+		[CGROUP_PIDS] = {"pids.max",   "pids.max"             },
 	};
 
 	if (value == 0)
 		return 0;
 	if (cgroup->in_v2[which])
 		return write_u64(cgroup->v2_fd, ".", totals[which].v2_file,
-				 value + totals[which].workers);
+				 value + cgroup_workers_total(which));
 	if (cgroup->v1_fd[which] < 0)
 		return 0; /* cgroup_missing() says so */
 	int r = write_u64(cgroup->v1_fd[which], ".", totals[which].v1_file, value);

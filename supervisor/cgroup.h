@@ -26,6 +26,12 @@ enum cgroup_controller {
 	CGROUP_CONTROLLER_MAX_,
 };
 
+enum cgroup_workers {
+	CGROUP_WORKERS, /* all but those of egress */
+	CGROUP_EGRESS,
+	CGROUP_WORKERS_MAX_,
+};
+
 struct cgroup {
 	char name[32];                            /* sandboxd-<instance> */
 	int v2_parent_fd;                         /* the supervisor's own or the told group in v2 */
@@ -85,6 +91,17 @@ MUST_USE int cgroup_populated(int events_fd);
 MUST_USE int cgroup_open_events(const struct cgroup *cgroup, const char *name);
 /* Remove every group of that name. 0, or -EBUSY: try again later. */
 MUST_USE int cgroup_remove(const struct cgroup *cgroup, const char *name);
+
+/* cgroup_workers.c. "workers", "egress". */
+const char *cgroup_workers_name(enum cgroup_workers which);
+/* Limit of all of them together; memory and pids. */
+uint64_t cgroup_workers_total(enum cgroup_controller controller);
+/* Set the limits of a group of workers, whose v2 group is there, and make those of v1. */
+MUST_USE int cgroup_limit_workers(const struct cgroup *cgroup, enum cgroup_workers which);
+/* A worker, before it gives up its ids, joins those of v1. As cgroup_join_self. */
+MUST_USE int cgroup_join_workers(const struct cgroup *cgroup, enum cgroup_workers which);
+/* Accepts that there is none, and that somebody is in it. */
+void cgroup_remove_workers(const struct cgroup *cgroup, enum cgroup_workers which);
 
 /* cgroup_former.c. What a start finds. is_v2: of the v2 tree; a name comes once for each hierarchy
  * that has it. */

@@ -31,8 +31,6 @@
 #include "supervisor/weaken.h"
 
 #define PROGRAM_MAX_BYTES ((size_t)64 * 1024 * 1024)
-#define WORKERS_GROUP     "workers"
-#define EGRESS_GROUP      "egress"
 #define INCOMPATIBLE_MAX  65536u
 #define KERNEL_MAX_PIDS   4194304u /* PID_MAX_LIMIT */
 #define OWED_PAUSE        (100 * USEC_PER_MS)
@@ -66,8 +64,11 @@ static int stage_groups(struct host *host, const struct host_options *options, s
 	return r < 0 ? r : host_make_workers_group(host, err);
 }
 
-static int make_group(const struct host *host, const char *name, int *ret_fd, struct err *err)
+static int make_group(const struct host *host, enum cgroup_workers which, int *ret_fd,
+		      struct err *err)
 {
+	const char *name = cgroup_workers_name(which);
+
 	*ret_fd = fd_close(*ret_fd);
 	if (mkdirat(host->cgroup.v2_fd, name, 0755) < 0 && errno != EEXIST)
 		return err_fail(err, -errno, "host", "make the group %s", name);
@@ -75,14 +76,15 @@ static int make_group(const struct host *host, const char *name, int *ret_fd, st
 	*ret_fd = openat(host->cgroup.v2_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (*ret_fd < 0)
 		return err_fail(err, -errno, "host", "open the group %s", name);
-	return 0;
+	int r = cgroup_limit_workers(&host->cgroup, which);
+	return r < 0 ? err_fail(err, r, "host", "limit the group %s", name) : 0;
 }
 
 int host_make_workers_group(struct host *host, struct err *err)
 {
-	int r = make_group(host, WORKERS_GROUP, &host->workers_group_fd, err);
+	int r = make_group(host, CGROUP_WORKERS, &host->workers_group_fd, err);
 
-	return r < 0 ? r : make_group(host, EGRESS_GROUP, &host->egress_group_fd, err);
+	return r < 0 ? r : make_group(host, CGROUP_EGRESS, &host->egress_group_fd, err);
 }
 
 static int stage_ids(struct host *host, const struct host_options *options, struct err *err)
@@ -477,11 +479,8 @@ struct host *host_close(struct host *host)
 	idblock_done(&host->idblock);
 	host->workers_group_fd = fd_close(host->workers_group_fd);
 	host->egress_group_fd = fd_close(host->egress_group_fd);
-	/* EBUSY: a worker is still ending; the next start removes the group. */
-	if (host->cgroup.v2_fd >= 0) {
-		(void)unlinkat(host->cgroup.v2_fd, WORKERS_GROUP, AT_REMOVEDIR);
-		(void)unlinkat(host->cgroup.v2_fd, EGRESS_GROUP, AT_REMOVEDIR);
-	}
+	for (unsigned int i = 0; i < CGROUP_WORKERS_MAX_; i++)
+		cgroup_remove_workers(&host->cgroup, (enum cgroup_workers)i);
 	cgroup_done(&host->cgroup);
 	buf_done(&host->incompatible);
 	host->sockets_fd = fd_close(host->sockets_fd);
@@ -528,6 +527,11 @@ uint32_t host_worker_ids(const struct host *host)
 int host_worker_group(const struct host *host)
 {
 	return host->workers_group_fd;
+}
+
+int host_join_workers(const struct host *host, bool is_egress)
+{
+	return cgroup_join_workers(&host->cgroup, is_egress ? CGROUP_EGRESS : CGROUP_WORKERS);
 }
 
 int host_egress_group(const struct host *host)

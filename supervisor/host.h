@@ -82,6 +82,8 @@ uint32_t host_worker_ids(const struct host *host);
 MUST_USE int host_enter_worker_root(const struct host *host, int state_fd, struct err *err);
 /* As host_worker_group, for the workers that connect outward: bound by the guard. */
 int host_egress_group(const struct host *host);
+/* Step of a worker's child: the groups of version 1. */
+MUST_USE int host_join_workers(const struct host *host, bool is_egress);
 /* Is it bound? The log says why it is not. */
 bool host_egress_guarded(const struct host *host);
 /* The v2 group `workers` of the instance, for CLONE_INTO_CGROUP; the descriptor stays the host's.

@@ -6,6 +6,7 @@ add_library(sandboxd_launch STATIC
 	cgroup.c
 	cgroup_find.c
 	cgroup_former.c
+	cgroup_workers.c
 	dirwalk.c
 	egress_guard.c
 	etc_template.c

@@ -2,6 +2,7 @@
  * Theory. The child of one clone3 works through the table below and execs the program by its
  * descriptor. The order matters:
  *
+ *   groups        root's; before the descriptors go
  *   root          needs SYS_ADMIN over the new mount namespace
  *   descriptors   only now: until here any low number may be one of the host's descriptors
  *   bounding set  needs SETPCAP; after it no exec can give a capability back
@@ -62,6 +63,13 @@ static int step_session(struct spawn_child *child, struct err *err)
 		return err_fail(err, -errno, "worker-session", "setsid");
 	(void)umask(0077);
 	return 0;
+}
+
+static int step_groups(struct spawn_child *child, struct err *err)
+{
+	int r = host_join_workers(child->host, child->spawn->guarded);
+
+	return r < 0 ? err_fail(err, r, "worker-groups", "join those of version 1") : 0;
 }
 
 static int step_root(struct spawn_child *child, struct err *err)
@@ -163,6 +171,7 @@ static const struct spawn_step {
 	int (*run)(struct spawn_child *child, struct err *err);
 } spawn_steps[] = {
 	{"worker-session",      step_session     },
+	{"worker-groups",       step_groups      },
 	{"worker-root",         step_root        },
 	{"worker-descriptors",  step_descriptors },
 	{"worker-limits",       step_limits      },

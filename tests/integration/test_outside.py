@@ -1,12 +1,14 @@
 """Our own processes as the host sees them."""
 import fcntl
 import os
+import signal
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness import (ASAN, CONFIG, Daemon, SESSIONS, all_pids, descendants, name_of, namespace_of,
+from harness import (ASAN, CONFIG, Daemon, SESSIONS, all_pids, cgroup_mounts, descendants, name_of, namespace_of,
                      parent_of, status_of, wait_until)
 
 NS_GET_OWNER_UID = 0xb704
@@ -49,6 +51,25 @@ def test_supervisor_keeps_only_what_it_needs(daemon):
         # checkpoint_restore
         assert not bounding >> bit & 1, bit
     assert bounding >> 39 & 1  # bpf: the sessions' sk_lookup programs and the egress workers' guard
+
+
+def test_workers_memory_has_a_limit(daemon):
+    """Whoever took one over gets no more than that, and the group's largest process ends."""
+    api = daemon.worker_pid("sandboxd-api")
+    line, = [line for line in Path(f"/proc/{api}/cgroup").read_text().splitlines() if ":memory:" in line] or \
+        [line for line in Path(f"/proc/{api}/cgroup").read_text().splitlines() if line.startswith("0::")]
+    name = line.split(":")[2].rsplit("/", 1)[1]
+    assert name.endswith("workers"), line
+    group, = {path for mount in cgroup_mounts() for path in mount.glob(f"**/{name}") if daemon.instance in str(path)
+              and any((path / file).exists() for file in ("memory.max", "memory.limit_in_bytes"))}
+    limit = next(path for path in (group / "memory.limit_in_bytes", group / "memory.max") if path.exists())
+    assert int(limit.read_text()) == 3 << 29
+    script = f"open('{group}/cgroup.procs', 'w').write('0'); held = bytearray(3 << 30); print(len(held))"
+    greedy = subprocess.run(["python3", "-c", script], capture_output=True, check=False)
+    assert greedy.returncode == -signal.SIGKILL and greedy.stdout == b"", greedy
+    assert daemon.worker_pid("sandboxd-api") == api
+    outside = subprocess.run(["python3", "-c", "print(len(bytearray(3 << 30)))"], capture_output=True, check=False)
+    assert outside.stdout == b"3221225472\n", outside
 
 
 @pytest.mark.skipif(ASAN, reason="the sanitizer watches the gaps between variables")
