@@ -62,24 +62,35 @@ static int set_option(int fd, int level, int option)
 	return setsockopt(fd, level, option, &on, sizeof(on)) < 0 ? -errno : 0;
 }
 
+/* What bind(2) reads, without a pointer of another type. */
+union address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
 /* One listener for both families where there are two: bound to an IPv4 address in its IPv6 form. */
 static int bind_listener(int fd, bool ipv6)
 {
-	const struct sockaddr_in v4 = {
-		.sin_family = AF_INET,
-		.sin_port = htons(SESSION_LISTENER_PORT),
-		.sin_addr = {htonl(SESSION_ADDRESS)},
-	};
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = v4.sin_port};
+	const union address v4 = {
+		.v4 = {
+                       .sin_family = AF_INET,
+                       .sin_port = htons(SESSION_LISTENER_PORT),
+                       .sin_addr = {htonl(SESSION_ADDRESS)},
+		       }
+        };
+	union address v6 = {
+		.v6 = {.sin6_family = AF_INET6, .sin6_port = v4.v4.sin_port}
+        };
 	const int off = 0;
 
 	if (!ipv6)
-		return bind(fd, (const struct sockaddr *)&v4, sizeof(v4)) < 0 ? -errno : 0;
-	v6.sin6_addr.s6_addr[10] = v6.sin6_addr.s6_addr[11] = 0xff;
-	memcpy(&v6.sin6_addr.s6_addr[12], &v4.sin_addr, sizeof(v4.sin_addr));
+		return bind(fd, &v4.any, sizeof(v4.v4)) < 0 ? -errno : 0;
+	v6.v6.sin6_addr.s6_addr[10] = v6.v6.sin6_addr.s6_addr[11] = 0xff;
+	memcpy(&v6.v6.sin6_addr.s6_addr[12], &v4.v4.sin_addr, sizeof(v4.v4.sin_addr));
 	if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0)
 		return -errno;
-	return bind(fd, (const struct sockaddr *)&v6, sizeof(v6)) < 0 ? -errno : 0;
+	return bind(fd, &v6.any, sizeof(v6.v6)) < 0 ? -errno : 0;
 }
 
 /*
@@ -113,11 +124,13 @@ static int make_listener(bool ipv6)
 
 static int make_resolver(void)
 {
-	const struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons(SESSION_RESOLVER_PORT),
-		.sin_addr = {htonl(SESSION_RESOLVER)},
-	};
+	const union address address = {
+		.v4 = {
+                       .sin_family = AF_INET,
+                       .sin_port = htons(SESSION_RESOLVER_PORT),
+                       .sin_addr = {htonl(SESSION_RESOLVER)},
+		       }
+        };
 	AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int r;
 
@@ -126,8 +139,7 @@ static int make_resolver(void)
 	r = share_port(fd);
 	if (r < 0)
 		return r;
-	return bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno
-										: TAKE_FD(fd);
+	return bind(fd, &address.any, sizeof(address.v4)) < 0 ? -errno : TAKE_FD(fd);
 }
 
 int netns_sockets(bool ipv6, int ret_fds[NETNS_FDS])

@@ -403,7 +403,7 @@ def test_started_in_another_place_ends_what_is_elsewhere(private):
         for path in sorted(place.glob("**/"), key=lambda p: -len(p.parts)):
             path.rmdir()
         for group in private.cgroups():  # where the first one was
-            for path in (Path(group) / "workers", Path(group)):
+            for path in (Path(group) / "workers", Path(group) / "egress", Path(group)):
                 if path.exists():
                     path.rmdir()
 
@@ -437,7 +437,7 @@ def test_ids_of_a_group_elsewhere_that_does_not_end_stay_in_use(private):
     finally:
         for path in sorted(place.glob("**/"), key=lambda p: -len(p.parts)):
             path.rmdir()
-        for path in (old.parent / "workers", old.parent):
+        for path in (old.parent / "workers", old.parent / "egress", old.parent):
             if path.exists():
                 path.rmdir()
         for group in private.cgroups():  # of version 1
