@@ -178,6 +178,7 @@ def test_every_route_for_a_foreign_identity(daemon, session):
     task = owner.execute(session)
     owner.frames(task)
     stranger = daemon.client("mallory", workspace="black", scopes="data:read data:write")
+    by_method = {"patch": {"ttl_minutes": 60}, "put": {"allow": []}}
     bodies = {
         "components": {"name": "x", "body": "type: a.B\n"},
         "commands": {"argv": ["/bin/true"]},
@@ -190,7 +191,7 @@ def test_every_route_for_a_foreign_identity(daemon, session):
             continue
         url = path.replace(names[0], task if "task" in path or "chat" in path else session)
         for method in methods:
-            body = bodies.get(path.rsplit("/", 1)[1])
+            body = by_method.get(method, bodies.get(path.rsplit("/", 1)[1]))
             answer = stranger.request(method.upper(), url, body)
             walked += 1
             if answer.status == 403:

@@ -167,8 +167,8 @@ def test_no_endpoint_value_anywhere(daemon, alice, root):
     said = [alice.post(SESSIONS, {"env_overrides": {"kafka_bootstrap": "planted-bad value\x07"}})]
     made = alice.post(SESSIONS, {"env_overrides": planted})
     session = made.json["id"]
-    inside = alice.shell(session, "env | grep -c planted-")
-    assert inside.text.strip() == "6"  # the control: they are there
+    inside = alice.shell(session, "env").text
+    assert all(value in inside for value in planted.values())  # the control: they are there
     said += [made, alice.write(session, "one", "type: demo.Thing\n"),
              alice.post(f"{SESSIONS}/{session}/load"), alice.get(f"{SESSIONS}/{session}"),
              alice.get(SESSIONS), root.get("/metrics"), root.get("/v1/capabilities"),
