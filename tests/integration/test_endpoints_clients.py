@@ -1,0 +1,208 @@
+"""Real client libraries in a session: settings with production as their default, production written in
+the code, and a catalog that sends its client elsewhere. Production's stand-in counts 0 connections."""
+import http.server
+import json
+import socket
+import subprocess
+import threading
+
+import pytest
+
+import egress_rig
+from harness import CONFIG, SESSIONS, Daemon, wait_until
+
+SANDBOX, PRODUCTION = f"{egress_rig.WORLD}.2", f"{egress_rig.WORLD}.3"
+NAMES = {"lake.sandbox.example": [SANDBOX], "gms.sandbox.example": [SANDBOX], "b0.sandbox.example": [SANDBOX],
+         "lake.prod.example": [PRODUCTION], "gms.prod.example": [PRODUCTION], "b0.prod.example": [PRODUCTION]}
+CONFIGURED = CONFIG + """
+[endpoint:iceberg_rest_uri]
+production = lake.prod.example
+[endpoint:datahub_gms_url]
+production = gms.prod.example
+[endpoint:kafka_bootstrap]
+production = b0.prod.example
+"""
+OVERRIDES = {"iceberg_rest_uri": "http://lake.sandbox.example:8181/catalog",
+             "datahub_gms_url": "http://gms.sandbox.example:8181/gms",
+             "kafka_bootstrap": "b0.sandbox.example:9092"}
+
+# As the platform's settings do: the environment wins, production is what the code falls back to.
+SETTINGS = """
+import os
+def setting(name, fallback):
+    return os.environ.get("ALPHASWARM_" + name, fallback)
+lake = setting("ICEBERG_REST_URI", "http://lake.prod.example:8181/catalog")
+gms = setting("DATAHUB_GMS_URL", "http://gms.prod.example:8181/gms")
+kafka = setting("KAFKA_BOOTSTRAP", "b0.prod.example:9092")
+"""
+HTTPX = SETTINGS + """
+import httpx
+print(httpx.get(lake + "/v1/config").status_code)
+for url in ("http://lake.prod.example:8181/catalog/v1/config", "http://%(production)s:8181/"):
+    try:
+        print(httpx.get(url, timeout=20).status_code)
+    except httpx.TransportError:
+        print("refused")
+"""
+REQUESTS = SETTINGS + """
+import requests
+print(requests.post(gms + "/aspects", json={}).status_code)
+for url in ("http://gms.prod.example:8181/gms/config", "http://%(production)s:8181/"):
+    try:
+        print(requests.get(url, timeout=20).status_code)
+    except requests.ConnectionError:
+        print("refused")
+"""
+# PyIceberg's first step: the answer's overrides win over what the client was given.
+MOVED = SETTINGS + """
+import requests
+config = requests.get(lake + "/v1/config").json()
+uri = config["overrides"]["uri"]
+try:
+    print(requests.get(uri + "/v1/namespaces", timeout=20).status_code)
+except requests.ConnectionError:
+    print("refused")
+"""
+KAFKA = SETTINGS + """
+from confluent_kafka.admin import AdminClient
+for servers in (kafka, "b0.prod.example:9092", "%(production)s:9092"):
+    try:
+        AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=3)
+    except Exception as error:
+        print(error.args[0].name())
+"""
+
+
+class Catalog(http.server.BaseHTTPRequestHandler):
+    asked = []
+
+    def do_GET(self):
+        Catalog.asked.append(self.path)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = json.dumps({"overrides": {"uri": "http://lake.prod.example:8181/catalog"}, "defaults": {}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+class Counting:
+    """Takes connections, keeps what is said first, answers nothing."""
+
+    def __init__(self, listener):
+        self.heard = []
+        self.listener = listener
+        listener.settimeout(None)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with client:
+                client.settimeout(5)
+                try:
+                    self.heard.append(client.recv(4096))
+                except OSError:
+                    self.heard.append(b"")
+
+
+@pytest.fixture(name="world", scope="module")
+def fixture_world(tmp_path_factory):
+    world = egress_rig.World()
+    world.names.update(NAMES)
+    resolver = tmp_path_factory.mktemp("etc") / "resolv.conf"
+    resolver.write_text(f"nameserver {egress_rig.NAME_SERVER}\n")
+    subprocess.run(["mount", "--bind", resolver, "/etc/resolv.conf"], check=True)
+    yield world
+    subprocess.run(["umount", "/etc/resolv.conf"], check=True)
+    world.close()
+
+
+@pytest.fixture(name="servers", scope="module")
+def fixture_servers(world):
+    listener = world.listen(SANDBOX, 8181)
+    listener.settimeout(None)
+    catalog = http.server.ThreadingHTTPServer((SANDBOX, 8181), Catalog, bind_and_activate=False)
+    catalog.socket.close()
+    catalog.socket = listener
+    threading.Thread(target=catalog.serve_forever, daemon=True).start()
+    broker = Counting(world.listen(SANDBOX, 9092))
+    production = [Counting(world.listen(PRODUCTION, port)) for port in (8181, 9092)]
+    yield broker, production
+    catalog.shutdown()
+    for server in (broker, *production):
+        server.listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture(name="ann", scope="module")
+def fixture_ann(servers):
+    assert servers
+    daemon = Daemon(config=CONFIGURED)
+    yield daemon.client("ann", workspace="blue")
+    daemon.done()
+
+
+@pytest.fixture(name="session")
+def fixture_session(ann):
+    session = ann.create(env_overrides=OVERRIDES)
+    yield session
+    ann.remove(session)
+
+
+def python(client, session, program, library):
+    if client.run(session, "/usr/bin/python3", "-c", f"import {library}").code != 0:
+        pytest.skip(f"python3-{library.replace('_', '-')} is not installed")
+    done = client.run(session, "/usr/bin/python3", "-c", program.replace("%(production)s", PRODUCTION), timeout=90)
+    return done.text.split()
+
+
+def records(client, session, endpoint):
+    def some():
+        answer = client.get(f"{SESSIONS}/{session}/denials").json["denials"]
+        return [denial for denial in answer if denial["rule"] == f"a production host of endpoint:{endpoint}"]
+    return wait_until(some, 10, f"a record that names {endpoint}")
+
+
+def test_httpx(servers, ann, session):
+    assert python(ann, session, HTTPX, "httpx") == ["200", "refused", "refused"]
+    assert any("lake.prod.example" in record["what"] for record in records(ann, session, "iceberg_rest_uri"))
+    assert [server.heard for server in servers[1]] == [[], []]
+
+
+def test_requests(servers, ann, session):
+    assert python(ann, session, REQUESTS, "requests") == ["200", "refused", "refused"]
+    assert any("gms.prod.example" in record["what"] for record in records(ann, session, "datahub_gms_url"))
+    assert [server.heard for server in servers[1]] == [[], []]
+
+
+def test_a_catalog_that_moves_its_client_is_refused_by_name(servers, ann, session):
+    Catalog.asked.clear()
+    assert python(ann, session, MOVED, "requests") == ["refused"]
+    assert Catalog.asked == ["/catalog/v1/config"]
+    records(ann, session, "iceberg_rest_uri")
+    assert [server.heard for server in servers[1]] == [[], []]
+
+
+def test_librdkafka(servers, ann, session):
+    """The stand-in is no broker: that the client's first request arrives there, and nowhere else, is the test."""
+    broker, production = servers
+    assert len(python(ann, session, KAFKA, "confluent_kafka")) == 3
+    assert any(b"rdkafka" in heard for heard in broker.heard)
+    records(ann, session, "kafka_bootstrap")
+    assert [server.heard for server in production] == [[], []]
+
+
+def test_the_control_reaches_production(world, servers):
+    """Without a session the same stand-in counts: its zeros above mean something."""
+    assert world
+    with socket.create_connection((PRODUCTION, 8181), timeout=5) as client:
+        client.sendall(b"x")
+    wait_until(lambda: servers[1][0].heard == [b"x"], 10, "the control")
