@@ -1,10 +1,16 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/confine.h"
+#include "base/landlock.h"
 
 #include "tests/lib/test.h"
 
@@ -55,7 +61,68 @@ static void test_confine_no_files_refuses_paths_and_keeps_descriptors(void **sta
 	test_temp_done(&temp);
 }
 
+/* What the api worker keeps: its folder, without programs; nobody's abstract socket. */
+static int folder_child(const struct test_temp *temp, const struct sockaddr_un *address,
+			socklen_t size)
+{
+	char *const argv[] = {(char[]){"true"}, NULL};
+	int socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int status = 0;
+
+	if (confine_folder(temp->path) < 0 || socket_fd < 0)
+		return 128;
+	if (openat(temp->fd, "file", O_RDWR | O_TRUNC | O_CLOEXEC) < 0 ||
+	    openat(temp->fd, "new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) < 0)
+		status |= 1;
+	if (renameat(temp->fd, "new", temp->fd, "newer") < 0 || unlinkat(temp->fd, "newer", 0) < 0)
+		status |= 2;
+	if (open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0 || errno != EACCES)
+		status |= 4;
+	if (mkdirat(temp->fd, "dir", 0700) == 0 || errno != EACCES)
+		status |= 8;
+	if (execve("/bin/true", argv, NULL) == 0 || errno != EACCES)
+		status |= 16;
+	if (landlock_abi() >= 6 &&
+	    (connect(socket_fd, (const struct sockaddr *)address, size) == 0 || errno != EPERM))
+		status |= 32;
+	if (landlock_abi() >= 6 && (kill(getppid(), 0) == 0 || errno != EPERM))
+		status |= 64;
+	return status;
+}
+
+static void test_confine_folder_keeps_the_folder_and_no_more(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t size = sizeof(sa_family_t) + 1 + (socklen_t)strlen("confine-folder");
+	int listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int control_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct test_temp temp;
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	test_temp_init(&temp);
+	test_temp_write(&temp, "file", "content");
+	memcpy(address.sun_path + 1, "confine-folder", strlen("confine-folder"));
+	assert_int_equal(bind(listen_fd, (const struct sockaddr *)&address, size), 0);
+	assert_int_equal(listen(listen_fd, 4), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(folder_child(&temp, &address, size));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	/* The control. */
+	assert_int_equal(connect(control_fd, (const struct sockaddr *)&address, size), 0);
+	assert_int_equal(mkdirat(temp.fd, "dir", 0700), 0);
+	(void)fd_close(control_fd);
+	(void)fd_close(listen_fd);
+	test_temp_done(&temp);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_confine_folder_keeps_the_folder_and_no_more),
 	cmocka_unit_test(test_confine_no_files_refuses_paths_and_keeps_descriptors),
 };
 
