@@ -250,7 +250,7 @@ static void note_refusal(struct pg_store *s, const PGresult *result)
 			 code ? code : "unknown");
 }
 
-void pg_batch_result(struct pg_store *s, struct pg_sent *sent, const PGresult *result)
+void pg_batch_result(struct pg_store *s, struct pg_sent *sent, PGresult *result)
 {
 	ExecStatusType status = PQresultStatus(result);
 	bool is_fence = sent->n_results == 0;
@@ -274,7 +274,7 @@ void pg_batch_result(struct pg_store *s, struct pg_sent *sent, const PGresult *r
 	}
 	if (is_fence || !s->write)
 		return;
-	if (num_parse_u32(PQcmdTuples((PGresult *)(uintptr_t)result), 0, UINT32_MAX, &n) == 0)
+	if (num_parse_u32(PQcmdTuples(result), 0, UINT32_MAX, &n) == 0)
 		s->write->n_changed += n;
 	s->step = s->step->next;
 	if (!s->step)

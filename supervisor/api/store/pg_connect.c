@@ -106,7 +106,7 @@ bool pg_send(struct pg_store *s, unsigned int query, const struct value *values,
 
 	ASSERT(n_values <= WRITE_MAX_VALUES);
 	for (size_t i = 0; i < n_values; i++) {
-		format[i] = (text->binary_params >> i) & 1;
+		format[i] = (text->binary_params & (1u << i)) != 0;
 		length[i] = (int)values[i].size;
 		param[i] = values[i].text;
 		if (values[i].type == VALUE_NULL)

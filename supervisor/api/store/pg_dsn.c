@@ -86,6 +86,11 @@ static bool is_ours(const char *keyword)
 	return false;
 }
 
+static bool is_host(const char *keyword)
+{
+	return str_equal(keyword, "host") || str_equal(keyword, "hostaddr");
+}
+
 static int add(struct pg_dsn *dsn, size_t *n, const char *keyword, const char *value)
 {
 	if (*n == PG_DSN_MAX)
@@ -95,35 +100,46 @@ static int add(struct pg_dsn *dsn, size_t *n, const char *keyword, const char *v
 	return 0;
 }
 
+/* One option of the dsn, which has a value. */
+static int take_option(struct pg_dsn *dsn, size_t *n, const PQconninfoOption *option,
+		       bool named_hosts, struct err *err)
+{
+	const char *value = option->val;
+
+	if (is_listed(option->keyword))
+		return err_fail(err, -EINVAL, "dsn", "%s is not taken", option->keyword);
+	if (str_equal(option->keyword, "password") && dsn->password)
+		return 0;
+	if (is_host(option->keyword)) {
+		if (str_equal(value, "localhost"))
+			value = "127.0.0.1";
+		if (!named_hosts && !hosts_are_numbers(value))
+			return err_fail(err, -EINVAL, "dsn",
+					"the host must be an address or localhost");
+	}
+	return add(dsn, n, option->keyword, value) < 0
+		       ? err_fail(err, -EINVAL, "dsn", "too many options")
+		       : 0;
+}
+
 static int take(struct pg_dsn *dsn, bool named_hosts, struct err *err)
 {
 	const PQconninfoOption *options = dsn->options;
-	bool has_host = false;
+	bool has_host = named_hosts;
 	size_t n = 0;
 	int r = 0;
 
 	for (const PQconninfoOption *at = options; r == 0 && at->keyword; at++) {
-		const char *value = at->val;
-
-		if (!value || is_ours(at->keyword))
+		if (!at->val || is_ours(at->keyword))
 			continue;
-		if (is_listed(at->keyword))
-			return err_fail(err, -EINVAL, "dsn", "%s is not taken", at->keyword);
-		if (str_equal(at->keyword, "password") && dsn->password)
-			continue;
-		if (str_equal(at->keyword, "host") || str_equal(at->keyword, "hostaddr")) {
-			has_host = true;
-			if (str_equal(value, "localhost"))
-				value = "127.0.0.1";
-			if (!named_hosts && !hosts_are_numbers(value))
-				return err_fail(err, -EINVAL, "dsn",
-						"the host must be an address or localhost");
-		}
-		r = add(dsn, &n, at->keyword, value);
+		has_host |= is_host(at->keyword);
+		r = take_option(dsn, &n, at, named_hosts, err);
 	}
-	if (r == 0 && !has_host && !named_hosts)
+	if (r < 0)
+		return r;
+	if (!has_host)
 		return err_fail(err, -EINVAL, "dsn", "names no host");
-	if (r == 0 && dsn->password)
+	if (dsn->password)
 		r = add(dsn, &n, "password", dsn->password);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(ours); i++)
 		r = add(dsn, &n, ours[i].keyword, ours[i].value);

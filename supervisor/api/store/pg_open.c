@@ -91,11 +91,10 @@ static usec_t pg_next_wakeup(const struct store *store)
 	if (!list_empty(&queue->finished) || !list_empty(&s->answered) ||
 	    (degraded && queue_has_untold(queue)))
 		return 0;
-	if (s->state == PG_STATE_DOWN)
-		next = queue->retry_at;
-	else if (s->state != PG_STATE_READY)
+	if (s->state == PG_STATE_CONNECTING || s->state == PG_STATE_SETUP)
 		next = s->deadline;
-	else if (!list_empty(&queue->waiting) && list_empty(&queue->in_flight))
+	else if (s->state == PG_STATE_DOWN ||
+		 (!list_empty(&queue->waiting) && list_empty(&queue->in_flight)))
 		next = queue->retry_at;
 	if (!list_empty(&queue->reads) && (s->state == PG_STATE_READY || degraded))
 		return 0;

@@ -105,7 +105,7 @@ MUST_USE int pg_setup_result(struct pg_store *s, struct pg_sent *sent, const PGr
 
 /* pg_batch.c */
 void pg_batch_send(struct pg_store *s, usec_t now);
-void pg_batch_result(struct pg_store *s, struct pg_sent *sent, const PGresult *result);
+void pg_batch_result(struct pg_store *s, struct pg_sent *sent, PGresult *result);
 void pg_batch_done(struct pg_store *s, struct pg_sent *sent, usec_t now);
 void pg_batch_lost(struct pg_store *s);
 /* After a new connection: committed is what the server has of ours. */
