@@ -151,6 +151,8 @@ class World:
             else:
                 server.close()
         self.name_server.close()
+        # With its namespace it would go too, but only some time after the last process.
+        subprocess.run("ip link del out0".split(), check=True)
         self.namespace.close()
         self.folder.cleanup()
 

@@ -12,7 +12,6 @@ def fixture_world():
     world = rig.World()
     yield world
     world.close()
-    # The veth goes with its namespace.
 
 
 @pytest.fixture(name="worker")
