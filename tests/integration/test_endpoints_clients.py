@@ -1,5 +1,6 @@
 """Real client libraries in a session: settings with production as their default, production written in
 the code, and a catalog that sends its client elsewhere. Production's stand-in counts 0 connections."""
+import base64
 import http.server
 import json
 import socket
@@ -9,7 +10,7 @@ import threading
 import pytest
 
 import egress_rig
-from harness import CONFIG, SESSIONS, Daemon, wait_until
+from harness import CONFIG, ROOT, SESSIONS, Daemon, wait_until
 
 SANDBOX, PRODUCTION = f"{egress_rig.WORLD}.2", f"{egress_rig.WORLD}.3"
 NAMES = {"lake.sandbox.example": [SANDBOX], "gms.sandbox.example": [SANDBOX], "b0.sandbox.example": [SANDBOX],
@@ -70,6 +71,32 @@ for servers in (kafka, "b0.prod.example:9092", "%(production)s:9092"):
         AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=3)
     except Exception as error:
         print(error.args[0].name())
+"""
+# PyIceberg finds the sandbox's catalog by its own variables, asks for its configuration, and is moved.
+PYICEBERG = """
+import sys
+sys.path.insert(0, "/session/wheels")
+from pyiceberg.catalog import load_catalog
+try:
+    load_catalog("default").list_namespaces()
+    print("answered")
+except Exception:
+    print("refused")
+"""
+AIOKAFKA = SETTINGS + """
+import asyncio, sys
+sys.path.insert(0, "/session/wheels")
+from aiokafka import AIOKafkaProducer
+async def main():
+    for servers in (kafka, "b0.prod.example:9092", "%(production)s:9092"):
+        producer = AIOKafkaProducer(bootstrap_servers=servers, request_timeout_ms=3000)
+        try:
+            await asyncio.wait_for(producer.start(), 15)
+        except Exception as error:
+            print(type(error).__name__)
+        finally:
+            await producer.stop()
+asyncio.run(main())
 """
 
 
@@ -197,6 +224,44 @@ def test_librdkafka(servers, ann, session):
     assert len(python(ann, session, KAFKA, "confluent_kafka")) == 3
     assert any(b"rdkafka" in heard for heard in broker.heard)
     records(ann, session, "kafka_bootstrap")
+    assert [server.heard for server in production] == [[], []]
+
+
+@pytest.fixture(name="with_wheels", scope="module")
+def fixture_with_wheels(ann):
+    """A session that has the libraries which Debian does not have; it has them by its input alone."""
+    wheels = ROOT / "build" / "wheels"
+    if not wheels.is_dir():
+        pytest.skip("tests/run has fetched no wheels")
+    archive = subprocess.run(["tar", "-cJf", "-", "--exclude=__pycache__", "-C", wheels, "."], check=True,
+                             capture_output=True, env={"PATH": "/usr/bin:/bin", "XZ_OPT": "-1"}).stdout
+    session = ann.create(env_overrides=OVERRIDES)
+    size = 700 * 1024
+    for at in range(0, len(archive), size):
+        text = base64.b64encode(archive[at:at + size]).decode()
+        assert ann.run(session, "/bin/sh", "-c", "base64 -d >>/session/wheels.tar.xz", stdin=text).code == 0
+    assert ann.shell(session, "mkdir wheels && tar -xJf wheels.tar.xz -C wheels && rm wheels.tar.xz",
+                     timeout_ms=120000).code == 0
+    yield session
+    ann.remove(session)
+
+
+def test_pyiceberg(servers, ann, with_wheels):
+    Catalog.asked.clear()
+    done = ann.run(with_wheels, "/usr/bin/python3", "-c", PYICEBERG, timeout=120)
+    assert done.text == "refused\n", done
+    assert Catalog.asked and all(path.startswith("/catalog/v1/config") for path in Catalog.asked)
+    records(ann, with_wheels, "iceberg_rest_uri")
+    assert [server.heard for server in servers[1]] == [[], []]
+
+
+def test_aiokafka(servers, ann, with_wheels):
+    broker, production = servers
+    before = len(broker.heard)
+    program = AIOKAFKA.replace("%(production)s", PRODUCTION)
+    assert len(ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=120).text.split()) == 3
+    assert any(b"aiokafka" in heard for heard in broker.heard[before:])
+    records(ann, with_wheels, "kafka_bootstrap")
     assert [server.heard for server in production] == [[], []]
 
 
