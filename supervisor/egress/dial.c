@@ -38,16 +38,13 @@ static bool is_own_address(const struct egress_address *address)
 {
 	AUTO_CLOSE int fd =
 		socket((int)address->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_storage remote, local = {0};
-	socklen_t size = sockaddr_of(address, 9, &remote);
-	const struct sockaddr_in *v4 = (const void *)&local;
-	const struct sockaddr_in6 *v6 = (const void *)&local;
+	union socket_address remote, local = {0};
+	socklen_t size = sockaddr_of(address, 9, &remote.storage);
 
-	if (fd < 0 || connect(fd, (const struct sockaddr *)&remote, size) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&local, &size) < 0)
+	if (fd < 0 || connect(fd, &remote.any, size) < 0 || getsockname(fd, &local.any, &size) < 0)
 		return false;
-	return address->family == AF_INET ? memcmp(&v4->sin_addr, address->bytes, 4) == 0
-					  : memcmp(&v6->sin6_addr, address->bytes, 16) == 0;
+	return address->family == AF_INET ? memcmp(&local.v4.sin_addr, address->bytes, 4) == 0
+					  : memcmp(&local.v6.sin6_addr, address->bytes, 16) == 0;
 }
 
 /* 0, or why this address is not connected to. */
@@ -92,8 +89,8 @@ static uint32_t reason_of(int error_number)
 static int try_address(struct conn *conn, const struct egress_address *address)
 {
 	const int on = 1;
-	struct sockaddr_storage remote;
-	socklen_t size = sockaddr_of(address, conn->dial.port, &remote);
+	union socket_address remote;
+	socklen_t size = sockaddr_of(address, conn->dial.port, &remote.storage);
 	AUTO_CLOSE int fd =
 		socket((int)address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int r;
@@ -102,7 +99,7 @@ static int try_address(struct conn *conn, const struct egress_address *address)
 		return -errno;
 	/* The session's own segments decide when something is sent. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	if (connect(fd, (const struct sockaddr *)&remote, size) < 0 && errno != EINPROGRESS)
+	if (connect(fd, &remote.any, size) < 0 && errno != EINPROGRESS)
 		return -errno;
 	r = loop_add(conn->base.session->egress->loop, fd, EPOLLOUT, relay_on_upstream, conn,
 		     &conn->upstream);

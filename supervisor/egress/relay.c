@@ -388,16 +388,15 @@ static int on_timer(void *userdata, uint32_t events)
 int relay_on_refill(void *userdata, uint32_t events)
 {
 	struct session *session = userdata;
-	struct list turn;
+	size_t n = 0;
 	int r = 0;
 
 	(void)events;
-	/* One that is still without a budget comes back at the end of the list. */
-	list_init(&turn);
-	list_append(&session->paused, &turn);
-	while (r == 0 && session->paused.next != &turn)
+	/* Once each: one that is still without a budget comes back at the end of the list. */
+	LIST_FOR_EACH (link, &session->paused)
+		n++;
+	for (; r == 0 && n > 0 && !list_empty(&session->paused); n--)
 		r = conn_run(LIST_ENTRY(session->paused.next, struct conn, waiting_link));
-	list_remove(&turn);
 	return r;
 }
 
@@ -543,13 +542,13 @@ static void open_conn(struct session *session, int fd, const struct dialled *dia
 static void take_connection(struct session *session, int fd, const struct sockaddr_storage *from)
 {
 	struct dialled dialled = {0};
-	struct sockaddr_storage local = {0};
+	union socket_address local = {0};
 	socklen_t size = sizeof(local);
 	struct egress_address source;
 	uint32_t reason;
 
-	if (getsockname(fd, (struct sockaddr *)&local, &size) < 0 ||
-	    !address_of(&local, &dialled.address, &dialled.port) ||
+	if (getsockname(fd, &local.any, &size) < 0 ||
+	    !address_of(&local.storage, &dialled.address, &dialled.port) ||
 	    !address_of(from, &source, &dialled.source_port)) {
 		close_by_reset(fd);
 		return;
@@ -585,16 +584,16 @@ int relay_on_connection(void *userdata, uint32_t events)
 
 	(void)events;
 	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-		struct sockaddr_storage from = {0};
+		union socket_address from = {0};
 		socklen_t size = sizeof(from);
-		int fd = accept4(session->listener_fd, (struct sockaddr *)&from, &size,
+		int fd = accept4(session->listener_fd, &from.any, &size,
 				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		/* EAGAIN, or a client that has gone. Descriptors do not run out: max_connections
 		 * is below them. */
 		if (fd < 0)
 			return 0;
-		take_connection(session, fd, &from);
+		take_connection(session, fd, &from.storage);
 	}
 	return 0;
 }

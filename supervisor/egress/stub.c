@@ -107,10 +107,10 @@ int stub_on_question(void *userdata, uint32_t events)
 
 	(void)events;
 	for (int i = 0; i < PACKETS_PER_TURN; i++) {
-		struct sockaddr_storage from;
+		union socket_address from;
 		socklen_t from_bytes = sizeof(from);
 		ssize_t n = recvfrom(session->resolver_fd, packet, sizeof(packet), MSG_DONTWAIT,
-				     (struct sockaddr *)&from, &from_bytes);
+				     &from.any, &from_bytes);
 		int size;
 
 		if (n < 0)
@@ -123,8 +123,7 @@ int stub_on_question(void *userdata, uint32_t events)
 		/* A reply that is not taken is asked for again. */
 		if (size > 0)
 			IGNORE_RESULT(sendto(session->resolver_fd, reply, (size_t)size,
-					     MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&from,
-					     from_bytes));
+					     MSG_DONTWAIT | MSG_NOSIGNAL, &from.any, from_bytes));
 	}
 	return 0;
 }
