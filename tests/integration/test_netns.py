@@ -16,7 +16,7 @@ import threading
 
 import pytest
 
-from harness import Daemon, namespace_of, parent_of, wait_until
+from harness import CONFIG, Daemon, namespace_of, parent_of, wait_until
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 RESOLVER = "127.0.0.53"
@@ -321,6 +321,38 @@ def test_a_new_egress_worker_gets_the_sockets_that_there_are(private):
         wait_until(lambda: listens_for(new, (listener, resolver)), 10, "it has the sockets")
     with no_egress(private):
         arrives(private, alice, session, DESTINATIONS)
+
+
+def test_each_egress_worker_has_the_sockets_of_its_own_sessions():
+    daemon = Daemon(config=CONFIG + "[supervisor]\negress_workers = 3\n")
+    daemon.deaths_expected = True
+    try:
+        wait_until(lambda: len(workers_of(daemon)) == 3, 10, "three workers")
+        alice = daemon.client("alice")
+        for _ in range(12):
+            alice.create()
+
+        def shares():
+            listeners = [sock for sock in sockets_of(daemon.supervisor_pid()) if sock.type == socket.SOCK_STREAM]
+            held = [sum(listens_for(pid, (sock,)) for sock in listeners) for pid in workers_of(daemon)]
+            twice = [sock for sock in listeners
+                     if sum(listens_for(pid, (sock,)) for pid in workers_of(daemon)) != 1]
+            for sock in listeners:
+                sock.close()
+            return held if len(listeners) == 12 and not twice and len(held) == 3 else None
+
+        before = wait_until(shares, 10, "each session has one worker")
+        assert sum(before) == 12 and sorted(before)[1] > 0  # by the ids' hash: more than one has some
+        os.kill(workers_of(daemon)[0], signal.SIGKILL)
+        wait_until(lambda: len(workers_of(daemon)) == 3 and shares(), 20, "the same again")
+    finally:
+        daemon.done()
+
+
+def workers_of(daemon):
+    """Without their inspectors."""
+    return [pid for pid in daemon.processes().get("sandboxd-egress", [])
+            if parent_of(pid) == daemon.supervisor_pid()]
 
 
 def test_a_session_that_ends_leaves_the_worker(private):
