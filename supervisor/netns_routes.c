@@ -16,6 +16,7 @@
  * Raw netlink: this runs in the child, which allocates nothing.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,6 +24,8 @@
 
 #include <linux/fib_rules.h>
 #include <linux/rtnetlink.h>
+
+#include "base/io.h"
 
 #include "sandboxd/limits.h"
 #include "supervisor/netns.h"
@@ -182,6 +185,19 @@ static int take_answers(int fd, uint32_t n)
 	return 0;
 }
 
+/* A host whose settings are inherited (net.core.devconf_inherit_init_net) may have it off. Written
+ * only then: a write takes the lock of all network configuration. */
+static int enable_ipv6(void)
+{
+	static const char file[] = "/proc/sys/net/ipv6/conf/lo/disable_ipv6";
+	char value[8];
+
+	ssize_t n = io_read_at(AT_FDCWD, file, value, sizeof(value));
+	if (n < 0)
+		return (int)n;
+	return value[0] == '0' ? 0 : io_write_at(AT_FDCWD, file, "0");
+}
+
 int netns_routes(bool ipv6)
 {
 	const uint8_t families[] = {AF_INET, AF_INET6};
@@ -190,6 +206,9 @@ int netns_routes(bool ipv6)
 
 	if (fd < 0)
 		return -errno;
+	int r = ipv6 ? enable_ipv6() : 0;
+	if (r < 0)
+		return r;
 	add_address(&batch);
 	add_loopback_rules(&batch);
 	for (size_t i = 0; i < (ipv6 ? 2u : 1u); i++) {
