@@ -320,6 +320,30 @@ def test_server_that_stops_loses_nothing(postgres, own):
     assert frames.split()[0] == "start" and frames.split()[-1] == "done"
 
 
+def test_server_that_is_away_and_what_only_it_knows(postgres, own):
+    """The rows of the table in docs/postgresql.md about what is not in memory."""
+    alice = own.client("alice", workspace="blue")
+    session = alice.create()
+    alice.write(session, "one", BODY)
+    task = alice.execute(session)
+    assert alice.frames(task)[-1]["stage"] == "done"
+    own.stop()
+    own.start()
+    postgres.stop()
+    try:
+        wait_until(lambda: ready(own) == 503, 10, "not ready")
+        assert alice.get(f"{SESSIONS}/{session}").json["components"] == ["one.yaml"]
+        for answer in (alice.get(f"/dagster/sandbox/tasks/{task}"), alice.get(f"/dagster/sandbox/tasks/{task}/stream"),
+                       alice.post(f"{SESSIONS}/{session}/load"),
+                       alice.post(f"{RUNTIME}/{session}/commands", {"argv": ["/bin/true"]})):
+            assert answer.status == 503 and "store unavailable" in answer.json["detail"], answer
+    finally:
+        postgres.start()
+    wait_until(lambda: ready(own) == 200, 20, "ready again")
+    assert alice.frames(task)[-1]["stage"] == "done"
+    assert alice.run(session, "/bin/true").code == 0
+
+
 def test_server_that_stands_still_holds_up_nobody(postgres, own):
     alice = own.client("alice", workspace="blue")
     with postgres.paused():
