@@ -13,10 +13,11 @@
 #include "supervisor/api/link/shim_link.h"
 #include "supervisor/api/session/spec.h"
 
-#define PROFILE    "component"
-#define TIMEOUT_MS 10000u
-#define GRACE_MS   1000u
-#define OUTPUT_MAX 4096u
+#define PROFILE        "component"
+#define TIMEOUT_MS     10000u
+#define GRACE_MS       1000u
+#define OUTPUT_MAX     4096u
+#define ANSWERS_WITHIN (15 * USEC_PER_SEC)
 
 enum canary_state {
 	CANARY_WAITING, /* to be launched */
@@ -30,6 +31,7 @@ enum canary_state {
 struct canary {
 	enum canary_state state;
 	struct id id;
+	usec_t since; /* it runs; boottime */
 	struct flow flow;
 	struct shim_link *shim;
 	struct canary_report report;
@@ -249,6 +251,7 @@ static void on_launched(void *userdata, const struct launch_msg *answer, int fd)
 		return;
 	}
 	canary->state = CANARY_RUNNING;
+	canary->since = clock_boottime();
 	if (!answer || fd < 0)
 		finish(app, "its session was not made");
 	else if (run(app, fd) < 0)
@@ -289,6 +292,10 @@ void canary_tick(struct app *app)
 		return;
 	if (canary->state == CANARY_WAITING && launch(app) < 0)
 		readiness_set(&app->readiness, READINESS_CANARY, false, "it cannot be launched");
+	/* The shim ends it before that; if it is not itself, it does not. */
+	if (canary->state == CANARY_RUNNING &&
+	    clock_boottime() >= clock_add(canary->since, ANSWERS_WITHIN))
+		finish(app, "it does not end");
 	if (canary->state == CANARY_LEFT)
 		end(app);
 }

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import (ASAN, CONFIG, DATA, Daemon, SESSIONS, all_pids, cgroup_mounts, descendants, name_of,
-                     namespace_of,
-                     parent_of, status_of, wait_until)
+                     namespace_of, parent_of, status_of, wait_until)
 
 NS_GET_OWNER_UID = 0xb704
 
