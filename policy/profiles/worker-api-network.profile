@@ -1,5 +1,4 @@
-# sandboxd-api where its store is a server: as worker-api, and it connects by TCP. Landlock bounds the
-# ports where the kernel can.
+# sandboxd-api where its store is a server: as worker-api, and it connects by TCP, to any address.
 profile worker-api-network
 kind worker
 
