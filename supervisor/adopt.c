@@ -27,6 +27,7 @@
 #include "base/str.h"
 
 #include "sandboxd/kernel.h"
+#include "supervisor/dirwalk.h"
 #include "supervisor/netns.h"
 #include "supervisor/probe.h"
 #include "supervisor/record.h"
@@ -87,7 +88,7 @@ static int on_group(void *userdata, const char *name, bool is_v2)
 	return add(userdata, name, strlen(name), is_v2 ? FOUND_GROUP : FOUND_GROUP_V1);
 }
 
-static int add_file(struct scan *scan, const struct dirent *entry)
+static int on_file(void *userdata, const struct dirwalk_entry *entry)
 {
 	static const struct {
 		const char *suffix;
@@ -98,36 +99,15 @@ static int add_file(struct scan *scan, const struct dirent *entry)
 		{RECORD_SUFFIX, FOUND_RECORD, DT_REG },
 		{RECORD_REST,   FOUND_REST,   DT_REG },
 	};
-	size_t length = strlen(entry->d_name);
+	size_t length = strlen(entry->name);
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		if (entry->d_type == files[i].type &&
-		    str_has_suffix(entry->d_name, files[i].suffix))
-			return add(scan, entry->d_name, length - strlen(files[i].suffix),
+		if (entry->type == files[i].type && str_has_suffix(entry->name, files[i].suffix))
+			return add(userdata, entry->name, length - strlen(files[i].suffix),
 				   files[i].kind);
 	}
 	/* The directory is ours alone; what is no file of ours stays and harms nobody. */
 	return 0;
-}
-
-static int scan_files(struct scan *scan, int dir_fd)
-{
-	const struct dirent *entry = NULL;
-	int r = 0;
-	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	DIR *dir = fdopendir(fd);
-	if (!dir) {
-		fd_close(fd);
-		return -ENOMEM;
-	}
-	/* NOLINTNEXTLINE(concurrency-mt-unsafe): own stream */
-	while (r == 0 && (entry = readdir(dir)))
-		r = add_file(scan, entry);
-	(void)closedir(dir);
-	return r;
 }
 
 static int by_name(const void *a, const void *b)
@@ -155,7 +135,7 @@ static int look(struct host *host, struct scan *scan)
 	int r = cgroup_visit_all(&host->cgroup, on_group, scan);
 
 	if (r == 0)
-		r = scan_files(scan, host->sockets_fd);
+		r = dirwalk(host->sockets_fd, on_file, scan);
 	if (r == 0)
 		merge(scan);
 	return r;

@@ -17,6 +17,7 @@
 #include "base/str.h"
 
 #include "supervisor/cgroup.h"
+#include "supervisor/dirwalk.h"
 
 #define PATH_BYTES         96
 #define LINK_BYTES         4096
@@ -24,35 +25,30 @@
 #define FILEID_KERNFS_TYPE 0xfe /* file handles of cgroup2: the 64-bit id alone */
 #define END_TIMEOUT        (3 * USEC_PER_SEC)
 
-static int visit_below(int dir_fd, cgroup_visit visit, void *userdata, bool is_v2)
-{
-	int r = 0;
-	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+struct visitor {
+	cgroup_visit visit;
+	void *userdata;
+	bool is_v2;
+};
 
-	if (fd < 0)
-		return -errno;
-	DIR *dir = fdopendir(fd);
-	if (!dir) {
-		fd_close(fd);
-		return -ENOMEM;
-	}
-	const struct dirent *entry = NULL;
-	/* NOLINTNEXTLINE(concurrency-mt-unsafe): own stream */
-	while (r == 0 && (entry = readdir(dir))) {
-		if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
-			r = visit(userdata, entry->d_name, is_v2);
-	}
-	(void)closedir(dir);
-	return r;
+static int on_entry(void *userdata, const struct dirwalk_entry *entry)
+{
+	const struct visitor *visitor = userdata;
+
+	if (entry->type != DT_DIR || entry->name[0] == '.')
+		return 0;
+	return visitor->visit(visitor->userdata, entry->name, visitor->is_v2);
 }
 
 int cgroup_visit_all(const struct cgroup *cgroup, cgroup_visit visit, void *userdata)
 {
-	int r = visit_below(cgroup->v2_fd, visit, userdata, true);
+	struct visitor visitor = {.visit = visit, .userdata = userdata, .is_v2 = true};
+	int r = dirwalk(cgroup->v2_fd, on_entry, &visitor);
 
+	visitor.is_v2 = false;
 	for (unsigned int i = 0; r == 0 && i < CGROUP_CONTROLLER_MAX_; i++) {
 		if (cgroup->v1_fd[i] >= 0)
-			r = visit_below(cgroup->v1_fd[i], visit, userdata, false);
+			r = dirwalk(cgroup->v1_fd[i], on_entry, &visitor);
 	}
 	return r;
 }
