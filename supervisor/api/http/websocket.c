@@ -86,6 +86,7 @@ bool websocket_judge(struct request *request)
 	case HANDSHAKE_OK:
 		return accept_offer(request, handshake.key);
 	case HANDSHAKE_BAD_VERSION:
+		request_add_header(request, "Upgrade", "websocket"); /* RFC 9110, 15.5.22 */
 		request_add_header(request, "Sec-WebSocket-Version", "13");
 		reply_detail(request, MHD_HTTP_UPGRADE_REQUIRED, "unknown WebSocket version");
 		return false;
