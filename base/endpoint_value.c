@@ -109,7 +109,7 @@ static const char *host_and_port(const UriUriA *uri, const char *value, struct e
 	    !read_port(uri->portText.first, range_length(&uri->portText), &target->port))
 		return problems[PROBLEM_PORT];
 	target->at = (uint16_t)(uri->hostText.first - value - bracket);
-	target->length = (uint16_t)(range_length(&uri->hostText) + 2u * bracket);
+	target->length = (uint16_t)(range_length(&uri->hostText) + (size_t)bracket * 2);
 	ret->n_targets = 1;
 	return NULL;
 }
