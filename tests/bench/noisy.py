@@ -51,11 +51,15 @@ class Victim:
         headers = {"Content-Type": "application/json", **self.client.headers}
         data = None if body is None else json.dumps(body)
         start = time.perf_counter()
-        self.connection.request(method, url, data, headers)
-        answer = self.connection.getresponse()
-        text = answer.read()
+        try:
+            self.connection.request(method, url, data, headers)
+            answer = self.connection.getresponse()
+            right, text = answer.status == status, answer.read()
+        except TimeoutError:  # counts with the time that it was waited for
+            self.connection.close()
+            right, text = False, b"{}"
         took = time.perf_counter() - start
-        self.failed += answer.status != status
+        self.failed += not right
         return took * 1e6, text
 
     def create(self):
