@@ -111,7 +111,9 @@ static char path_character(struct span *rest)
 	if (c != '%') {
 		rest->at++;
 		rest->size--;
-		return c == '\\' || c == ';' || c == '#' ? '\0' : c;
+		if (c == '\\' || c == ';' || c == '#')
+			c = '\0';
+		return c;
 	}
 	if (rest->size < 3)
 		return '\0';
