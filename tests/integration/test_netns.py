@@ -58,10 +58,13 @@ def sockets_of(pid):
 
 def taken(daemon, kind):
     """The supervisor's listener (SOCK_STREAM) or resolver socket (SOCK_DGRAM) of its one session."""
-    found = [sock for sock in sockets_of(daemon.supervisor_pid()) if sock.type == kind]
+    # A copy may be on its way to a worker that is stopped: the same socket, seen once more.
+    found = {os.fstat(sock.fileno()).st_ino: sock for sock in sockets_of(daemon.supervisor_pid())
+             if sock.type == kind}
     assert len(found) == 1, found
-    found[0].settimeout(10)
-    return found[0]
+    sock, = found.values()
+    sock.settimeout(10)
+    return sock
 
 
 @contextlib.contextmanager
