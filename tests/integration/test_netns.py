@@ -58,11 +58,15 @@ def sockets_of(pid):
 
 def taken(daemon, kind):
     """The supervisor's listener (SOCK_STREAM) or resolver socket (SOCK_DGRAM) of its one session."""
-    # A copy may be on its way to a worker that is stopped: the same socket, seen once more.
-    found = {os.fstat(sock.fileno()).st_ino: sock for sock in sockets_of(daemon.supervisor_pid())
-             if sock.type == kind}
-    assert len(found) == 1, found
-    sock, = found.values()
+    def only_one():
+        found = [sock for sock in sockets_of(daemon.supervisor_pid()) if sock.type == kind]
+        if len(found) == 1:
+            return found[0]
+        for sock in found:  # a session of the service's own, just after its start
+            sock.close()
+        return None
+
+    sock = wait_until(only_one, 20, "the sockets of one session")
     sock.settimeout(10)
     return sock
 
@@ -284,16 +288,15 @@ def test_questions_to_the_resolver_arrive_over_both_protocols(quiet):
 def test_a_new_supervisor_makes_the_network_again(private):
     alice = private.client("alice")
     session = alice.create()
-    before = links_of(private)
-    assert len(before) == 1
+    before = some_links(private, 1)
     supervisor = private.supervisor_pid()
     os.kill(supervisor, signal.SIGKILL)
     wait_until(lambda: private.supervisor_pid() not in (supervisor, private.process.pid), 20,
                "another supervisor")
     wait_until(lambda: private.processes().get("sandboxd-egress"), 20, "an egress worker")
     wait_until(lambda: alice.get(f"/dagster/sandbox/sessions/{session}").status == 200, 20, "adopted")
-    after = links_of(private)
-    assert len(after) == 1 and after != before
+    after = some_links(private, 1)
+    assert after != before
     assert alice.run(session, "true").code == 0
     with no_egress(private):
         arrives(private, alice, session, DESTINATIONS)
@@ -415,6 +418,14 @@ def links_of(daemon):
     return [row for row in all_links() if row[2] in namespaces]
 
 
+def some_links(daemon, n):
+    """As soon as there are so many: the service's own session, just after its start, is one more."""
+    def looked():
+        links = links_of(daemon)
+        return links if len(links) == n else None
+    return wait_until(looked, 20, f"{n} links")
+
+
 def maps_of(program):
     fd = open_by_id(PROGRAM_BY_ID, program)
     try:
@@ -440,7 +451,7 @@ def is_there(command, number):
 
 def test_nothing_in_the_kernel_outlives_the_session(quiet):
     daemon, alice, session = quiet
-    (link, program, _), = links_of(daemon)
+    (link, program, _), = some_links(daemon, 1)
     maps = maps_of(program)
     assert len(maps) == 1
     things = [(LINK_BY_ID, link), (PROGRAM_BY_ID, program), (MAP_BY_ID, maps[0])]
@@ -453,8 +464,8 @@ def test_nothing_in_the_kernel_outlives_the_session(quiet):
 def test_a_second_session_has_links_of_its_own(private):
     alice = private.client("alice")
     sessions = [alice.create() for _ in range(3)]
-    links = links_of(private)
-    assert len(links) == 3 and len({program for _, program, _ in links}) == 3
+    links = some_links(private, 3)
+    assert len({program for _, program, _ in links}) == 3
     assert len({netns for _, _, netns in links}) == 3
     for session in sessions:
         alice.remove(session)
