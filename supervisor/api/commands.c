@@ -109,15 +109,6 @@ static void on_component_row(void *userdata, enum store_result result)
 		put_free(put);
 }
 
-static void put_output(struct activity *activity, uint64_t number, bool is_stderr,
-		       const uint8_t *data, size_t size)
-{
-	(void)is_stderr;
-	(void)data;
-	(void)size;
-	live_settle(activity->live, number);
-}
-
 static void put_ended(struct activity *activity, const struct activity_result *result)
 {
 	struct component_put *put = LIST_ENTRY(activity, struct component_put, activity);
@@ -145,7 +136,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 }
 
 static const struct activity_ops put_ops = {
-	.output = put_output,
+	.output = activity_ignore_output,
 	.ended = put_ended,
 };
 

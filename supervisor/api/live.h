@@ -86,6 +86,9 @@ void live_name(struct live *live, uint32_t wire_job, const char *program);
 /* Of the command whose first process that is, or NULL. */
 const char *live_program(const struct live *live, int32_t pid);
 void live_settle(struct live *live, uint64_t number);
+/* The `output` of a kind that has none, as a file that is put: settled at once. */
+void activity_ignore_output(struct activity *activity, uint64_t number, bool is_stderr,
+			    const uint8_t *data, size_t size);
 /* End everything that runs with ACTIVITY_LOST. */
 void live_end_all(struct live *live);
 /* Nothing is left of the tree; nothing may be active. Not from inside a callback of the link. */

@@ -230,15 +230,6 @@ void rebuild_begin(struct app *app, struct session *session)
 
 static void read_next(struct app *app, struct session *session);
 
-static void put_output(struct activity *activity, uint64_t number, bool is_stderr,
-		       const uint8_t *data, size_t size)
-{
-	(void)is_stderr;
-	(void)data;
-	(void)size;
-	live_settle(activity->live, number);
-}
-
 static void put_ended(struct activity *activity, const struct activity_result *result)
 {
 	struct live *live = activity->live;
@@ -267,7 +258,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 }
 
 static const struct activity_ops put_ops = {
-	.output = put_output,
+	.output = activity_ignore_output,
 	.ended = put_ended,
 };
 
