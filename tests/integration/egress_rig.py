@@ -7,6 +7,7 @@ program that steers all ports to one; the rest is what the service does.
 The world is a namespace behind a veth with public addresses (WORLD), with a name server of its own
 that counts what it is asked.
 """
+import contextlib
 import ctypes
 import os
 import select
@@ -104,29 +105,29 @@ class World:
         threading.Thread(target=self.answer, daemon=True).start()
 
     def answer(self):
-        while True:
-            try:
-                packet, peer = self.name_server.recvfrom(512)
-            except OSError:
-                return
-            at, labels = 12, []
-            while packet[at]:
-                labels.append(packet[at + 1:at + 1 + packet[at]].decode())
-                at += packet[at] + 1
-            name, kind = ".".join(labels).lower(), packet[at + 2]
-            self.asked.append(name)
-            found = self.names.get(name, [])
-            if callable(found):
-                found = found()
-            records = [address for address in found if kind == (28 if ":" in address else 1)]
-            head = packet[:2] + struct.pack("=BB", 0x81, 0x80 if found else 0x83)
-            head += struct.pack(">HHHH", 1, len(records), 0, 0)
-            body = packet[12:at + 5]
-            for address in records:
-                family = socket.AF_INET6 if ":" in address else socket.AF_INET
-                raw = socket.inet_pton(family, address)
-                body += struct.pack(">HHHIH", 0xc00c, kind, 1, 1, len(raw)) + raw
-            self.name_server.sendto(head + body, peer)
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                self.answer_one(*self.name_server.recvfrom(512))
+
+    def answer_one(self, packet, peer):
+        at, labels = 12, []
+        while packet[at]:
+            labels.append(packet[at + 1:at + 1 + packet[at]].decode())
+            at += packet[at] + 1
+        name, kind = ".".join(labels).lower(), packet[at + 2]
+        self.asked.append(name)
+        found = self.names.get(name, [])
+        if callable(found):
+            found = found()
+        records = [address for address in found if kind == (28 if ":" in address else 1)]
+        head = packet[:2] + struct.pack("=BB", 0x81, 0x80 if found else 0x83)
+        head += struct.pack(">HHHH", 1, len(records), 0, 0)
+        body = packet[12:at + 5]
+        for address in records:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            raw = socket.inet_pton(family, address)
+            body += struct.pack(">HHHIH", 0xc00c, kind, 1, 1, len(raw)) + raw
+        self.name_server.sendto(head + body, peer)
 
     def listen(self, address, port):
         """A listener whose accepts the test counts itself."""
@@ -155,6 +156,22 @@ class World:
         subprocess.run("ip link del out0".split(), check=True)
         self.namespace.close()
         self.folder.cleanup()
+
+
+@contextlib.contextmanager
+def hosted_world(tmp_path_factory, names=None):
+    """A world whose name server is the host's too, before a service starts and reads which it is: the
+    mount namespace is the test's own."""
+    world = World()
+    world.names.update(names or {})
+    resolver = tmp_path_factory.mktemp("etc") / "resolv.conf"
+    resolver.write_text(f"nameserver {NAME_SERVER}\n")
+    subprocess.run(["mount", "--bind", resolver, "/etc/resolv.conf"], check=True)
+    try:
+        yield world
+    finally:
+        subprocess.run(["umount", "/etc/resolv.conf"], check=True)
+        world.close()
 
 
 def text(value, size):

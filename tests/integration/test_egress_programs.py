@@ -7,20 +7,46 @@ from pathlib import Path
 
 import pytest
 
-from egress_rig import NAME_SERVER, WORLD, World
+from egress_rig import WORLD, hosted_world
 from harness import ASAN, Daemon, wait_until
+from postgres_rig import DATABASE, SERVICE, Postgres
+from proxy_rig import NGINX
+
+# HTTPS: the certificate is of the test's own authority, which a session has as a file.
+CERTIFICATES = """
+key="-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+openssl req -x509 $key -keyout ca.key -out ca.pem -subj /CN=authority
+openssl req -x509 $key -keyout web.key -out web.pem -subj /CN=web -CA ca.pem -CAkey ca.key \
+    -addext basicConstraints=CA:false -addext subjectAltName=DNS:web.example.com
+"""
+SERVER = """\
+user root;
+daemon off;
+pid {home}/pid;
+error_log stderr;
+events {{ worker_connections 64; }}
+http {{
+	log_format of_test "$server_protocol $uri";
+	access_log {home}/requests of_test;
+	client_body_temp_path {home}/body;
+	proxy_temp_path {home}/proxy;
+	fastcgi_temp_path {home}/fastcgi;
+	uwsgi_temp_path {home}/uwsgi;
+	scgi_temp_path {home}/scgi;
+	server {{
+		listen {address}:443 ssl http2;
+		ssl_certificate web.pem;
+		ssl_certificate_key web.key;
+		root {site};
+	}}
+}}
+"""
 
 
 @pytest.fixture(name="world", scope="module")
 def fixture_world(tmp_path_factory):
-    """The host's name server is the world's, before the service starts and reads which it is."""
-    world = World()
-    resolv = tmp_path_factory.mktemp("resolv") / "resolv.conf"
-    resolv.write_text(f"nameserver {NAME_SERVER}\n")
-    subprocess.run(["mount", "--bind", resolv, "/etc/resolv.conf"], check=True)
-    yield world
-    subprocess.run(["umount", "/etc/resolv.conf"], check=True)
-    world.close()
+    with hosted_world(tmp_path_factory) as world:
+        yield world
 
 
 @pytest.fixture(name="daemon", scope="module")
@@ -35,9 +61,11 @@ def fixture_site(world, tmp_path_factory):
     """A web server with a git repository, and Redis."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "index.html").write_text("hello from outside\n")
-    repository = folder / "r.git"
-    for words in (["init", "-q", "--bare", "-b", "main", repository],
-                  ["-C", repository, "update-server-info"]):
+    repository, work = folder / "r.git", tmp_path_factory.mktemp("work")
+    for words in (["init", "-q", "--bare", "-b", "main", repository], ["init", "-q", "-b", "main", work],
+                  ["-C", work, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q",
+                   "--allow-empty", "-m", "from outside"],
+                  ["-C", work, "push", "-q", repository, "main"], ["-C", repository, "update-server-info"]):
         subprocess.run(["git", *words], check=True)
     world.start("python3", "-m", "http.server", "--bind", f"{WORLD}.2", "--directory",
                 str(folder), "80", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -66,15 +94,93 @@ def test_curl_wget_and_python(alice, open_session):
 
 
 def test_git_over_http(alice, open_session):
-    done = alice.shell(open_session, "git -c init.defaultBranch=main ls-remote"
-                                     " http://web.example.com/r.git && echo fetched")
-    assert "fetched" in done.text, done
+    done = alice.shell(open_session, "git clone -q http://web.example.com/r.git r && git -C r log --format=%s")
+    assert done.text == "from outside\n", done
+
+
+@pytest.fixture(name="secure", scope="module")
+def fixture_secure(world, site, tmp_path_factory):
+    """The same site over TLS and HTTP/2: the text of the authority, and the file that has the requests."""
+    if NGINX is None:
+        pytest.skip("nginx is not here; tests/run fetches it")
+    home = tmp_path_factory.mktemp("nginx")
+    subprocess.run(["/bin/sh", "-ec", CERTIFICATES], cwd=home, check=True, stderr=subprocess.DEVNULL)
+    (home / "nginx.conf").write_text(SERVER.format(home=home, address=f"{WORLD}.2", site=site))
+    server = world.start(str(NGINX), "-e", "stderr", "-p", str(home), "-c", str(home / "nginx.conf"),
+                         stderr=subprocess.DEVNULL)
+    wait_until(lambda: ":443 " in world.namespace.run("ss", "-ltnH").stdout, 20, "the server")
+    yield (home / "ca.pem").read_text(), home / "requests"
+    server.terminate()  # its workers end with it
+    server.wait()
+
+
+@pytest.mark.parametrize("program, protocol", [
+    ("curl -sS -m 20 --http1.1 --cacert ca.pem https://web.example.com/", "HTTP/1.1"),
+    ("curl -sS -m 20 --http2 --cacert ca.pem https://web.example.com/", "HTTP/2.0"),
+    ("wget -q -T 20 --ca-certificate ca.pem -O - https://web.example.com/", "HTTP/1.1"),
+    ("python3 -c \"import ssl, urllib.request as u; print(u.urlopen('https://web.example.com/', timeout=20,"
+     " context=ssl.create_default_context(cafile='ca.pem')).read().decode())\"", "HTTP/1.1"),
+    ("python3 -c \"import requests as r; print(r.get('https://web.example.com/', timeout=20, verify='ca.pem').text)\"",
+     "HTTP/1.1"),
+    ("python3 -c \"import httpx; print(httpx.get('https://web.example.com/', timeout=20, verify='ca.pem').text)\"",
+     "HTTP/1.1"),
+    ("git -c http.sslCAInfo=/session/ca.pem clone -q https://web.example.com/r.git r &&"
+     " echo hello $(git -C r log --format=%s)", "HTTP/2.0"),
+], ids=["curl", "curl-h2", "wget", "urllib", "requests", "httpx", "git"])
+def test_https(alice, secure, open_session, program, protocol):
+    authority, requests = secure
+    before = len(requests.read_text())
+    done = alice.shell(open_session, f"cat >ca.pem && {program}", stdin=authority)
+    assert "hello from outside" in done.text, done
+    said = requests.read_text()[before:].splitlines()
+    assert said and all(line.startswith(protocol) for line in said), said
+
+
+def test_https_of_a_host_that_is_not_allowed_is_refused(alice, world, secure, open_session):
+    authority, requests = secure
+    world.names["other.example.com"] = [f"{WORLD}.2"]
+    before = requests.read_text()
+    for extra in ("https://other.example.com/", f"https://{WORLD}.2/",
+                  "--connect-to other.example.com:443:web.example.com:443 https://other.example.com/"):
+        done = alice.shell(open_session, f"cat >ca.pem; curl -sS -k -m 20 {extra}", stdin=authority)
+        assert done.code != 0 and "hello" not in done.text, done
+    assert requests.read_text() == before
 
 
 def test_redis(alice, open_session):
     done = alice.shell(open_session, "redis-cli -h redis.example.com set k v &&"
                                      " redis-cli -h redis.example.com get k")
     assert done.text.split() == ["OK", "v"], done
+
+
+@pytest.fixture(name="database", scope="module")
+def fixture_database(world):
+    """PostgreSQL, moved into the world once it has its roles."""
+    server = Postgres()
+    try:
+        server.stop()
+        with open(server.data / "pg_hba.conf", "a", encoding="ascii") as rules:
+            rules.write("host all all 0.0.0.0/0 scram-sha-256\n")
+        server.process = world.namespace.start(
+            "setpriv", f"--reuid={server.user.pw_uid}", f"--regid={server.user.pw_gid}", "--clear-groups",
+            str(server.bin / "postgres"), "-D", str(server.data), "-p", "5432", "-k", str(server.home),
+            "-c", f"listen_addresses={WORLD}.2", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        world.names["db.example.com"] = [f"{WORLD}.2"]
+        wait_until(lambda: ":5432 " in world.namespace.run("ss", "-ltnH").stdout, 30, "PostgreSQL")
+        yield server
+    finally:
+        server.done()
+
+
+def test_psql(alice, database):
+    session = alice.create(egress={"allow": ["db.example.com:5432"]})
+    ask = "psql -X -A -t -h db.example.com -U %s -d %s -c 'SELECT 6 * 7'" % (SERVICE, DATABASE)
+    done = alice.shell(session, f"PGPASSWORD={database.passwords[SERVICE]} {ask}")
+    assert done.text == "42\n", done
+    assert alice.request("PUT", f"/dagster/sandbox/sessions/{session}/egress", {"allow": []}).status == 200
+    done = alice.shell(session, f"PGPASSWORD={database.passwords[SERVICE]} PGCONNECT_TIMEOUT=20 {ask}")
+    assert done.code != 0 and "42" not in done.text, done
+    alice.remove(session)
 
 
 def test_what_is_not_allowed_fails_at_once_and_is_recorded(alice, world, open_session):

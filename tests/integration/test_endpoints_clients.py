@@ -143,14 +143,8 @@ class Counting:
 
 @pytest.fixture(name="world", scope="module")
 def fixture_world(tmp_path_factory):
-    world = egress_rig.World()
-    world.names.update(NAMES)
-    resolver = tmp_path_factory.mktemp("etc") / "resolv.conf"
-    resolver.write_text(f"nameserver {egress_rig.NAME_SERVER}\n")
-    subprocess.run(["mount", "--bind", resolver, "/etc/resolv.conf"], check=True)
-    yield world
-    subprocess.run(["umount", "/etc/resolv.conf"], check=True)
-    world.close()
+    with egress_rig.hosted_world(tmp_path_factory, NAMES) as world:
+        yield world
 
 
 @pytest.fixture(name="servers", scope="module")

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import threading
 
 import pytest
@@ -63,15 +62,8 @@ class Server:
 
 @pytest.fixture(name="world", scope="module")
 def fixture_world(tmp_path_factory):
-    world = egress_rig.World()
-    world.names.update(NAMES)
-    # The mount namespace is this test's own.
-    resolver = tmp_path_factory.mktemp("etc") / "resolv.conf"
-    resolver.write_text(f"nameserver {egress_rig.NAME_SERVER}\n")
-    subprocess.run(["mount", "--bind", resolver, "/etc/resolv.conf"], check=True)
-    yield world
-    subprocess.run(["umount", "/etc/resolv.conf"], check=True)
-    world.close()
+    with egress_rig.hosted_world(tmp_path_factory, NAMES) as world:
+        yield world
 
 
 @pytest.fixture(name="servers", scope="module")

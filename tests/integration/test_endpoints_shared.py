@@ -3,7 +3,6 @@ holds keys for both asks for never arrives for production's bucket."""
 import http.server
 import os
 import signal
-import subprocess
 import threading
 
 import pytest
@@ -66,22 +65,16 @@ class Store(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(name="world", scope="module")
 def fixture_world(tmp_path_factory):
-    world = egress_rig.World()
-    for name in (HOST, f"sandbox.{HOST}", f"prod.{HOST}"):
-        world.names[name] = [STORE]
-    resolver = tmp_path_factory.mktemp("etc") / "resolv.conf"
-    resolver.write_text(f"nameserver {egress_rig.NAME_SERVER}\n")
-    subprocess.run(["mount", "--bind", resolver, "/etc/resolv.conf"], check=True)
-    listener = world.listen(STORE, PORT)
-    listener.settimeout(None)
-    server = http.server.ThreadingHTTPServer((STORE, PORT), Store, bind_and_activate=False)
-    server.socket.close()
-    server.socket = listener
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield world
-    server.shutdown()
-    subprocess.run(["umount", "/etc/resolv.conf"], check=True)
-    world.close()
+    names = {name: [STORE] for name in (HOST, f"sandbox.{HOST}", f"prod.{HOST}")}
+    with egress_rig.hosted_world(tmp_path_factory, names) as world:
+        listener = world.listen(STORE, PORT)
+        listener.settimeout(None)
+        server = http.server.ThreadingHTTPServer((STORE, PORT), Store, bind_and_activate=False)
+        server.socket.close()
+        server.socket = listener
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield world
+        server.shutdown()
 
 
 @pytest.fixture(name="own", scope="module")
