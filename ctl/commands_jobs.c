@@ -98,7 +98,6 @@ int command_ttl(struct client *client, const struct options *options)
 static void print_denial(const json_t *denial, const struct options *options)
 {
 	const json_t *program = json_object_get(denial, "program");
-	const char *advice = json_string_value(json_object_get(denial, "advice"));
 	char count[24];
 
 	(void)snprintf(count, sizeof(count), "%lld",
@@ -109,10 +108,12 @@ static void print_denial(const json_t *denial, const struct options *options)
 	print_cell(count, 6);
 	print_cell(print_member(program, "comm"), 16);
 	print_name(print_member(denial, "what"));
-	if (advice && advice[0] != '\0' && !options->quiet) {
-		(void)fputs("    ", stdout);
-		print_name(advice);
-	}
+	if (options->quiet)
+		return;
+	(void)fputs("    ", stdout);
+	print_text(stdout, print_member(denial, "rule"));
+	(void)fputs("; ", stdout);
+	print_name(print_member(denial, "advice"));
 }
 
 int command_denials(struct client *client, const struct options *options)
