@@ -35,8 +35,8 @@ struct wait {
 	egress_settled settled;
 	egress_counted counted;
 	void *userdata;
-	uint32_t serial; /* of a question for counters */
-	uint32_t generation;
+	const struct hub_link *asked; /* for counters; NULL: waits for a policy */
+	uint32_t serial;
 	size_t n;
 	struct egress_counters counters[]; /* EGRESS_RULES_MAX + 1 for a question */
 };
@@ -122,7 +122,7 @@ void egress_push(struct app *app, struct session *session)
 	policy_done(&policy);
 }
 
-static bool needs_policy(const struct session *session)
+bool egress_is_wanted(const struct session *session)
 {
 	return session_has_tree(session) || session->state == SESSION_STATE_CREATING ||
 	       session->state == SESSION_STATE_REBUILDING;
@@ -133,7 +133,7 @@ static void push_those_of(struct app *app, const struct egress_link *link)
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
 		struct session *session = LIST_ENTRY(entry, struct live, link)->session;
 
-		if (needs_policy(session) && (!link || link_of(app, session) == link))
+		if (egress_is_wanted(session) && (!link || link_of(app, session) == link))
 			egress_push(app, session);
 	}
 }
@@ -167,8 +167,10 @@ static void on_acked(void *userdata, const struct id *id, uint32_t generation, i
 	struct session *session = registry_find(&hub->app->registry, id);
 	struct log_context context = {.session = id};
 
-	if (!session || live_of(session)->policy_generation != generation)
-		return; /* of one that was replaced meanwhile */
+	/* Of another worker's session, or of a policy that was replaced meanwhile. */
+	if (!session || link_of(hub->app, session) != hub_link->link ||
+	    live_of(session)->policy_generation != generation)
+		return;
 	if (error != 0)
 		log_line(LOG_LEVEL_ERROR, &context, "network policy not taken", "errno=%d", error);
 	live_of(session)->policy_in_force = error == 0;
@@ -198,7 +200,7 @@ static void on_counted(void *userdata, uint32_t serial, const struct egress_coun
 	LIST_FOR_EACH_SAFE (entry, following, &hub_link->hub->waits) {
 		struct wait *wait = LIST_ENTRY(entry, struct wait, link);
 
-		if (!wait->counted || wait->serial != serial)
+		if (wait->asked != hub_link || wait->serial != serial)
 			continue;
 		if (error == 0 && wait->n <= EGRESS_RULES_MAX)
 			wait->counters[wait->n++] = *counters;
@@ -311,6 +313,7 @@ int egress_wait_counted(struct app *app, const struct session *session, egress_c
 	if (!wait)
 		return -ENOMEM;
 	wait->counted = counted;
+	wait->asked = &app->egress->link[session->plan.egress];
 	wait->userdata = userdata;
 	wait->serial = next_number(&app->egress->last_serial);
 	r = egress_link_count(link, &session->id, wait->serial);

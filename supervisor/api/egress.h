@@ -25,6 +25,8 @@ void egress_push_all(struct app *app);
 /* Nothing is left of its tree. */
 void egress_forget(struct app *app, const struct session *session);
 
+/* It has a tree, or gets one: its egress worker holds a policy of it. */
+bool egress_is_wanted(const struct session *session);
 /* Its egress worker can be told. */
 bool egress_is_reachable(const struct app *app, const struct session *session);
 

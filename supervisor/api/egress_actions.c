@@ -143,9 +143,9 @@ void action_egress_set(struct request *request, struct session *session, struct 
 		 session->spec.egress.n_allow);
 	/* Rules that are taken away end at once, whatever the store says. Without its egress worker
 	 * a session reaches nothing, and the next one gets these. */
-	if (session_has_tree(session))
+	if (egress_is_wanted(session))
 		egress_push(app, session);
-	op->is_settled = !session_has_tree(session) || !egress_is_reachable(app, session);
+	op->is_settled = !egress_is_wanted(session) || !egress_is_reachable(app, session);
 	if (!op->is_settled) {
 		if (egress_wait_settled(app, session, on_settled, op) < 0) {
 			op->is_settled = true;

@@ -290,3 +290,24 @@ def test_secrets_are_looked_up_again(private):
                "db", stdin=b"another-value")
     assert done.returncode == 0
     assert caller.shell(session, show).text.startswith("eulav-rehtona\n")
+
+
+def test_rules_that_change_during_a_rebuild_are_those_in_force(private):
+    """The supervisor stands still while the tree is made, and the rules are replaced meanwhile."""
+    caller = private.client("alice", workspace="blue")
+    session = caller.create(egress={"allow": ["one.example:443"]})
+    restart(private)
+    supervisor = private.supervisor_pid()
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        use = threading.Thread(target=caller.shell, args=(session, "true"))
+        use.start()
+        wait_until(lambda: tree_of(caller, session) == "rebuilding", 10, "it is rebuilt")
+        answer = caller.request("PUT", f"{SESSIONS}/{session}/egress", {"allow": ["two.example", "three.example"]})
+        assert answer.status == 200, answer
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+        use.join(30)
+    told = caller.get(f"{SESSIONS}/{session}/egress").json
+    # The egress worker counts by rule, and last all of them: of a policy of other rules these are none of its.
+    assert told["in_force"] and all("counters" in rule for rule in told["rules"]), told
