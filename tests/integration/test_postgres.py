@@ -333,7 +333,8 @@ def test_server_that_is_away_and_what_only_it_knows(postgres, own):
     try:
         wait_until(lambda: ready(own) == 503, 10, "not ready")
         assert alice.get(f"{SESSIONS}/{session}").json["components"] == ["one.yaml"]
-        for answer in (alice.get(f"/dagster/sandbox/tasks/{task}"), alice.get(f"/dagster/sandbox/tasks/{task}/stream"),
+        for answer in (alice.get(f"{SESSIONS}/{session}/tasks"), alice.get(f"/dagster/sandbox/tasks/{task}"),
+                       alice.get(f"/dagster/sandbox/tasks/{task}/stream"),
                        alice.post(f"{SESSIONS}/{session}/load"),
                        alice.post(f"{RUNTIME}/{session}/commands", {"argv": ["/bin/true"]})):
             assert answer.status == 503 and "store unavailable" in answer.json["detail"], answer
@@ -353,6 +354,26 @@ def test_server_that_stands_still_holds_up_nobody(postgres, own):
     session = answer.json["id"]
     wait_until(lambda: alice.get(f"{SESSIONS}/{session}").json["sandbox"]["persisted"], 30, "the row is written")
     assert postgres.sql(f"SELECT count(*) FROM dagster_sandbox_sessions WHERE id = '{session}'") == "1"
+
+
+def test_read_that_was_slow_is_over_with_its_answer(postgres, own):
+    """No write comes after it that would say so."""
+    alice = own.client("alice", workspace="blue")
+    session = alice.create()
+    alice.write(session, "one", BODY)
+    task = alice.execute(session)
+    alice.frames(task)
+    own.stop()
+    own.start()
+    locked = threading.Thread(target=postgres.sql, args=(
+        "BEGIN; LOCK TABLE sandbox_tasks IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2.2); COMMIT",))
+    locked.start()
+    try:
+        wait_until(lambda: alice.get(f"/dagster/sandbox/tasks/{task}").status == 503, 2, "it is slow")
+    finally:
+        locked.join()
+    wait_until(lambda: ready(own) == 200, 5, "ready again")
+    assert alice.get(f"/dagster/sandbox/tasks/{task}").status == 200
 
 
 def test_server_that_is_read_only(postgres, own):

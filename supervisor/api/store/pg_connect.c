@@ -133,6 +133,7 @@ void pg_disconnect(struct pg_store *s, usec_t now, const char *why)
 	s->conn = NULL;
 	s->state = PG_STATE_DOWN;
 	s->wants_write = false;
+	s->is_fenced = false;
 	pg_batch_lost(s);
 	LIST_FOR_EACH_SAFE (link, following, &s->sent) {
 		struct pg_sent *sent = LIST_ENTRY(link, struct pg_sent, link);
@@ -222,6 +223,8 @@ static void end_sync(struct pg_store *s, struct pg_sent *sent, usec_t now)
 {
 	switch (sent->kind) {
 	case PG_SENT_SETUP:
+		/* Not before: until our generation is committed, an older one may still write. */
+		pg_batch_found(s, s->found_batch);
 		s->state = PG_STATE_READY;
 		s->err = ERR_NULL;
 		s->queue.stats.degraded = false;

@@ -38,6 +38,9 @@ static void check_clock(struct pg_store *s, usec_t now)
 	}
 	if (!somebody_waits(queue)) {
 		s->waiting_since = 0;
+		/* Reads were slow, and no commit is due that would say that this is over. */
+		if (s->state == PG_STATE_READY)
+			queue->stats.degraded = false;
 		return;
 	}
 	if (s->waiting_since == 0)
@@ -96,7 +99,8 @@ static usec_t pg_next_wakeup(const struct store *store)
 	else if (s->state == PG_STATE_DOWN ||
 		 (!list_empty(&queue->waiting) && list_empty(&queue->in_flight)))
 		next = queue->retry_at;
-	if (!list_empty(&queue->reads) && (s->state == PG_STATE_READY || degraded))
+	if (!list_empty(&queue->reads) &&
+	    (s->state == PG_STATE_READY ? pg_reads_may_send(s) : degraded))
 		return 0;
 	if (!somebody_waits(queue))
 		return next;

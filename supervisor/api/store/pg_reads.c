@@ -32,17 +32,22 @@ static bool send_read(struct pg_store *s, const struct read *read)
 	return pg_send(s, QUERY_FRAMES_GET, values, 4);
 }
 
-void pg_reads_send(struct pg_store *s, usec_t now)
+bool pg_reads_may_send(const struct pg_store *s)
 {
 	uint32_t n = 0;
 
 	LIST_FOR_EACH (link, &s->queue.reading)
 		n++;
+	return n < READS_MAX_SENT;
+}
+
+void pg_reads_send(struct pg_store *s, usec_t now)
+{
 	LIST_FOR_EACH_SAFE (link, following, &s->queue.reads) {
 		struct read *read = LIST_ENTRY(link, struct read, link);
 		struct pg_sent *sent;
 
-		if (n++ >= READS_MAX_SENT)
+		if (!pg_reads_may_send(s))
 			break;
 		sent = pg_sent_new(s, PG_SENT_READ);
 		if (!sent)

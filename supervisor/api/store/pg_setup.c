@@ -107,7 +107,7 @@ static int take_writer(struct pg_store *s, const PGresult *result)
 	    num_parse_u64(PQgetvalue(result, 0, 0), 0, INT64_MAX, &s->generation) < 0 ||
 	    num_parse_u64(PQgetvalue(result, 0, 1), 0, INT64_MAX, &batch) < 0)
 		return err_fail(&s->err, -EIO, "store", "the row of this instance");
-	pg_batch_found(s, batch);
+	s->found_batch = batch;
 	return 0;
 }
 

@@ -61,9 +61,10 @@ struct pg_store {
 	usec_t deadline;      /* of connecting and of the setup */
 	usec_t waiting_since; /* somebody waits, and nothing came; 0: nobody does */
 
-	uint64_t generation; /* of this connection */
-	uint64_t batch;      /* number of the last one sent */
-	bool batch_is_open;  /* its connection was lost before its answer */
+	uint64_t generation;  /* of this connection */
+	uint64_t found_batch; /* the last one that the server has, as this connection saw it */
+	uint64_t batch;       /* number of the last one sent */
+	bool batch_is_open;   /* its connection was lost before its answer */
 	/* How far its answers have come: */
 	struct write *write;
 	struct write_step *step;
@@ -112,6 +113,7 @@ void pg_batch_lost(struct pg_store *s);
 void pg_batch_found(struct pg_store *s, uint64_t committed);
 
 /* pg_reads.c */
+bool pg_reads_may_send(const struct pg_store *s); /* fewer are on their way than may be */
 void pg_reads_send(struct pg_store *s, usec_t now);
 void pg_reads_deliver(struct pg_store *s);
 void pg_reads_refuse(struct pg_store *s); /* all that wait, and all that were sent */
