@@ -106,7 +106,10 @@ static void on_task(void *userdata, enum store_result result, const struct store
 	}
 	add_unstored(list, result == STORE_DEGRADED);
 	request = answer_get(&list->to);
-	if (request) {
+	/* No task in memory says nothing about those that only the store has. */
+	if (request && result == STORE_DEGRADED && json_array_size(list->tasks) == 0) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "store unavailable");
+	} else if (request) {
 		if (result == STORE_DEGRADED)
 			request_add_header(request, "Sandbox-Degraded", "store");
 		reply_json(request, MHD_HTTP_OK, json_incref(list->tasks));
