@@ -122,7 +122,7 @@ static const struct command table[] = {
 	 .options = BIT(DRY_RUN) | BIT(APPLIED) | BIT(PRINT_UNDO) | BIT(DSN_FILE),
 	 .arguments = "[--dry-run|--status|--print-undo] [--dsn-file FILE]",
 	 .text = "bring the schema of a PostgreSQL store to this release"},
-	{.verb = "doctor", .run = command_doctor, .offline = true,
+	{.verb = "doctor", .run = command_doctor,
 	 .arguments = "",
 	 .text = "check this host: what is missing, what it costs, what mends it"},
 	{.verb = "completion", .run = command_completion, .min_words = 1, .max_words = 1, .words = {WORD_SHELL}, .offline = true,

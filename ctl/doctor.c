@@ -18,8 +18,11 @@
 #include "base/num.h"
 #include "base/str.h"
 
+#include "ctl/client.h"
 #include "ctl/commands.h"
 #include "ctl/print.h"
+
+#define ANSWERS_WITHIN_MS 5000
 
 void doctor_text(char text[DOCTOR_TEXT_BYTES], const char *format, ...)
 {
@@ -275,32 +278,73 @@ static void print_row(const struct doctor_row *row, enum doctor_state state, con
 	(void)printf("          %-18s mend: %s\n", "", row->mend);
 }
 
+/* What the service's throw-away session at its start could do. */
+static enum doctor_state check_canary(struct client *client, char text[DOCTOR_TEXT_BYTES])
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const struct client_request request = {
+		.method = "GET", .path = "/readyz", .idle_ms = ANSWERS_WITHIN_MS};
+	const char *wrong;
+	int r = client_perform(client, &request, &reply);
+
+	if (r == -ECONNREFUSED) {
+		doctor_text(text, "no service runs here");
+		return DOCTOR_OK;
+	}
+	if (r < 0 || !reply.doc) {
+		doctor_text(text, "the service does not say: %s",
+			    r < 0 ? strerrorname_np(-r) : "another answer");
+		return DOCTOR_DEGRADED;
+	}
+	wrong = json_string_value(json_object_get(json_object_get(reply.doc, "parts"), "canary"));
+	doctor_text(text, "%s", wrong ? wrong : "was refused everything");
+	return wrong ? DOCTOR_DEGRADED : DOCTOR_OK;
+}
+
+static const struct doctor_row canary_row = {
+	.name = "canary",
+	.cost = "the service is not ready: something that must be refused was not, or not yet tried",
+	.mend = "docs/troubleshooting.md, Readiness; sandboxctl proof",
+};
+
+struct findings {
+	const struct options *options;
+	json_t *rows;
+	unsigned int n[DOCTOR_STATE_MAX_];
+};
+
+static void tell(struct findings *findings, const struct doctor_row *row, enum doctor_state state,
+		 const char *text)
+{
+	findings->n[state]++;
+	if (findings->options->output == OUTPUT_JSON)
+		(void)json_array_append_new(findings->rows,
+					    json_pack("{s:s,s:s,s:s,s:s,s:s}", "name", row->name,
+						      "state", state_names[state], "found", text,
+						      "cost", state == DOCTOR_OK ? "" : row->cost,
+						      "mend", state == DOCTOR_OK ? "" : row->mend));
+	else if (!findings->options->quiet || state != DOCTOR_OK)
+		print_row(row, state, text);
+}
+
 int command_doctor(struct client *client, const struct options *options)
 {
-	json_t *rows = json_array();
-	unsigned int n[DOCTOR_STATE_MAX_] = {0};
+	struct findings findings = {.options = options, .rows = json_array()};
+	char text[DOCTOR_TEXT_BYTES];
+	enum doctor_state state;
 
-	(void)client; /* needs no service */
 	for (size_t i = 0; i < ARRAY_SIZE(doctor_table); i++) {
-		const struct doctor_row *row = &doctor_table[i];
-		char text[DOCTOR_TEXT_BYTES] = "";
-		enum doctor_state state = row->check(text);
-
-		n[state]++;
-		if (options->output == OUTPUT_JSON)
-			(void)json_array_append_new(
-				rows, json_pack("{s:s,s:s,s:s,s:s,s:s}", "name", row->name, "state",
-						state_names[state], "found", text, "cost",
-						state == DOCTOR_OK ? "" : row->cost, "mend",
-						state == DOCTOR_OK ? "" : row->mend));
-		else if (!options->quiet || state != DOCTOR_OK)
-			print_row(row, state, text);
+		text[0] = '\0';
+		state = doctor_table[i].check(text);
+		tell(&findings, &doctor_table[i], state, text);
 	}
+	state = check_canary(client, text);
+	tell(&findings, &canary_row, state, text);
 	if (options->output == OUTPUT_JSON)
-		print_json(rows);
+		print_json(findings.rows);
 	else
-		(void)printf("doctor: %u ok, %u degraded, %u missing\n", n[DOCTOR_OK],
-			     n[DOCTOR_DEGRADED], n[DOCTOR_MISSING]);
-	json_decref(rows);
-	return n[DOCTOR_MISSING] ? EXIT_FAILED : EXIT_OK;
+		(void)printf("doctor: %u ok, %u degraded, %u missing\n", findings.n[DOCTOR_OK],
+			     findings.n[DOCTOR_DEGRADED], findings.n[DOCTOR_MISSING]);
+	json_decref(findings.rows);
+	return findings.n[DOCTOR_MISSING] ? EXIT_FAILED : EXIT_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * Checks of this host that need no service: each says ok, degraded or missing, what that costs and
- * what mends it.
+ * Checks of this host, which need no service: each says ok, degraded or missing, what that costs
+ * and what mends it.
  */
 #pragma once
 

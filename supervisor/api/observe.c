@@ -45,6 +45,18 @@ void action_healthz(struct request *request)
 	reply_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ok"));
 }
 
+/* {part: text} of all that are not. */
+static json_t *parts_not_ready(const struct readiness *readiness)
+{
+	json_t *parts = json_object();
+
+	for (size_t i = 0; i < READINESS_MAX_; i++)
+		if (readiness->part[i].bad)
+			(void)json_object_set_new(parts, readiness_name((enum readiness_part)i),
+						  json_string(readiness->part[i].text));
+	return parts;
+}
+
 void action_readyz(struct request *request)
 {
 	struct app *app = request_app(request);
@@ -59,8 +71,9 @@ void action_readyz(struct request *request)
 		return;
 	}
 	text = app->readiness.part[part].text;
-	answer = json_pack("{s:s, s:s}", "status", "not ready", "reason",
-			   part == READINESS_SERVICE ? text : readiness_name(part));
+	answer = json_pack("{s:s, s:s, s:o}", "status", "not ready", "reason",
+			   part == READINESS_SERVICE ? text : readiness_name(part), "parts",
+			   parts_not_ready(&app->readiness));
 	if (part != READINESS_SERVICE && text[0])
 		(void)json_object_set_new(answer, "text", json_string(text));
 	reply_json(request, MHD_HTTP_SERVICE_UNAVAILABLE, answer);

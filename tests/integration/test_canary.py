@@ -1,11 +1,12 @@
 """The session at the start in which what must be refused is tried, and readiness that waits for it."""
+import json
 import os
 import re
 import signal
 
 import pytest
 
-from harness import SESSIONS, Daemon, wait_until
+from harness import SESSIONS, Daemon, ctl, wait_until
 
 SAID = "the canary was refused everything"
 
@@ -13,6 +14,11 @@ SAID = "the canary was refused everything"
 def readyz(daemon):
     answer = daemon.root.get("/readyz")
     return answer.status, answer.json.get("reason"), answer.json.get("text")
+
+
+def doctor(daemon):
+    rows = json.loads(ctl(daemon, "-o", "json", "doctor").stdout)
+    return next((row["state"], row["found"]) for row in rows if row["name"] == "canary")
 
 
 @pytest.fixture
@@ -24,6 +30,7 @@ def daemon():
 
 def test_it_has_run_before_the_service_is_ready_and_is_gone(daemon):
     assert readyz(daemon)[0] == 200
+    assert doctor(daemon) == ("ok", "was refused everything")
     assert daemon.log.read_text().count(SAID) == 1
     assert daemon.root.get(SESSIONS).json == []
     assert daemon.shim_pids() == [], "its session is left"
@@ -50,6 +57,8 @@ def test_a_layer_that_is_missing_makes_the_service_not_ready(off, text):
         status, reason, said = readyz(weak)
         assert (status, reason) == (503, "canary") and re.fullmatch(text, said), said
         assert weak.log.read_text().count("the canary was not refused") == 1
+        assert weak.root.get("/readyz").json["parts"] == {"canary": said}
+        assert doctor(weak) == ("degraded", said)
         # Not refused: an operator looks with sessions of the same kind.
         caller = weak.client("alice")
         caller.remove(caller.create())

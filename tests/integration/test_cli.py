@@ -232,7 +232,7 @@ def test_doctor_needs_no_service():
     rows = json.loads(result.stdout)
     assert {row["state"] for row in rows} <= {"ok", "degraded", "missing"}
     assert {"kernel", "landlock", "namespace counts", "filter memory", "process ids", "inotify", "descriptors",
-            "passed descriptors", "egress programs", "swap", "systemd"} <= {row["name"] for row in rows}
+            "passed descriptors", "egress programs", "swap", "systemd", "canary"} <= {row["name"] for row in rows}
     for row in rows:
         assert row["state"] == "ok" or (row["cost"] and row["mend"]), row
     assert result.returncode == int(any(row["state"] == "missing" for row in rows))

@@ -140,7 +140,7 @@ struct session {
 	struct tenant_place place[QUOTA_SCOPE_MAX_]; /* registry: in its tenants */
 	struct denials denials;
 	uint32_t by_credentials; /* bit per endpoint whose production only credentials keep away */
-	uint64_t cpu_us;      /* of its tree, as last seen */
+	uint64_t cpu_us;         /* of its tree, as last seen */
 	bool cpu_from_before; /* of a tree that an earlier worker saw: the first look is not charged
 			       */
 };
