@@ -18,6 +18,7 @@
 #define GRACE_MS       1000u
 #define OUTPUT_MAX     4096u
 #define ANSWERS_WITHIN (15 * USEC_PER_SEC)
+#define AGAIN_AFTER    (5 * USEC_PER_SEC)
 
 enum canary_state {
 	CANARY_WAITING, /* to be launched */
@@ -31,11 +32,13 @@ enum canary_state {
 struct canary {
 	enum canary_state state;
 	struct id id;
-	usec_t since; /* it runs; boottime */
+	usec_t since;     /* it runs; boottime */
+	usec_t not_until; /* the next one; boottime */
 	struct flow flow;
 	struct shim_link *shim;
 	struct canary_report report;
-	size_t n_bytes;                  /* of the report */
+	size_t n_bytes; /* of the report, or more */
+	bool is_judged;
 	char text[READINESS_TEXT_BYTES]; /* what is wrong; empty: nothing */
 };
 
@@ -75,6 +78,7 @@ static void judge(struct canary *canary)
 		IGNORE_RESULT(str_copy(canary->text, sizeof(canary->text), "it gave no report"));
 		return;
 	}
+	canary->is_judged = true;
 	for (size_t i = 0; i < CANARY_MAX_; i++) {
 		if (report->error[i] == expected[i].error)
 			continue;
@@ -85,15 +89,24 @@ static void judge(struct canary *canary)
 	}
 }
 
+/* Its session has ended. One that said nothing proves nothing, and a host that is busy can be the
+ * reason: another one is asked. */
 static void conclude(struct app *app)
 {
 	struct canary *canary = app->canary;
 	bool ok = canary->text[0] == '\0';
 
-	canary->state = CANARY_DONE;
 	canary->shim = shim_link_free(canary->shim);
 	flow_done(&canary->flow);
 	readiness_set(&app->readiness, READINESS_CANARY, ok, canary->text);
+	if (!canary->is_judged) {
+		log_line(LOG_LEVEL_ERROR, NULL, "the canary did not answer", "reason=\"%s\"",
+			 canary->text);
+		canary->not_until = clock_add(clock_boottime(), AGAIN_AFTER);
+		canary->state = CANARY_WAITING;
+		return;
+	}
+	canary->state = CANARY_DONE;
 	if (ok)
 		log_line(LOG_LEVEL_INFO, NULL, "the canary was refused everything", "checks=%d",
 			 CANARY_MAX_);
@@ -157,9 +170,12 @@ static void on_output(void *userdata, uint32_t job, uint64_t number, bool is_std
 
 	(void)job;
 	shim_link_settle(canary->shim, number);
-	if (is_stderr || size > sizeof(canary->report) - canary->n_bytes)
-		return; /* too much is no report either: the bytes that came are too few */
-	memcpy((uint8_t *)&canary->report + canary->n_bytes, data, size);
+	if (is_stderr)
+		return;
+	/* Too much is no report either. */
+	if (canary->n_bytes <= sizeof(canary->report) &&
+	    size <= sizeof(canary->report) - canary->n_bytes)
+		memcpy((uint8_t *)&canary->report + canary->n_bytes, data, size);
 	canary->n_bytes += size;
 }
 
@@ -270,6 +286,9 @@ static int launch(struct app *app)
 	int r = id_random(&canary->id);
 	if (r < 0)
 		return r;
+	flow_init(&canary->flow, 0);
+	canary->n_bytes = 0;
+	canary->text[0] = '\0';
 	plan = spec_plan(&canary->id, index, profile);
 	plan.flags = PLAN_CANARY;
 	canary->state = CANARY_LAUNCHING;
@@ -290,7 +309,8 @@ void canary_tick(struct app *app)
 
 	if (!canary)
 		return;
-	if (canary->state == CANARY_WAITING && launch(app) < 0)
+	if (canary->state == CANARY_WAITING && clock_boottime() >= canary->not_until &&
+	    launch(app) < 0)
 		readiness_set(&app->readiness, READINESS_CANARY, false, "it cannot be launched");
 	/* The shim ends it before that; if it is not itself, it does not. */
 	if (canary->state == CANARY_RUNNING &&
@@ -307,7 +327,6 @@ void canary_start(struct app *app)
 		      app->canary ? "it runs" : "out of memory");
 	if (!app->canary)
 		return;
-	flow_init(&app->canary->flow, 0);
 	canary_tick(app);
 }
 

@@ -2,11 +2,12 @@
 import json
 import os
 import re
+import shutil
 import signal
 
 import pytest
 
-from harness import SESSIONS, Daemon, ctl, wait_until
+from harness import BUILD, SESSIONS, Daemon, ctl, wait_until
 
 SAID = "the canary was refused everything"
 
@@ -72,3 +73,17 @@ def test_a_planted_capability_turns_it_red():
         assert readyz(weak)[:2] == (503, "canary")
     finally:
         weak.done()
+
+
+def test_one_that_says_nothing_is_followed_by_another(tmp_path):
+    """It proves nothing, and a host that was busy at the start must not keep the service unready."""
+    programs = tmp_path / "programs"
+    shutil.copytree(BUILD / "bin", programs)
+    shutil.copy2("/usr/bin/true", programs / "sandbox-canary")
+    silent = Daemon(programs=programs)
+    try:
+        wait_until(lambda: silent.log.read_text().count("the canary did not answer") >= 2, 60, "another")
+        assert readyz(silent) == (503, "canary", "it gave no report")
+        wait_until(lambda: silent.shim_pids() == [], 10, "the end of its session")
+    finally:
+        silent.done()
