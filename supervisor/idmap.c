@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,9 +96,13 @@ uint32_t idmap_probe(void)
 	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
 	AUTO_CLOSE int userns_fd = -1;
 	uint32_t probes = 0;
+	pid_t parent = getpid();
 	pid_t pid = kernel_clone3(&args);
 
 	if (pid == 0) {
+		/* Else it would live on with all that we hold, if we are ended meanwhile. */
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+			_exit(1);
 		for (;;)
 			(void)pause();
 	}
