@@ -243,7 +243,7 @@ def proc(t):
              if off[step] not in ("ok", "ENOENT", "empty")}, "EACCES|EPERM")
 
 
-@row("B18r", "dump core into the host's handler", "RLIMIT_CORE 0, hard")
+@row("B18r", "dump core into the host's handler", "RLIMIT_CORE 1, hard")
 def core(t):
     t.refused(t.root().attack("core"), {"raise the limit": "EPERM", "core dumped": "no"})
     if t.controls:
