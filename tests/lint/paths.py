@@ -39,6 +39,7 @@ KNOWN = {
     "supervisor/listeners.c": "the control sockets",
     "supervisor/mountns.c": "a tree that no session has yet: before its first program",
     "supervisor/netns.c": "sysctls of the child's own namespace, before the first program",
+    "supervisor/netns_routes.c": "a sysctl of the child's own namespace, before the first program",
     "supervisor/notify.c": "the service manager's socket",
     "supervisor/prove.c": "the supervisor's own /proc, by pids that are held",
     "supervisor/record.c": "the runtime directory",
