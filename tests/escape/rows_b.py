@@ -78,9 +78,11 @@ def uring(t):
 
 @row("B4", "userfaultfd, vmsplice, Dirty Pipe", "seccomp; fixed kernel", "sysctl (userfaultfd)")
 def page_pipes(t):
-    t.refused(t.session().attack("page-cache", "/usr/bin/env"),
-              {"userfaultfd": "EPERM", "/dev/userfaultfd": "ENOENT", "vmsplice": "EPERM",
-               "dirty pipe": "unchanged"})
+    want = {"userfaultfd": "EPERM", "/dev/userfaultfd": "ENOENT", "vmsplice": "EPERM"}
+    # A component has no splice; for agent the kernel is the fixed one.
+    t.refused(t.session().attack("page-cache", "/usr/bin/env"), {**want, "dirty pipe": "ENOSYS"})
+    t.refused(t.session(agent=True).attack("page-cache", "/usr/bin/env"),
+              {**want, "dirty pipe": "unchanged"})
     if not t.controls:
         return
     t.succeeds(outside("page-cache", PROGRAM_TEXT.path), cannot={"dirty pipe": "unchanged"})
@@ -550,13 +552,16 @@ def together(t):
     t.worked(len(made) == 3, "three sessions without the ceiling")
 
 
+SHARED_MEMORY = {"merge pages": "EINVAL", "ask the page cache": "EOPNOTSUPP", "cachestat": "ENOSYS",
+                 "mincore": "ENOSYS", "deactivate its pages": "EINVAL", "throw its pages out": "EINVAL"}
+
+
 @row("B22", "listen to a neighbour by shared memory or core", "seccomp",
      "overlay; not the owner")
 def neighbour(t):
     inside = t.session()
     t.refused(inside.attack("core-cookie"), "EINVAL")
-    t.refused(inside.attack("shared-memory"),
-              {"merge pages": "EINVAL", "ask the page cache": "EOPNOTSUPP", "cachestat": "ENOSYS"})
+    t.refused(inside.attack("shared-memory"), SHARED_MEMORY)
     if not t.controls:
         return
     got = outside("shared-memory")

@@ -4,7 +4,8 @@ import os
 import socket
 
 from places import INSIDE, PROGRAM_TEXT, harness, host_process, outside, steps
-from rows_b import CLONE3, HOST_CALLS, NEW_MOUNT_API, PROC_NAMES, SYSCTLS, explained, host_session_key
+from rows_b import (CLONE3, HOST_CALLS, NEW_MOUNT_API, PROC_NAMES, SHARED_MEMORY, SYSCTLS, explained,
+                    host_session_key)
 from table import row
 
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID
@@ -265,6 +266,16 @@ def exhaustion(t):
         got = outside("exhaust", *words)
         t.succeeds({step: got[step] for step in ("files", "sockets", "terminals", "signals",
                                                  "locked", "pipes")})
+
+
+@row("B22r", "listen to a neighbour by the page cache, as an owner of the shared layer", "seccomp",
+     control="layer off")
+def neighbour(t):
+    t.refused(t.root().attack("shared-memory"), SHARED_MEMORY)
+    if not t.controls:
+        return
+    got = t.root("seccomp").attack("shared-memory")
+    t.succeeds({step: got[step] for step in SHARED_MEMORY if got[step] not in ("EOPNOTSUPP", "ENOSYS")})
 
 
 @row("B24r", "limit, schedule or signal pid 1 and its children", "unmapped id; Landlock scope",

@@ -88,7 +88,10 @@ int attack_page_cache(int argc, char **argv)
 	say_result("/dev/userfaultfd", open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
 	say_result("vmsplice", try_vmsplice());
 	int r = dirty_pipe(argv[0]);
-	say("dirty pipe", "%s", r < 0 ? "not tried" : r > 0 ? "changed" : "unchanged");
+	if (r < 0)
+		say_result("dirty pipe", r);
+	else
+		say("dirty pipe", "%s", r > 0 ? "changed" : "unchanged");
 	return 0;
 }
 
@@ -253,6 +256,12 @@ int attack_shared_memory(int argc, char **argv)
 	uint64_t range[2] = {0, 4096};
 	uint64_t cached[5] = {0};
 	say_result("cachestat", syscall(451, fd, range, cached, 0u));
+	/* Answered truly to an owner of the file, as root is where the layer is idmapped. */
+	void *shared = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+	unsigned char resident = 0;
+	say_result("mincore", mincore(shared, 4096, &resident));
+	say_result("deactivate its pages", madvise(shared, 4096, MADV_COLD));
+	say_result("throw its pages out", madvise(shared, 4096, MADV_PAGEOUT));
 	return 0;
 }
 
