@@ -269,7 +269,9 @@ def environment(t):
     names = {line.split("=", 1)[0] for line in text.splitlines()}
     allowed = {"PATH", "HOME", "TMPDIR", "LANG", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
                "DAGSTER_DISABLE_TELEMETRY", "DAGSTER_HOME", "DATAHUB_TELEMETRY_ENABLED",
-               "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED"}
+               "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED",
+               "DAGSTER_CLOUD_IS_BRANCH_DEPLOYMENT", "DATAHUB_GMS_URL", "PYICEBERG_CATALOG__DEFAULT__URI",
+               "PYICEBERG_CATALOG__DEFAULT__WAREHOUSE"}
     strange = {n for n in names if n not in allowed and not n.startswith(("ALPHASWARM_", "SANDBOX_"))}
     t.refused({"strange variables": " ".join(sorted(strange)) or "none"}, "none")
     t.check("s3cret" not in text and "alice-kafka" not in text, "a foreign value")
