@@ -61,8 +61,13 @@ static void test_confine_no_files_refuses_paths_and_keeps_descriptors(void **sta
 	test_temp_done(&temp);
 }
 
+union unix_address {
+	struct sockaddr any;
+	struct sockaddr_un un;
+};
+
 /* What the api worker keeps: its folder, without programs; nobody's abstract socket. */
-static int folder_child(const struct test_temp *temp, const struct sockaddr_un *address,
+static int folder_child(const struct test_temp *temp, const union unix_address *address,
 			socklen_t size)
 {
 	char *const argv[] = {(char[]){"true"}, NULL};
@@ -82,8 +87,7 @@ static int folder_child(const struct test_temp *temp, const struct sockaddr_un *
 		status |= 8;
 	if (execve("/bin/true", argv, NULL) == 0 || errno != EACCES)
 		status |= 16;
-	if (landlock_abi() >= 6 &&
-	    (connect(socket_fd, (const struct sockaddr *)address, size) == 0 || errno != EPERM))
+	if (landlock_abi() >= 6 && (connect(socket_fd, &address->any, size) == 0 || errno != EPERM))
 		status |= 32;
 	if (landlock_abi() >= 6 && (kill(getppid(), 0) == 0 || errno != EPERM))
 		status |= 64;
@@ -92,7 +96,7 @@ static int folder_child(const struct test_temp *temp, const struct sockaddr_un *
 
 static void test_confine_folder_keeps_the_folder_and_no_more(void **state)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	union unix_address address = {.un.sun_family = AF_UNIX};
 	socklen_t size = sizeof(sa_family_t) + 1 + (socklen_t)strlen("confine-folder");
 	int listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int control_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -103,8 +107,8 @@ static void test_confine_folder_keeps_the_folder_and_no_more(void **state)
 	(void)state;
 	test_temp_init(&temp);
 	test_temp_write(&temp, "file", "content");
-	memcpy(address.sun_path + 1, "confine-folder", strlen("confine-folder"));
-	assert_int_equal(bind(listen_fd, (const struct sockaddr *)&address, size), 0);
+	memcpy(address.un.sun_path + 1, "confine-folder", strlen("confine-folder"));
+	assert_int_equal(bind(listen_fd, &address.any, size), 0);
 	assert_int_equal(listen(listen_fd, 4), 0);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -114,7 +118,7 @@ static void test_confine_folder_keeps_the_folder_and_no_more(void **state)
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 	/* The control. */
-	assert_int_equal(connect(control_fd, (const struct sockaddr *)&address, size), 0);
+	assert_int_equal(connect(control_fd, &address.any, size), 0);
 	assert_int_equal(mkdirat(temp.fd, "dir", 0700), 0);
 	(void)fd_close(control_fd);
 	(void)fd_close(listen_fd);

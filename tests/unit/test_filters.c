@@ -329,23 +329,25 @@ static void check_api(void)
 /* A store that is a server: TCP and nothing else, outwards only. */
 static void check_api_network(void)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET};
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+	} address = {.v4.sin_family = AF_INET};
 	int fd;
 
 	confine("worker-api-network");
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	CHECK(21, fd >= 0);
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	CHECK(22, connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
-			  errno != ENOSYS && errno != EPERM);
+	address.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK(22, connect(fd, &address.any, sizeof(address.v4)) < 0 && errno != ENOSYS &&
+			  errno != EPERM);
 	CHECK(23, socket(AF_INET6, SOCK_STREAM, 0) >= 0 || errno == EAFNOSUPPORT);
 	if (!applied)
 		return;
 	CHECK(24, socket(AF_INET, SOCK_DGRAM, 0) < 0 && errno == EAFNOSUPPORT);
 	CHECK(25, socket(AF_INET, SOCK_RAW, 0) < 0 && errno == EAFNOSUPPORT);
 	CHECK(26, socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EAFNOSUPPORT);
-	CHECK(27,
-	      bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 && errno == ENOSYS);
+	CHECK(27, bind(fd, &address.any, sizeof(address.v4)) < 0 && errno == ENOSYS);
 	CHECK(28, listen(fd, 1) < 0 && errno == ENOSYS);
 	CHECK(29, execl("/bin/true", "true", NULL) < 0 && errno == ENOSYS);
 }

@@ -100,12 +100,13 @@ static int try_device(void)
 
 static int try_bind(void)
 {
-	const struct sockaddr_in address = {.sin_family = AF_INET};
+	const union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+	} address = {.v4.sin_family = AF_INET};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	return fd < 0 ? -1
-		      : status_of(bind(fd, (const struct sockaddr *)&address, sizeof(address)) ==
-				  0);
+	return fd < 0 ? -1 : status_of(bind(fd, &address.any, sizeof(address.v4)) == 0);
 }
 
 static int try_signal(void)
