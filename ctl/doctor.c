@@ -22,8 +22,6 @@
 #include "ctl/commands.h"
 #include "ctl/print.h"
 
-#define ANSWERS_WITHIN_MS 5000
-
 void doctor_text(char text[DOCTOR_TEXT_BYTES], const char *format, ...)
 {
 	va_list args;
@@ -251,6 +249,8 @@ static const struct doctor_row doctor_table[] = {
 	{"runtime directory", check_run, "a directory in /tmp is used instead", "make /run writable"},
 	{"namespace counts", doctor_namespace_counts, "each session needs one of each: fewer sessions", "sysctl -w the limit that is named here, at least 65536"},
 	{"egress programs", doctor_egress_programs, "without sk_lookup no session starts; without cgroup programs the egress workers' own rules are the only line", "use a kernel with CONFIG_BPF_SYSCALL, CONFIG_INET and CONFIG_CGROUP_BPF"},
+	{"production names", doctor_production_names, "the kernel's second line knows addresses only: the egress workers' rules alone keep sessions from these endpoints' production", "list addresses beside the names in `production` of [endpoint:NAME]"},
+	{"shared hosts", doctor_shared_hosts, "production of these endpoints is reachable: only the session's credentials keep it from that", "use another host for the sandbox, or shared_host = path"},
 	{"filter memory", doctor_bpf_jit, "filters of further sessions are interpreted, or refused by kernels without an interpreter", "sysctl net.core.bpf_jit_enable=1 net.core.bpf_jit_limit=536870912"},
 	{"process ids", doctor_pid_count, "busy sessions can use up the ids of the host before their own limits stop them", "sysctl kernel.pid_max=4194304 kernel.threads-max=1048576"},
 	{"inotify", doctor_inotify, "a few sessions can use up root's instances: programs of the host that watch files fail", "sysctl fs.inotify.max_user_instances=131072"},
@@ -283,7 +283,7 @@ static enum doctor_state check_canary(struct client *client, char text[DOCTOR_TE
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
 	const struct client_request request = {
-		.method = "GET", .path = "/readyz", .idle_ms = ANSWERS_WITHIN_MS};
+		.method = "GET", .path = "/readyz", .idle_ms = DOCTOR_ANSWER_MS};
 	const char *wrong;
 	int r = client_perform(client, &request, &reply);
 
@@ -333,6 +333,7 @@ int command_doctor(struct client *client, const struct options *options)
 	char text[DOCTOR_TEXT_BYTES];
 	enum doctor_state state;
 
+	doctor_ask_service(client);
 	for (size_t i = 0; i < ARRAY_SIZE(doctor_table); i++) {
 		text[0] = '\0';
 		state = doctor_table[i].check(text);
@@ -346,5 +347,6 @@ int command_doctor(struct client *client, const struct options *options)
 		(void)printf("doctor: %u ok, %u degraded, %u missing\n", findings.n[DOCTOR_OK],
 			     findings.n[DOCTOR_DEGRADED], findings.n[DOCTOR_MISSING]);
 	json_decref(findings.rows);
+	doctor_forget_service();
 	return findings.n[DOCTOR_MISSING] ? EXIT_FAILED : EXIT_OK;
 }

@@ -9,7 +9,10 @@
 
 #include "base/auto.h"
 
+#include "ctl/client.h"
+
 #define DOCTOR_TEXT_BYTES 160
+#define DOCTOR_ANSWER_MS  5000 /* of the service */
 
 enum doctor_state {
 	DOCTOR_OK,
@@ -32,6 +35,10 @@ void doctor_text(char text[DOCTOR_TEXT_BYTES], const char *format, ...) PRINTF_L
 /* A small file's text without its last newline. Length or -errno. */
 int doctor_read(const char *path, char *text, size_t text_bytes);
 
+/* Ask the service, if one runs, what the checks of production need; forget it again. */
+void doctor_ask_service(struct client *client);
+void doctor_forget_service(void);
+
 /* The first two numbers of the kernel's release. 0 or -EINVAL. */
 int doctor_release(uint32_t *ret_major, uint32_t *ret_minor);
 
@@ -51,3 +58,5 @@ enum doctor_state doctor_inotify(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_passrights(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_swap(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_systemd(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_production_names(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_shared_hosts(char text[DOCTOR_TEXT_BYTES]);

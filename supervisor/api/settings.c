@@ -7,6 +7,7 @@
 
 #include "supervisor/api/config.h"
 #include "supervisor/api/egress.h"
+#include "supervisor/api/egress/policy.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 
@@ -65,7 +66,8 @@ void action_config(struct request *request)
 
 	clock_format_iso(state->at, at);
 	reply_json(request, MHD_HTTP_OK,
-		   json_pack("{s:i, s:s, s:b, s:s, s:o}", "generation", (int)state->generation,
+		   json_pack("{s:i, s:s, s:b, s:s, s:o, s:o}", "generation", (int)state->generation,
 			     "at", at, "refused", state->refused ? 1 : 0, "text", state->text,
-			     "needs_restart", word_list(state->waiting)));
+			     "needs_restart", word_list(state->waiting), "production",
+			     production_describe(request_app(request)->config)));
 }

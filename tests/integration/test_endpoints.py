@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from harness import CONFIG, RUNTIME, SESSIONS, Daemon, wait_until
+from harness import CONFIG, RUNTIME, SESSIONS, Daemon, ctl, wait_until
 
 MARK = "zq95mark"
 CONFIGURED = CONFIG + f"""
@@ -216,3 +216,16 @@ def test_a_service_of_this_host_has_a_name_inside(ann):
     assert inside["ALPHASWARM_ICEBERG_REST_URI"] == "http://host.sandbox.internal:8181/catalog"
     assert inside["PYICEBERG_CATALOG__DEFAULT__URI"] == "http://host.sandbox.internal:8181/catalog"
     ann.remove(session)
+
+
+def test_doctor_names_the_endpoints_whose_production_needs_a_look(own):
+    """One has an address beside its name, and one trusts credentials."""
+    told = own.root.get("/v1/config").json["production"]
+    assert told == {"known_by_name_only": [], "reachable_by_credentials": ["polaris_base_url"]}
+    rows = {row["name"]: row for row in json.loads(ctl(own, "-o", "json", "doctor").stdout)}
+    assert rows["production names"]["state"] == "ok"
+    shared = rows["shared hosts"]
+    assert (shared["state"], shared["found"]) == ("degraded", "polaris_base_url") and "credentials" in shared["cost"]
+    # The control: without a service nothing is found, and nothing fails.
+    alone = {row["name"]: row for row in json.loads(ctl(own, "-o", "json", "doctor", socket_path="/nowhere").stdout)}
+    assert alone["shared hosts"]["state"] == "ok" and "not known" in alone["shared hosts"]["found"]

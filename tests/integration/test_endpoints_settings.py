@@ -240,6 +240,13 @@ def test_production_in_the_code_is_refused_and_told(daemon, production, alice, s
         f"endpoint:{name}" for name in ENDPOINT_NAMES}, shown.stdout.decode()
 
 
+def test_doctor_says_that_the_kernel_does_not_know_these_names(daemon):
+    shown = ctl(daemon, "doctor").stdout.decode()
+    row, = [line for line in shown.splitlines() if " production names " in line]
+    assert row.split()[0] == "degraded" and all(name in row for name in ENDPOINT_NAMES), row
+    assert "prod.example" not in shown
+
+
 def test_production_is_told_in_the_stream_once_per_host_and_port(production, alice, session):
     task = stopped_task(alice, session)
     dial = "import socket, sys\nfor host, port in zip(sys.argv[1::2], sys.argv[2::2]):\n" \

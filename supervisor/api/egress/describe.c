@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/endpoint_list.h"
 #include "base/str.h"
 
 #include "supervisor/api/egress/policy.h"
@@ -69,17 +70,61 @@ static json_t *rule_describe(const struct egress_rule *rule, const struct egress
 	return described;
 }
 
+static json_t *endpoint_names(uint32_t set)
+{
+	json_t *names = json_array();
+
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		if (set & 1u << i)
+			(void)json_array_append_new(names, json_string(endpoint_name(i)));
+	return names;
+}
+
 json_t *policy_describe(const struct net_policy *policy, const struct egress_counters *counters)
 {
 	json_t *rules = json_array();
-	json_t *by_credentials = json_array();
 
 	for (size_t i = 0; i < policy->n_rules; i++)
 		(void)json_array_append_new(
 			rules, rule_describe(&policy->rule[i], counters ? &counters[i] : NULL));
-	for (size_t i = 0; i < ENDPOINTS_N; i++)
-		if (policy->by_credentials & 1u << i)
-			(void)json_array_append_new(by_credentials, json_string(endpoint_name(i)));
 	return json_pack("{s:o, s:o}", "rules", rules, "production_reachable_by_credentials",
-			 by_credentials);
+			 endpoint_names(policy->by_credentials));
+}
+
+/* Of its production hosts the kernel, which compares addresses, knows none. */
+static bool is_known_by_name_only(const struct endpoint_config *endpoint)
+{
+	const char *at = endpoint->production;
+	const char *entry;
+	size_t length;
+	bool has_name = false;
+
+	while (endpoint_list_next(&at, &entry, &length)) {
+		struct egress_rule rule;
+
+		if (endpoint_production_parse(entry, length, &rule) < 0)
+			continue;
+		if (rule.kind == EGRESS_RULE_NETWORK)
+			return false;
+		has_name = true;
+	}
+	return has_name;
+}
+
+json_t *production_describe(const struct api_config *config)
+{
+	uint32_t by_name = 0;
+	uint32_t by_credentials = 0;
+
+	for (size_t i = 0; i < ENDPOINTS_N; i++) {
+		const struct endpoint_config *endpoint = &config->endpoint[i];
+
+		if (endpoint->shared_host == CONFIG_SHARED_TRUST_CREDENTIALS)
+			by_credentials |= 1u << i;
+		else if (endpoint->shared_host == CONFIG_SHARED_REFUSE &&
+			 is_known_by_name_only(endpoint))
+			by_name |= 1u << i;
+	}
+	return json_pack("{s:o, s:o}", "known_by_name_only", endpoint_names(by_name),
+			 "reachable_by_credentials", endpoint_names(by_credentials));
 }

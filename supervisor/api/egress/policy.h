@@ -54,6 +54,11 @@ const char *policy_label_of(const struct net_policy *policy, const char *name,
  * host. counters: one a rule, or NULL. A new reference, or NULL without memory. */
 json_t *policy_describe(const struct net_policy *policy, const struct egress_counters *counters);
 
+/* {known_by_name_only: [endpoint], reachable_by_credentials: [endpoint]}: where something else than
+ * a rule and the kernel's list of addresses has to keep sessions from production. A new reference,
+ * or NULL without memory. */
+json_t *production_describe(const struct api_config *config);
+
 /* The value of an endpoint as a program inside gets it: where it names a loopback service of this
  * host, under EGRESS_HOST_NAME. NULL: as it is. The caller frees it; -ENOMEM. */
 MUST_USE int policy_injected(const struct network_config *network, size_t endpoint,

@@ -108,7 +108,9 @@ static const struct schema_row schemas[] = {
 	 "}}}}"													    },
 	{"ConfigState",
 	 "{\"type\":\"object\",\"properties\":{\"generation\":" INTEGER ",\"at\":" STRING
-	 ",\"refused\":" BOOLEAN ",\"text\":" STRING ",\"needs_restart\":" STRINGS "}}"                                    },
+	 ",\"refused\":" BOOLEAN ",\"text\":" STRING ",\"needs_restart\":" STRINGS
+	 ",\"production\":{\"type\":\"object\",\"properties\":{\"known_by_name_only\":" STRINGS
+	 ",\"reachable_by_credentials\":" STRINGS "}}}}"								   },
 	{"LogLevel",
 	 "{\"type\":\"object\",\"required\":[\"level\"],\"properties\":{\"level\":{\"enum\":"
 	 "[\"error\",\"warning\",\"info\",\"debug\"]}}}"								   },
