@@ -414,6 +414,10 @@ static void check_egress(void)
 		return;
 	CHECK(3, open("/tmp/x", O_RDWR | O_CREAT | O_CLOEXEC, 0600) < 0 && errno == EACCES);
 	CHECK(4, socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE) < 0 && errno == EAFNOSUPPORT);
+	CHECK(5, socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP) < 0 && errno == EAFNOSUPPORT);
+	CHECK(6, socket(AF_INET6, SOCK_STREAM, IPPROTO_MPTCP) < 0 && errno == EAFNOSUPPORT);
+	CHECK(7, socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) < 0 && errno == EAFNOSUPPORT);
+	CHECK(8, socket(AF_INET6, SOCK_DGRAM, IPPROTO_UDP) >= 0);
 }
 
 /* abort() must be a death, not a hang or a loop of refused signals. */
