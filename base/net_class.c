@@ -59,6 +59,7 @@ static const struct net_class_row rows[] = {
 	V6(0x3fff, 0, 0, 0, 20, RESERVED),     /* documentation */
 	V6(0xfc00, 0, 0, 0, 7, PRIVATE),
 	V6(0xfd00, 0xec2, 0, 0, 32, METADATA),  /* AWS: fd00:ec2::254, ::23, ::123 */
+	V6_HOST(0xfd00, 0x42, 0x42, METADATA),  /* Scaleway */
 	V6_HOST(0xfd20, 0xce, 0x254, METADATA), /* Google */
 	V6(0xfe80, 0, 0, 0, 10, LINK_LOCAL),
 };

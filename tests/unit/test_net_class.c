@@ -89,6 +89,8 @@ static void test_net_class_of_every_range(void **state)
 		{"fc00::1",              NET_CLASS_PRIVATE   },
 		{"fd00:ec2::254",        NET_CLASS_METADATA  },
 		{"fd00:ec3::254",        NET_CLASS_PRIVATE   },
+		{"fd00:42::42",          NET_CLASS_METADATA  },
+		{"fd00:42::43",          NET_CLASS_PRIVATE   },
 		{"fd20:ce::254",         NET_CLASS_METADATA  },
 		{"fdff::1",              NET_CLASS_PRIVATE   },
 		{"fe80::1",              NET_CLASS_LINK_LOCAL},
