@@ -163,7 +163,8 @@ static void read_path(struct span path, char ret_path[HTTP_PATH_BYTES])
 		text[used++] = c;
 	}
 	text[used] = '\0';
-	if (segments_are_plain(text))
+	/* Longer forms of a dot or a slash are one to a careless decoder. */
+	if (str_utf8_valid(text, used) && segments_are_plain(text))
 		memcpy(ret_path, text, used + 1);
 }
 
@@ -265,8 +266,8 @@ static const struct header_row {
 	{"Content-Length",     on_length  },
 	{"Transfer-Encoding",  on_encoding},
 	{"Upgrade",            on_upgrade },
- /* Servers and frameworks that believe these serve another host or path than the line says;
-  * an object store copies from where the last one says. */
+ /* Servers and frameworks that believe these serve another host or path than the line says.
+  */
 	{"Forwarded",          on_indirect},
 	{"X-Forwarded-Host",   on_indirect},
 	{"X-Forwarded-Path",   on_indirect},
@@ -276,8 +277,31 @@ static const struct header_row {
 	{"X-Original-Uri",     on_indirect},
 	{"X-Original-Url",     on_indirect},
 	{"X-Rewrite-Url",      on_indirect},
-	{"X-Amz-Copy-Source",  on_indirect},
 };
+
+/* Object stores of every vendor (X-Amz-, X-Goog-, X-Ms- ...) copy from where such a header says. */
+static const char *const indirect_endings[] = {"-Copy-Source", "-Rename-Source"};
+
+static bool ends_as(struct span name, const char *ending)
+{
+	size_t size = strlen(ending);
+
+	return name.size > size && strncasecmp(name.at + name.size - size, ending, size) == 0;
+}
+
+/* A server that puts headers into variables reads "_" as "-"; the others do not. */
+static bool reads_as(struct span name, const char *header)
+{
+	if (name.size != strlen(header))
+		return false;
+	for (size_t i = 0; i < name.size; i++) {
+		const char c = name.at[i] == '_' ? '-' : name.at[i];
+
+		if (strncasecmp(&c, &header[i], 1) != 0)
+			return false;
+	}
+	return true;
+}
 
 static bool read_header(const char *data, struct span line, struct reading *reading)
 {
@@ -299,12 +323,17 @@ static bool read_header(const char *data, struct span line, struct reading *read
 	while (line.size > 0 && (line.at[line.size - 1] == ' ' || line.at[line.size - 1] == '\t'))
 		line.size--;
 	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
-		if (!span_is(name, headers[i].name))
+		if (!reads_as(name, headers[i].name))
 			continue;
+		if (!span_is(name, headers[i].name))
+			return false;
 		if (headers[i].read == on_upgrade)
 			reading->head.upgrade_at = (uint32_t)(begin - data);
 		return headers[i].read(reading, line);
 	}
+	for (size_t i = 0; i < ARRAY_SIZE(indirect_endings); i++)
+		if (ends_as(name, indirect_endings[i]))
+			reading->head.indirect = 1;
 	return true;
 }
 

@@ -39,9 +39,31 @@ static void test_http_head_parse_good(void **state)
 static void test_http_head_parse_paths_with_two_readings_are_empty(void **state)
 {
 	static const char *const bad[] = {
-		"/a/../b", "/..",    "/.",     "/a/./b",  "/a//b",  "//a",    "/a%2fb", "/%2e",
-		"/%2E%2e", "/a%5cb", "/a\\b",  "/a;b",    "/a%3bb", "/a%00",  "/a%",    "/a%2",
-		"/a%zz",   "/%25",   "/a%0ab", "/a/b/..", "/a#b",   "/..%2f",
+		"/a/../b",
+		"/..",
+		"/.",
+		"/a/./b",
+		"/a//b",
+		"//a",
+		"/a%2fb",
+		"/%2e",
+		"/%2E%2e",
+		"/a%5cb",
+		"/a\\b",
+		"/a;b",
+		"/a%3bb",
+		"/a%00",
+		"/a%",
+		"/a%2",
+		"/a%zz",
+		"/%25",
+		"/a%0ab",
+		"/a/b/..",
+		"/a#b",
+		"/..%2f",
+		"/a/%c0%ae%c0%ae/b",
+		"/%e0%80%af",
+		"/%ff",
 	};
 	char text[256];
 
@@ -54,6 +76,39 @@ static void test_http_head_parse_paths_with_two_readings_are_empty(void **state)
 		assert_int_equal(head.verdict, HTTP_OK);
 		if (head.path[0] != '\0')
 			fail_msg("%s reads as %s", bad[i], head.path);
+	}
+}
+
+static void test_http_head_parse_what_leads_elsewhere(void **state)
+{
+	static const struct {
+		const char *header;
+		uint32_t verdict;
+		uint32_t indirect;
+	} rows[] = {
+		{"X-Amz-Copy-Source",       HTTP_OK,  1},
+                {"x-goog-copy-source",      HTTP_OK,  1},
+		{"x-ms-copy-source",        HTTP_OK,  1},
+                {"x-ms-rename-source",      HTTP_OK,  1},
+		{"X-Forwarded-Host",        HTTP_OK,  1},
+                {"X_Forwarded_Host",        HTTP_BAD, 0},
+		{"Transfer_Encoding",       HTTP_BAD, 0},
+                {"Content_Length",          HTTP_BAD, 0},
+		{"X_Request_Id",            HTTP_OK,  0},
+                {"X-Amz-Copy-Source-Range", HTTP_OK,  0},
+		{"Copy-Sources",            HTTP_OK,  0},
+	};
+	char text[256];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct http_head head;
+
+		(void)snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: a.b\r\n%s: 1\r\n\r\n",
+			       rows[i].header);
+		head = parse(text);
+		if (head.verdict != rows[i].verdict || head.indirect != rows[i].indirect)
+			fail_msg("%s: %u %u", rows[i].header, head.verdict, head.indirect);
 	}
 }
 
@@ -154,6 +209,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_http_head_parse_good),
 		cmocka_unit_test(test_http_head_parse_paths_with_two_readings_are_empty),
+		cmocka_unit_test(test_http_head_parse_what_leads_elsewhere),
 		cmocka_unit_test(test_http_head_parse_refuses),
 		cmocka_unit_test(test_http_chunk_parse),
 	};
