@@ -11,6 +11,10 @@
 #define ANSWER(status, text)                                                                       \
 	"HTTP/1.1 " status "\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" text "\n"
 
+/* Of one connection, each a round trip to the inspector: then the others have a turn. */
+#define INSPECTIONS_PER_TURN 4
+#define ROUNDS               8
+
 static const char bad_request[] =
 	ANSWER("400 Bad Request", "sandbox: this request is not one that can be checked");
 static const char forbidden[] =
@@ -136,18 +140,34 @@ static int approve_chunk(struct conn *conn)
 	return 1;
 }
 
-/* 1: something was approved, or the phase has changed; 0: not without more bytes; -errno. */
-static int approve_some(struct conn *conn)
+/* The next bytes are for the inspector. */
+static bool wants_inspection(const struct http_flow *flow)
+{
+	return flow->used > flow->approved &&
+	       (flow->phase == HTTP_PHASE_HEAD || flow->phase == HTTP_PHASE_CHUNK_FIRST ||
+		flow->phase == HTTP_PHASE_CHUNK_NEXT);
+}
+
+static int ask_inspector(struct conn *conn, uint32_t *inspections)
+{
+	if (!wants_inspection(conn->http) || *inspections == INSPECTIONS_PER_TURN)
+		return 0;
+	(*inspections)++;
+	return conn->http->phase == HTTP_PHASE_HEAD ? approve_head(conn) : approve_chunk(conn);
+}
+
+/* 1: something was approved, or the phase has changed; 0: not without more bytes, or not in this
+ * turn; -errno. */
+static int approve_some(struct conn *conn, uint32_t *inspections)
 {
 	struct http_flow *flow = conn->http;
 	size_t more = flow->used - flow->approved;
 
 	switch (flow->phase) {
 	case HTTP_PHASE_HEAD:
-		return more > 0 ? approve_head(conn) : 0;
 	case HTTP_PHASE_CHUNK_FIRST:
 	case HTTP_PHASE_CHUNK_NEXT:
-		return more > 0 ? approve_chunk(conn) : 0;
+		return ask_inspector(conn, inspections);
 	case HTTP_PHASE_BODY:
 		if (flow->body_left == 0) {
 			flow->phase = flow->after_body;
@@ -228,23 +248,31 @@ static int go_on(struct conn *conn)
 int http_flow_run(struct conn *conn, uint64_t *moved, bool *ret_fatal)
 {
 	struct http_flow *flow = conn->http;
-	int r;
+	uint32_t inspections = 0;
+	int r = 0;
 
 	*ret_fatal = false;
 	if (conn->out.state == PUMP_DONE)
 		return 0;
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; r == 0 && i < ROUNDS; i++) {
 		do {
-			r = approve_some(conn);
+			r = approve_some(conn, &inspections);
 		} while (r > 0);
 		if (r < 0) {
 			*ret_fatal = true;
 			return r;
 		}
-		r = flow->approved > 0 ? send_approved(conn, moved) : go_on(conn);
-		if (r != 0)
+		if (flow->approved > 0)
+			r = send_approved(conn, moved);
+		else if (inspections == INSPECTIONS_PER_TURN && wants_inspection(flow))
 			break;
+		else
+			r = go_on(conn);
 	}
+	/* The turn is over, and there may be bytes here that no event of the client's will tell of:
+	 * upstream can be written to, which brings us back. */
+	if (r == 0)
+		conn->out.state = PUMP_WANT_WRITE;
 	if (r < 0)
 		return r;
 	return flow->phase == HTTP_PHASE_REFUSED && flow->n_requests == 0;
