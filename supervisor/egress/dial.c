@@ -32,19 +32,45 @@ static socklen_t sockaddr_of(const struct egress_address *address, uint32_t port
 	return sizeof(*v6);
 }
 
-/* One of this host's addresses: the kernel then chooses the same one as the source. No packet is
- * sent. Where it cannot say, the connection will not come about either. */
-static bool is_own_address(const struct egress_address *address)
+static int datagram_socket(uint32_t family)
 {
-	AUTO_CLOSE int fd =
-		socket((int)address->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return socket((int)family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static bool can_bind(const struct egress_address *address)
+{
+	AUTO_CLOSE int fd = datagram_socket(address->family);
+	union socket_address local;
+	socklen_t size = sockaddr_of(address, 0, &local.storage);
+
+	return fd >= 0 && bind(fd, &local.any, size) == 0;
+}
+
+/* The kernel chooses it as the source to itself. No packet is sent. */
+static bool is_own_source(const struct egress_address *address, uint32_t port)
+{
+	AUTO_CLOSE int fd = datagram_socket(address->family);
 	union socket_address remote, local = {0};
-	socklen_t size = sockaddr_of(address, 9, &remote.storage);
+	socklen_t size = sockaddr_of(address, port, &remote.storage);
 
 	if (fd < 0 || connect(fd, &remote.any, size) < 0 || getsockname(fd, &local.any, &size) < 0)
 		return false;
 	return address->family == AF_INET ? memcmp(&local.v4.sin_addr, address->bytes, 4) == 0
 					  : memcmp(&local.v6.sin6_addr, address->bytes, 16) == 0;
+}
+
+/* One of this host's addresses. To the second of a network the kernel takes the first as the
+ * source; but it can be bound, which says nothing only on a host where every address can
+ * (ip_nonlocal_bind). Where neither call says anything, the connection will not come about. */
+static bool is_own_address(const struct egress_address *address, uint32_t port)
+{
+	static const struct egress_address nobodys[] = {
+		{.family = AF_INET,  .bytes = {192, 0, 2, 1}             },
+		{.family = AF_INET6, .bytes = {0x20, 0x01, 0x0d, 0xb8, 1}},
+	};
+
+	return is_own_source(address, port) ||
+	       (can_bind(address) && !can_bind(&nobodys[address->family == AF_INET6]));
 }
 
 /* 0, or why this address is not connected to. */
@@ -64,13 +90,17 @@ static uint32_t judge(const struct conn *conn, const struct egress_address *addr
 	if (net_class != NET_CLASS_PUBLIC &&
 	    !(net_class == NET_CLASS_PRIVATE && rule->flags & EGRESS_ALLOW_PRIVATE))
 		return net_class_reason(net_class);
+	/* The second line lets it through for our resolver, whatever networks are listed. */
+	if (net_class == NET_CLASS_PRIVATE && conn->dial.port == DNS_PORT &&
+	    resolver_has_server(conn->base.session->egress->resolver, address))
+		return EGRESS_REASON_PRIVATE;
 	production =
 		egress_rule_production(policy->rules, policy->n_rules, address, conn->dial.port);
 	if (production != EGRESS_NO_RULE) {
 		*ret_rule = production;
 		return EGRESS_REASON_PRODUCTION;
 	}
-	return is_own_address(address) ? EGRESS_REASON_LOOPBACK : 0;
+	return is_own_address(address, conn->dial.port) ? EGRESS_REASON_LOOPBACK : 0;
 }
 
 static usec_t connect_span(const struct conn *conn)
@@ -219,6 +249,16 @@ void dial_on_timeout(struct conn *conn)
 	}
 	give_up_address(conn);
 	try_next(conn, ETIMEDOUT);
+}
+
+bool dial_is_permitted(const struct conn *conn, uint32_t *ret_rule)
+{
+	const struct dial *dial = &conn->dial;
+
+	for (uint32_t i = dial->next > 0 ? dial->next - 1 : 0; i < dial->n; i++)
+		if (judge(conn, &dial->address[i], ret_rule) != 0)
+			return false;
+	return true;
 }
 
 void dial_stop(struct conn *conn)

@@ -203,12 +203,9 @@ static int open_egress(struct egress *egress)
 	egress->api.fd = -1;
 	egress->max_connections = max_connections();
 	list_init(&egress->api.queue);
-	list_init(&egress->waiting);
 	for (size_t i = 0; i < SESSION_BUCKETS; i++)
 		list_init(&egress->sessions[i]);
 	r = loop_new(&egress->loop);
-	if (r == 0)
-		r = loop_add_deferred(egress->loop, relay_on_resume, egress, &egress->resume);
 	if (r == 0)
 		r = resolver_new(egress->loop, &egress->resolver);
 	return r;

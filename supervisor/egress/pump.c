@@ -5,7 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ROUNDS 4 /* then the others have a turn */
+#define ROUNDS     4 /* then the others have a turn */
+#define COPY_BYTES 65536u
 
 static int pool_take(struct pipe_pool *pool, uint32_t *n_session, int ret_pipe[2])
 {
@@ -52,8 +53,32 @@ void pipe_pool_done(struct pipe_pool *pool)
 	}
 }
 
-/* From the socket into the empty pipe. 0: held or eof has changed; 1: not now. */
-static int fill(struct pump *pump, struct pipe_pool *pool, uint32_t *n_session, int from,
+/* Without a pipe: only what the receiver has taken leaves the sender's socket, so nothing is held.
+ * 0: something went, or eof has changed; 1: not now. */
+static int copy_some(struct pump *pump, int from, int to, uint64_t *budget)
+{
+	static uint8_t data[COPY_BYTES];
+	size_t most = *budget < sizeof(data) ? (size_t)*budget : sizeof(data);
+	ssize_t n = recv(from, data, most, MSG_PEEK | MSG_DONTWAIT);
+	ssize_t sent;
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+	pump->eof = n == 0;
+	if (n == 0)
+		return 0;
+	sent = send(to, data, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (sent < 0) {
+		pump->state = PUMP_WANT_WRITE;
+		return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+	}
+	*budget -= (uint64_t)sent;
+	/* TCP drops what it is not given room for (tcp(7)). */
+	return recv(from, NULL, (size_t)sent, MSG_TRUNC | MSG_DONTWAIT) == sent ? 0 : -EIO;
+}
+
+/* From the socket into the empty pipe, or to `to` itself. 0: something has changed; 1: not now. */
+static int fill(struct pump *pump, struct pipe_pool *pool, uint32_t *n_session, int from, int to,
 		uint64_t *budget)
 {
 	size_t most = *budget < PUMP_PIPE_BYTES ? (size_t)*budget : PUMP_PIPE_BYTES;
@@ -63,14 +88,8 @@ static int fill(struct pump *pump, struct pipe_pool *pool, uint32_t *n_session, 
 		pump->state = PUMP_WANT_BUDGET;
 		return 1;
 	}
-	if (pump->pipe[0] < 0) {
-		int r = pool_take(pool, n_session, pump->pipe);
-
-		if (r < 0) {
-			pump->state = PUMP_WANT_PIPE;
-			return r == -EAGAIN || r == -EMFILE || r == -ENFILE ? 1 : r;
-		}
-	}
+	if (pump->pipe[0] < 0 && pool_take(pool, n_session, pump->pipe) < 0)
+		return copy_some(pump, from, to, budget);
 	n = splice(from, NULL, pump->pipe[1], NULL, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	if (n < 0) {
 		pump->state = PUMP_WANT_READ;
@@ -105,7 +124,7 @@ int pump_run(struct pump *pump, struct pipe_pool *pool, uint32_t *n_session, int
 	pump->state = PUMP_WANT_READ;
 	for (int i = 0; r == 0 && i < ROUNDS && !pump->eof; i++) {
 		if (pump->held == 0)
-			r = fill(pump, pool, n_session, from, budget);
+			r = fill(pump, pool, n_session, from, to, budget);
 		while (r == 0 && pump->held > 0)
 			r = drain(pump, to);
 	}

@@ -1,6 +1,7 @@
 /*
  * Bytes from one socket to another without a copy: through a pipe that is taken from a bounded pool
- * when there is something to move and given back when it is empty. An idle connection holds none.
+ * when there is something to move and given back when it is empty. An idle connection holds none;
+ * where none is left, bytes are copied, so that nobody waits for those who read slowly.
  */
 #pragma once
 
@@ -24,7 +25,6 @@ struct pipe_pool {
 enum pump_state {
 	PUMP_WANT_READ,
 	PUMP_WANT_WRITE,
-	PUMP_WANT_PIPE,
 	PUMP_WANT_BUDGET,
 	PUMP_DONE, /* the sender has ended and everything was delivered */
 };

@@ -19,8 +19,6 @@
 #define CHECK_TIMEOUT    (30 * USEC_PER_SEC) /* for the first bytes that are looked at */
 #define CLOSING_TIMEOUT  (2 * USEC_PER_SEC)
 #define REFILL           (20 * USEC_PER_MS)
-#define RESUMED_PER_TURN 64
-#define DNS_PORT         53
 #define HTTP_PORT        80
 #define TLS_PORT         443
 
@@ -72,13 +70,6 @@ static struct policy_counters *counters(const struct conn *conn)
 	return &conn->base.session->policy->counters[conn->rule];
 }
 
-/* Whoever waits for a pipe looks again. */
-static void wake_waiting(struct egress *egress)
-{
-	if (!list_empty(&egress->waiting))
-		loop_deferred_set(egress->resume, 1);
-}
-
 static void conn_free(struct conn_base *base)
 {
 	struct conn *conn = LIST_ENTRY(base, struct conn, base);
@@ -88,7 +79,7 @@ static void conn_free(struct conn_base *base)
 	dial_stop(conn);
 	conn->client = loop_remove(conn->client);
 	conn->timer = loop_remove(conn->timer);
-	list_remove(&conn->waiting_link);
+	list_remove(&conn->paused_link);
 	pump_stop(&conn->out, &egress->pipes, &session->n_pipes);
 	pump_stop(&conn->in, &egress->pipes, &session->n_pipes);
 	if (session->policy && conn->rule < session->policy->n_rules)
@@ -96,7 +87,6 @@ static void conn_free(struct conn_base *base)
 	relay_conn_done(base);
 	free(conn->http);
 	free(conn);
-	wake_waiting(egress);
 }
 
 /* Both sides see a reset. */
@@ -156,12 +146,6 @@ static void drain_closing(struct conn *conn)
 		conn_free(&conn->base);
 }
 
-static void wait_in(struct conn *conn, struct list *list)
-{
-	list_remove(&conn->waiting_link);
-	list_append(list, &conn->waiting_link);
-}
-
 static int update_events(struct conn *conn)
 {
 	struct session *session = conn->base.session;
@@ -177,11 +161,9 @@ static int update_events(struct conn *conn)
 		upstream |= EPOLLIN;
 	if (conn->out.state == PUMP_WANT_WRITE)
 		upstream |= EPOLLOUT;
-	if (conn->out.state == PUMP_WANT_PIPE || conn->in.state == PUMP_WANT_PIPE)
-		wait_in(conn, &session->egress->waiting);
-	else if ((conn->out.state == PUMP_WANT_BUDGET && !conn->http) ||
-		 conn->in.state == PUMP_WANT_BUDGET) {
-		wait_in(conn, &session->paused);
+	if ((conn->out.state == PUMP_WANT_BUDGET && !conn->http) ||
+	    conn->in.state == PUMP_WANT_BUDGET) {
+		list_append(&session->paused, &conn->paused_link);
 		loop_timer_set(session->refill, clock_add(clock_boottime(), REFILL));
 	}
 	r = loop_set_events(conn->client, client);
@@ -249,17 +231,13 @@ static int move_bytes(struct conn *conn, bool *ret_fatal)
 /* As a loop callback: negative ends the worker. The connection may be gone afterwards. */
 static int conn_run(struct conn *conn)
 {
-	struct egress *egress = conn->base.session->egress;
-	uint32_t n_pipes = egress->pipes.n_out;
 	bool fatal;
 	int r;
 
-	list_remove(&conn->waiting_link);
+	list_remove(&conn->paused_link);
 	r = move_bytes(conn, &fatal);
 	if (fatal)
 		return r;
-	if (egress->pipes.n_out < n_pipes)
-		wake_waiting(egress);
 	if (r == 1)
 		return say(conn, conn->http->farewell);
 	if (r < 0) {
@@ -396,19 +374,7 @@ int relay_on_refill(void *userdata, uint32_t events)
 	LIST_FOR_EACH (link, &session->paused)
 		n++;
 	for (; r == 0 && n > 0 && !list_empty(&session->paused); n--)
-		r = conn_run(LIST_ENTRY(session->paused.next, struct conn, waiting_link));
-	return r;
-}
-
-int relay_on_resume(void *userdata, uint32_t events)
-{
-	struct egress *egress = userdata;
-	int r = 0;
-
-	(void)events;
-	loop_deferred_set(egress->resume, 0);
-	for (int i = 0; r == 0 && i < RESUMED_PER_TURN && !list_empty(&egress->waiting); i++)
-		r = conn_run(LIST_ENTRY(egress->waiting.next, struct conn, waiting_link));
+		r = conn_run(LIST_ENTRY(session->paused.next, struct conn, paused_link));
 	return r;
 }
 
@@ -448,6 +414,13 @@ struct dialled {
 	uint32_t rule;
 };
 
+/* For one connection more, also among the descriptors that all sessions share. */
+static bool has_room(const struct session *session, uint32_t max)
+{
+	return session->n_connections < max &&
+	       session->egress->n_connections < session->egress->max_connections;
+}
+
 static uint32_t judge(struct session *session, struct dialled *dialled)
 {
 	const struct policy *policy = session->policy;
@@ -473,8 +446,7 @@ static uint32_t judge(struct session *session, struct dialled *dialled)
 		max = policy->limits.max_connections;
 	if (policy->limits.max_connects_per_s)
 		rate = policy->limits.max_connects_per_s;
-	if (session->n_connections >= max ||
-	    session->egress->n_connections >= session->egress->max_connections ||
+	if (!has_room(session, max) ||
 	    bucket_fill(&session->connects, rate, rate, clock_boottime()) == 0)
 		return EGRESS_REASON_LIMIT;
 	session->connects.left--;
@@ -522,7 +494,7 @@ static void open_conn(struct session *session, int fd, const struct dialled *dia
 	relay_conn_init(&conn->base, session, fd, conn_free);
 	conn->upstream_fd = -1;
 	conn->out = conn->in = PUMP_NULL;
-	list_init(&conn->waiting_link);
+	list_init(&conn->paused_link);
 	conn->rule = dialled->rule;
 	conn->port = dialled->port;
 	conn->source_port = dialled->source_port;
@@ -554,9 +526,11 @@ static void take_connection(struct session *session, int fd, const struct sockad
 		return;
 	}
 	/* The resolver's own address is the one of loopback that is steered to us. */
-	if (net_class_of(&dialled.address) == NET_CLASS_LOOPBACK && dialled.port == DNS_PORT &&
-	    session->n_connections < CONNECTIONS_MAX) {
-		stub_accept(session, fd);
+	if (net_class_of(&dialled.address) == NET_CLASS_LOOPBACK && dialled.port == DNS_PORT) {
+		if (has_room(session, CONNECTIONS_MAX))
+			stub_accept(session, fd);
+		else
+			close_by_reset(fd);
 		return;
 	}
 	reason = judge(session, &dialled);
@@ -608,10 +582,12 @@ static void recheck(struct conn *conn, const struct policy *old)
 	if (rule != EGRESS_NO_RULE && policy_same_terms(old, old_rule, policy, rule)) {
 		conn->rule = rule;
 		counters(conn)->open++;
-		return;
+		if (dial_is_permitted(conn, &rule))
+			return;
+	} else {
+		conn->rule = rule = EGRESS_NO_RULE;
 	}
-	conn->rule = EGRESS_NO_RULE;
-	relay_refuse(conn, EGRESS_CHANNEL_TCP, EGRESS_REASON_REMOVED, EGRESS_NO_RULE);
+	relay_refuse(conn, EGRESS_CHANNEL_TCP, EGRESS_REASON_REMOVED, rule);
 }
 
 void relay_policy_changed(struct session *session, const struct policy *old)

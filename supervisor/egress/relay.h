@@ -22,6 +22,8 @@
 #include "supervisor/egress/resolver.h"
 #include "supervisor/egress/worker.h"
 
+#define DNS_PORT 53
+
 /* One address, as calls take it and as it is read: no pointer of one type to another. */
 union socket_address {
 	struct sockaddr any;
@@ -66,14 +68,13 @@ struct conn {
 	struct http_flow *http; /* owned; NULL: not checked */
 	struct pump out;        /* client to upstream; only its state where there is http */
 	struct pump in;
-	struct list waiting_link;
+	struct list paused_link;
 	usec_t active_at;
 };
 
 /* Loop callbacks of a session's listener and of its timer. */
 int relay_on_connection(void *userdata, uint32_t events);
 int relay_on_refill(void *userdata, uint32_t events);
-int relay_on_resume(void *userdata, uint32_t events); /* of the worker */
 
 void relay_close_all(struct session *session);
 void relay_policy_changed(struct session *session, const struct policy *old);
@@ -90,5 +91,8 @@ const struct egress_rule *relay_rule(const struct conn *conn);
 void dial_start(struct conn *conn);
 bool dial_on_writable(struct conn *conn); /* true: upstream is there */
 void dial_on_timeout(struct conn *conn);
+/* Whether the rules in force permit the address that it is connected to, and those still to be
+ * tried; *ret_rule: which one does not. */
+bool dial_is_permitted(const struct conn *conn, uint32_t *ret_rule);
 void dial_stop(struct conn *conn);
 int relay_on_upstream(void *userdata, uint32_t events);

@@ -172,7 +172,7 @@ static void on_answer(void *userdata, int status, int timeouts, struct ares_addr
 		ares_freeaddrinfo(info);
 	cached->pending = false;
 	cached->until = clock_add(clock_boottime(), (unsigned int)keep_s * USEC_PER_SEC);
-	/* Who is told may ask again or cancel others: the list is looked at anew each time. */
+	/* Who is told may cancel others, but not ask: the list is looked at anew each time. */
 	while (!list_empty(&cached->queries)) {
 		struct resolver_query *query =
 			LIST_ENTRY(cached->queries.next, struct resolver_query, link);
@@ -313,6 +313,22 @@ int resolver_ask(struct resolver *resolver, const char *name, struct resolver_qu
 	}
 	list_append(&cached->queries, &query->link);
 	return 0;
+}
+
+bool resolver_has_server(const struct resolver *resolver, const struct egress_address *address)
+{
+	struct ares_addr_node *servers = NULL;
+	bool found = false;
+
+	/* Without memory: as if it were one. */
+	if (ares_get_servers(resolver->channel, &servers) != ARES_SUCCESS)
+		return true;
+	for (const struct ares_addr_node *at = servers; at && !found; at = at->next)
+		found = (uint32_t)at->family == address->family &&
+			memcmp(&at->addr, address->bytes, at->family == AF_INET ? 4 : 16) == 0;
+	if (servers)
+		ares_free_data(servers);
+	return found;
 }
 
 void resolver_cancel(struct resolver_query *query)

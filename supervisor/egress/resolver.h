@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/auto.h"
@@ -35,4 +36,6 @@ void resolver_free(struct resolver *resolver);
  * called; -errno. */
 MUST_USE int resolver_ask(struct resolver *resolver, const char *name, struct resolver_query *query,
 			  struct resolver_answer *ret_answer);
+/* One of the name servers of the configuration. */
+bool resolver_has_server(const struct resolver *resolver, const struct egress_address *address);
 void resolver_cancel(struct resolver_query *query); /* one that was never asked is fine */

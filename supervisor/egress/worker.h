@@ -51,8 +51,6 @@ struct egress {
 	int inspector_fd;
 	struct resolver *resolver;
 	struct pipe_pool pipes;
-	struct loop_source *resume; /* deferred: connections that wait for a pipe */
-	struct list waiting;        /* conn.waiting_link */
 	struct api_link api;
 	struct list sessions[SESSION_BUCKETS];
 	uint32_t n_connections;
@@ -89,7 +87,7 @@ struct session {
 	struct bucket connects;
 	struct bucket questions;
 	struct bucket bytes;
-	struct list paused;         /* conn.waiting_link: the byte rate is used up */
+	struct list paused;         /* conn.paused_link: the byte rate is used up */
 	struct loop_source *refill; /* timer of `paused` */
 	struct policy_counters total;
 	struct denials denials;

@@ -23,7 +23,9 @@ from pathlib import Path
 BUILD = Path(os.environ["SANDBOX_BUILD"])
 WORLD = "93.184.10"
 NAME_SERVER = f"{WORLD}.53"
+PRIVATE_NAME_SERVER = "10.9.0.2"  # the second, which answers nobody
 RESOLVER = "127.0.0.53"
+PIPES_MAX = 128  # of a worker
 
 NAME, SUFFIX, NETWORK = 1, 2, 3
 ALLOW_PRIVATE, NO_SNI, NO_HOST, PRODUCTION, PATHS, HOST_SERVICE = (1 << n for n in range(6))
@@ -99,7 +101,9 @@ class World:
         for command in ([f"ip addr add {address} dev in0" for address in addresses]
                         + ["ip addr add 10.9.0.2/24 dev in0", "ip link set in0 up"]):
             assert self.namespace.run(*command.split()).returncode == 0
-        subprocess.run("ip addr add 10.9.0.1/24 dev out0".split(), check=True)
+        # Two of ours in one network: the kernel takes the first as the source to the second.
+        for address in ("10.9.0.1/24", f"{WORLD}.9/24"):
+            subprocess.run(f"ip addr add {address} dev out0".split(), check=True)
         self.name_server = self.namespace.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.name_server.bind((NAME_SERVER, 53))
         threading.Thread(target=self.answer, daemon=True).start()
@@ -298,7 +302,8 @@ class Worker:
         far.setblocking(False)
         policy = os.open(BUILD / "bin/policy.img", os.O_RDONLY)
         self.resolv = Path(self.world.folder.name) / "resolv-outside"
-        self.resolv.write_text(f"nameserver {NAME_SERVER}\noptions timeout:1 attempts:2\n")
+        self.resolv.write_text(f"nameserver {NAME_SERVER}\nnameserver {PRIVATE_NAME_SERVER}\n"
+                               "options timeout:1 attempts:2\n")
         fds = (far.fileno(), policy)
 
         def place():

@@ -118,7 +118,7 @@ def test_a_wrong_policy_leaves_nothing_allowed(world, worker):
     ("10.9.0.2", "private"), ("127.0.0.1", "loopback"), ("169.254.169.254", "metadata"),
     ("169.254.7.7", "link_local"), ("0.0.0.0", "loopback"), ("224.0.0.1", "reserved"),
     ("::1", "loopback"), ("::ffff:93.184.10.2", "reserved"), ("64:ff9b::5db8:a02", "reserved"),
-    ("fd00:ec2::254", "metadata"), ("93.184.10.1", "loopback"),
+    ("fd00:ec2::254", "metadata"), ("93.184.10.1", "loopback"), ("93.184.10.9", "loopback"),
 ])
 def test_a_name_that_leads_inward_is_refused(world, worker, address, reason):
     world.names["rebind.example.com"] = [address]
