@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,20 +16,26 @@
 #include "base/str.h"
 
 #include "supervisor/cgroup.h"
+#include "supervisor/unseal.h"
 
-#define PATH_BYTES 96
-#define TEXT_BYTES 32
+#define PATH_BYTES   96
+#define TEXT_BYTES   32
+/* The api worker's threads, of two lives where one ends slowly, and the reader of a configuration;
+ * all helpers that may run at once. */
+#define WORKERS_PIDS (16u + UNSEAL_MAX)
+#define EGRESS_PIDS  40u
 
 static const struct workers_row {
 	enum cgroup_controller controller;
 	const char *v2_file;
 	const char *v1_file;
 	uint64_t value[CGROUP_WORKERS_MAX_];
+	bool may_lack; /* a kernel without swap accounting has no such file */
 } workers_rows[] = {
-	{CGROUP_MEMORY, "memory.max",      "/memory.limit_in_bytes", {3ull << 29, 1ull << 29}},
-	{CGROUP_MEMORY, "memory.swap.max", NULL,                     {0, 0}                  },
-	{CGROUP_PIDS,   "pids.max",        "pids.max",               {24, 40}                },
-	{CGROUP_CPU,    "cpu.weight",      NULL,                     {1000, 1000}            },
+	{CGROUP_MEMORY, "memory.max",      "/memory.limit_in_bytes", {3ull << 29, 1ull << 29},    false},
+	{CGROUP_MEMORY, "memory.swap.max", NULL,                     {0, 0},                      true },
+	{CGROUP_PIDS,   "pids.max",        "/pids.max",              {WORKERS_PIDS, EGRESS_PIDS}, false},
+	{CGROUP_CPU,    "cpu.weight",      NULL,                     {1000, 1000},                false},
 };
 
 static const char *const workers_names[CGROUP_WORKERS_MAX_] = {"workers", "egress"};
@@ -95,8 +102,7 @@ int cgroup_limit_workers(const struct cgroup *cgroup, enum cgroup_workers which)
 	}
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(workers_rows); i++) {
 		r = set_value(cgroup, &workers_rows[i], which);
-		/* A kernel without swap accounting has no such file. */
-		if (r == -ENOENT)
+		if (r == -ENOENT && workers_rows[i].may_lack)
 			r = 0;
 	}
 	return r < 0 ? r : 0;

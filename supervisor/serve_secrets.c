@@ -13,8 +13,6 @@
 #include "supervisor/serve_state.h"
 #include "supervisor/unseal.h"
 
-#define UNSEALING_MAX 32u /* helpers at once; further launches wait in order */
-
 struct pending {
 	struct list link; /* serve->unsealing */
 	struct serve *serve;
@@ -72,7 +70,7 @@ static void run_waiting(struct serve *serve)
 
 		if (pending->unseal)
 			continue;
-		if (serve->n_unsealing >= UNSEALING_MAX)
+		if (serve->n_unsealing >= UNSEAL_MAX)
 			break;
 		if (serve->options.unsealer)
 			r = unseal_start(serve->options.unsealer, &pending->request.u.start.secrets,

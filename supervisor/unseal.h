@@ -14,6 +14,7 @@
 #include "sandboxd/secret.h"
 
 #define UNSEAL_E_NONE 1
+#define UNSEAL_MAX    32u /* helpers at once; further launches wait in order */
 
 struct host;
 struct unseal;

@@ -77,6 +77,15 @@ def test_workers_memory_has_a_limit(daemon):
     assert outside.stdout == b"3221225472\n", outside
 
 
+@pytest.mark.parametrize("name, most", [("sandboxd-api", 48), ("sandboxd-egress", 40)])
+def test_workers_processes_have_a_limit(daemon, name, most):
+    lines = Path(f"/proc/{daemon.worker_pid(name)}/cgroup").read_text().splitlines()
+    line, = [line for line in lines if ":pids:" in line] or [line for line in lines if line.startswith("0::")]
+    group, = {path for mount in cgroup_mounts() for path in mount.glob(f"**/{line.rsplit('/', 1)[1]}")
+              if daemon.instance in str(path) and (path / "pids.max").exists()}
+    assert (group / "pids.max").read_text() == f"{most}\n"
+
+
 @pytest.mark.skipif(ASAN, reason="the sanitizer watches the gaps between variables")
 def test_supervisor_shares_no_mapped_file_with_sessions(daemon):
     """A fork waits for the lock of each mapped file; sessions can keep that of theirs taken."""
@@ -228,7 +237,7 @@ def test_all_sessions_together_are_limited_by_the_kernel():
         # On v2 the workers are in the same group, with an allowance of theirs.
         memory = total_of(started, "memory.limit_in_bytes", "memory.max")
         assert 6 << 30 <= memory <= 8 << 30
-        assert 3000 <= total_of(started, "pids.max") <= 3064
+        assert 3000 <= total_of(started, "pids.max") <= 3088
     finally:
         started.done()
 
@@ -236,4 +245,4 @@ def test_all_sessions_together_are_limited_by_the_kernel():
 def test_all_sessions_together_leave_the_host_processes(daemon):
     host = min(int(Path(f"/proc/sys/kernel/{name}").read_text())
                for name in ("pid_max", "threads-max"))
-    assert total_of(daemon, "pids.max") <= host * 4 // 5 + 64
+    assert total_of(daemon, "pids.max") <= host * 4 // 5 + 88
