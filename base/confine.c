@@ -20,52 +20,39 @@ int confine_not_dumpable(void)
 	return prctl(PR_SET_DUMPABLE, 0ul, 0ul, 0ul, 0ul) < 0 ? -errno : 0;
 }
 
-static int confine_landlock(const struct landlock_domain *domain)
+/* The files of one rule, or none; no port to listen on, and nobody outside the domain. */
+static int confine_domain(const struct landlock_rule *rule)
 {
+	const struct landlock_domain domain = {
+		.rules = rule,
+		.n_rules = rule ? 1 : 0,
+		.net = LANDLOCK_NET_BIND,
+		.scopes = LANDLOCK_SCOPE_ABSTRACT | LANDLOCK_SCOPE_SIGNAL,
+	};
 	int r = confine_no_new_privs();
 
-	return r < 0 ? r : landlock_take(landlock_abi(), domain);
+	return r < 0 ? r : landlock_take(landlock_abi(), &domain);
 }
 
 int confine_no_files(void)
 {
-	const struct landlock_domain domain = {
-		.net = LANDLOCK_NET_BIND,
-		.scopes = LANDLOCK_SCOPE_ABSTRACT | LANDLOCK_SCOPE_SIGNAL,
-	};
-
-	return confine_landlock(&domain);
+	return confine_domain(NULL);
 }
 
 int confine_reads_below(const char *path)
 {
-	const struct landlock_rule rule = {.path = path, .rights = LANDLOCK_READ, .fd = -1};
-	const struct landlock_domain domain = {
-		.rules = &rule,
-		.n_rules = 1,
-		.net = LANDLOCK_NET_BIND,
-		.scopes = LANDLOCK_SCOPE_ABSTRACT | LANDLOCK_SCOPE_SIGNAL,
-	};
-
-	return confine_landlock(&domain);
+	return confine_domain(
+		&(struct landlock_rule){.path = path, .rights = LANDLOCK_READ, .fd = -1});
 }
 
 int confine_folder(const char *path)
 {
-	const struct landlock_rule rule = {
+	return confine_domain(&(struct landlock_rule){
 		.path = path,
 		.rights = LANDLOCK_READ | LANDLOCK_LIST | LANDLOCK_WRITE | LANDLOCK_TRUNCATE |
 			  LANDLOCK_MAKE_REG | LANDLOCK_UNLINK,
 		.fd = -1,
-	};
-	const struct landlock_domain domain = {
-		.rules = &rule,
-		.n_rules = 1,
-		.net = LANDLOCK_NET_BIND,
-		.scopes = LANDLOCK_SCOPE_ABSTRACT | LANDLOCK_SCOPE_SIGNAL,
-	};
-
-	return confine_landlock(&domain);
+	});
 }
 
 int confine_seccomp(const struct sock_filter *filter, size_t n)

@@ -21,8 +21,8 @@
  *   - Last: a tree that somebody keeps continuing from outside survives even that. After
  *     RUNNER_LAST_RESORT_US one kill(-1) under the id of `user` ends all commands of the session at
  *     once (nobody forks between). Other commands then end too, and their runners say so. For a
- * root command that is the id 0: what took another id and is continued from outside its tree lives
- *     until the session ends.
+ *     root command that is the id 0: what took another id and is continued from outside its tree
+ *     lives until the session ends.
  *
  * Direct children are read from /proc/thread-self/children, which hidepid does not cover. A process
  * group is signalled only while its leader is unreaped, so its number cannot be another's (B19).
