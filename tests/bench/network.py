@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""The network of sessions beside bare loopback, a veth pair and pasta, measured in turns.
+
+usage: network.py [--json FILE] [--rounds N] [--mib N] [--sessions N]
+
+Needs SANDBOX_BUILD, the build whose programs are measured. Prints tables and asserts nothing.
+"""
+import argparse
+import base64
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
+sys.dont_write_bytecode = True
+from egress_rig import NAME_SERVER, WORLD, World  # noqa: E402
+from harness import BUILD, CONFIG, Daemon, parent_of, wait_until  # noqa: E402
+
+PROGRAM = BUILD / "bin" / "bench-net"
+INSIDE = "/session/bench-net"
+HOST, PORT = "host.sandbox.internal", 8080
+WORLD_HOST, SERVER = "far.example.com", f"{WORLD}.2"
+# A service of the host is reached as an endpoint.
+SERVICES = {"iceberg_rest_uri": f"http://localhost:{PORT}/x", "polaris_base_url": "http://localhost:80"}
+STREAMS = 16
+IDLE_EACH = 5
+CONFIGURED = CONFIG + f"""
+[network]
+host_services = localhost:{PORT} localhost:80
+[supervisor]
+launches_per_second = 100000
+[limits]
+memory = 65536GiB
+pids = 4194304
+sessions = 20000
+[owner]
+sessions = 20000
+memory = 0
+launches_per_second = 0
+changes_per_second = 0
+cpu_per_day = 0s
+[host]
+sessions = 20000
+"""
+
+
+def median(values):
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
+
+
+def quantile(values, q):
+    ordered = sorted(values)
+    return ordered[round(q * (len(ordered) - 1))]
+
+
+class Outside:
+    """This side: bare loopback, or the veth pair to the world."""
+
+    def __init__(self, address, prefix=()):
+        self.address, self.prefix = address, list(prefix)
+
+    def run(self, verb, port, *words):
+        done = subprocess.run([*self.prefix, str(PROGRAM), verb, self.address, str(port), *map(str, words)],
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300, check=True)
+        return [float(word) for word in done.stdout.split()]
+
+    def host(self):
+        return self.address
+
+
+class Inside:
+    """A session; the address that its resolver gives for the name."""
+
+    def __init__(self, client, program, name):
+        self.client, self.name = client, name
+        self.id = client.create(egress={"allow": [f"{WORLD_HOST}:{PORT},80"]}, env_overrides=SERVICES)
+        done = client.shell(self.id, f"base64 -d | gzip -d > {INSIDE} && chmod 755 {INSIDE}", stdin=program)
+        assert done.code == 0, done
+        self.address = client.shell(self.id, f"getent ahostsv4 {name}").text.split()[0]
+
+    def run(self, verb, port, *words):
+        done = self.client.run(self.id, INSIDE, verb, self.address, str(port), *map(str, words), timeout=300,
+                               timeout_ms=280000)
+        assert done.code == 0, done
+        return [float(word) for word in done.text.split()]
+
+    def host(self):
+        return self.name
+
+
+def pasta(address):
+    """The peer, where it is installed and runs here."""
+    if not shutil.which("pasta"):
+        return None
+    peer = Outside(address, ["pasta", "--config-net", "--quiet", "--runas", "0", "--"])
+    try:
+        peer.run("request", PORT, 10, "x")
+        return peer
+    except (subprocess.SubprocessError, OSError):
+        return None
+
+
+def measure(places, rounds, mib):
+    """name → what → values. One place after the other in each round."""
+    got = {name: {"stream_1": [], "stream_16": [], "connect_us": [], "request_us": [], "request_80_us": []}
+           for name in places}
+    for _ in range(rounds):
+        for name, place in places.items():
+            rows = got[name]
+            for what, n in (("stream_1", 1), ("stream_16", STREAMS)):
+                rows[what].append(mib / place.run("stream", PORT, n, mib)[0])
+            rows["connect_us"] += place.run("connect", PORT, 100)
+            rows["request_us"] += place.run("request", PORT, 1000, place.host())
+            rows["request_80_us"] += place.run("request", 80, 1000, place.host())
+    return got
+
+
+def described(values, what):
+    if what.startswith("stream"):
+        return {"n": len(values), "mib_per_s": round(median(values), 1), "best": round(max(values), 1)}
+    return {"n": len(values), "p50": round(median(values), 1), "p99": round(quantile(values, 0.99), 1),
+            "min": round(min(values), 1)}
+
+
+def worker(daemon):
+    """Egress workers without their inspectors."""
+    return next(pid for pid in daemon.processes()["sandboxd-egress"] if parent_of(pid) == daemon.supervisor_pid())
+
+
+def cost(pid):
+    """Descriptors, pipes among them, private KiB of the process; KiB of slab of the host."""
+    links = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except FileNotFoundError:
+            pass
+    private = sum(int(value) for value in re.findall(r"Private_\w+: +(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text()))
+    slab = int(re.search(r"Slab: +(\d+)", Path("/proc/meminfo").read_text())[1])
+    return {"descriptors": len(links), "pipes": sum(link.startswith("pipe:") for link in links), "private_kib": private,
+            "slab_kib": slab}
+
+
+def difference(after, before, n):
+    return {key: round((after[key] - before[key]) / n, 2) for key in after}
+
+
+def idle_floor(address, n):
+    """As many connections of bare loopback: both ends are of this host, as those of a relay are."""
+    before = cost("self")
+    holder = subprocess.Popen([PROGRAM, "idle", address, str(PORT), str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"ready\n"
+    after = cost("self")
+    holder.stdin.close()
+    holder.wait()
+    return {"slab_kib": round((after["slab_kib"] - before["slab_kib"]) / n, 2)}
+
+
+def idle(daemon, client, program, n_sessions):
+    """Sessions with idle connections each, and another one's requests beside them."""
+    other = Inside(client, program, HOST)
+    alone = other.run("request", PORT, 1000, HOST)
+    made = [Inside(client, program, HOST) for _ in range(n_sessions)]
+    pid = worker(daemon)
+    before = cost(pid)
+    n = n_sessions * IDLE_EACH
+
+    def hold(session):
+        session.client.shell(session.id, f"(sleep {60 + n_sessions}) | {INSIDE} idle {session.address} {PORT} {IDLE_EACH}",
+                             timeout_ms=600000, timeout=600)
+
+    threads = [threading.Thread(target=hold, args=(session,), daemon=True) for session in made]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.02)
+    wait_until(lambda: cost(pid)["descriptors"] - before["descriptors"] >= 2 * n, 60 + n_sessions, "all are open")
+    time.sleep(1)
+    after = cost(pid)
+    beside = other.run("request", PORT, 1000, HOST)
+    for session in [*made, other]:
+        client.remove(session.id)
+    for thread in threads:
+        thread.join(60)
+    return {"sessions": n_sessions, "connections": n, "each": difference(after, before, n), "pipes": after["pipes"],
+            "request_alone_us": described(alone, ""), "request_beside_us": described(beside, "")}
+
+
+def print_rows(rows):
+    print(f"{'':14}{'1 stream':>12}{'16 streams':>12}{'connect p50':>13}{'p99':>9}{'request p50':>13}{'port 80':>9}"
+          f"{'requests/s':>12}   MiB/s, µs")
+    for name, row in rows.items():
+        print(f"{name:14}{row['stream_1']['mib_per_s']:>12}{row['stream_16']['mib_per_s']:>12}{row['connect_us']['p50']:>13}"
+              f"{row['connect_us']['p99']:>9}{row['request_us']['p50']:>13}{row['request_80_us']['p50']:>9}"
+              f"{1e6 / row['request_us']['p50']:>12.0f}")
+
+
+def ratios(rows):
+    """Ours over each floor of the same way, by the usual value and by the best one."""
+    found = {}
+    for ours, floor in (("session", "loopback"), ("session_veth", "veth"), ("session_veth", "pasta")):
+        if floor not in rows:
+            continue
+        found[f"{ours}/{floor}"] = {
+            what: [round(row[key] / rows[floor][what][key], 2) for key in (("mib_per_s", "best") if "best" in row else ("p50", "min"))]
+            for what, row in rows[ours].items()}
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--sessions", type=int, default=40)
+    options = parser.parse_args()
+    program = base64.b64encode(gzip.compress(PROGRAM.read_bytes())).decode()
+    world = World()
+    world.names[WORLD_HOST] = [SERVER]
+    resolver = Path(world.folder.name) / "resolv.conf"
+    resolver.write_text(f"nameserver {NAME_SERVER}\n")
+    subprocess.run(["mount", "--bind", resolver, "/etc/resolv.conf"], check=True)
+    subprocess.run(f"ip route add default via {SERVER}".split(), check=True)
+    here = subprocess.Popen([PROGRAM, "serve", "127.0.0.1", str(PORT), "80"], stdout=subprocess.PIPE)
+    far = world.start(PROGRAM, "serve", SERVER, str(PORT), "80", stdout=subprocess.PIPE)
+    assert here.stdout.readline() == far.stdout.readline() == b"ready\n"
+    daemon = Daemon(config=CONFIGURED)
+    try:
+        client = daemon.client("alice")
+        places = {"loopback": Outside("127.0.0.1"), "session": Inside(client, program, HOST),
+                  "veth": Outside(SERVER), "session_veth": Inside(client, program, WORLD_HOST)}
+        peer = pasta(SERVER)
+        if peer:
+            places["pasta"] = peer
+        measured = measure(places, options.rounds, options.mib)
+        rows = {name: {what: described(values, what) for what, values in of.items()} for name, of in measured.items()}
+        print_rows(rows)
+        result = {"places": rows, "ratios": ratios(rows), "idle_floor": idle_floor("127.0.0.1", 1000),
+                  "idle": idle(daemon, client, program, options.sessions)}
+        for name, row in [*result["ratios"].items(), ("idle floor", result["idle_floor"]), *result["idle"].items()]:
+            print(f"{name}: {json.dumps(row)}")
+    finally:
+        daemon.done()
+        here.kill()
+        here.wait()
+        subprocess.run(["umount", "/etc/resolv.conf"], check=True)
+        world.close()
+    if options.json:
+        known = json.loads(Path(options.json).read_text()) if Path(options.json).exists() else {}
+        known["network"] = result
+        Path(options.json).write_text(json.dumps(known, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
