@@ -83,6 +83,24 @@ try:
 except Exception:
     print("refused")
 """
+# The emitter asks a server for its configuration, then sends it one aspect of a data set.
+DATAHUB = SETTINGS + """
+import sys
+sys.path.insert(0, "/session/wheels")
+from datahub.emitter.mcp import MetadataChangeProposalWrapper
+from datahub.emitter.rest_emitter import DatahubRestEmitter
+from datahub.metadata.schema_classes import StatusClass
+for server in (gms, "http://gms.prod.example:8181/gms", "http://%(production)s:8181/gms"):
+    try:
+        emitter = DatahubRestEmitter(server, retry_max_times=1)
+        emitter.test_connection()
+        emitter.emit(MetadataChangeProposalWrapper(
+            entityUrn="urn:li:dataset:(urn:li:dataPlatform:file,t,PROD)", aspect=StatusClass(removed=False)))
+        print("answered")
+    except Exception as error:
+        print("refused")
+        print(repr(error)[:600], file=sys.stderr)
+"""
 AIOKAFKA = SETTINGS + """
 import asyncio, sys
 sys.path.insert(0, "/session/wheels")
@@ -106,7 +124,8 @@ class Catalog(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         Catalog.asked.append(self.path)
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = json.dumps({"overrides": {"uri": "http://lake.prod.example:8181/catalog"}, "defaults": {}}).encode()
+        body = json.dumps({"overrides": {"uri": "http://lake.prod.example:8181/catalog"}, "defaults": {},
+                           "noCode": "true"}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -246,6 +265,16 @@ def test_pyiceberg(servers, ann, with_wheels):
     assert done.text == "refused\n", done
     assert Catalog.asked and all(path.startswith("/catalog/v1/config") for path in Catalog.asked)
     records(ann, with_wheels, "iceberg_rest_uri")
+    assert [server.heard for server in servers[1]] == [[], []]
+
+
+def test_datahub(servers, ann, with_wheels):
+    Catalog.asked.clear()
+    program = DATAHUB.replace("%(production)s", PRODUCTION)
+    done = ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=150, timeout_ms=140000)
+    assert done.text.split() == ["answered", "refused", "refused"], done
+    assert "/gms/config" in Catalog.asked and any("/aspects" in path for path in Catalog.asked), Catalog.asked
+    records(ann, with_wheels, "datahub_gms_url")
     assert [server.heard for server in servers[1]] == [[], []]
 
 
