@@ -211,11 +211,11 @@ static int open_egress(struct egress *egress)
 	return r;
 }
 
-/* Until TERM or the end of the supervisor (0), or -errno. The process ends then, and what is left
- * with it. */
+/* Until TERM or the end of the supervisor (0), or -errno. The process ends then, and what egress
+ * still holds with it. */
 static int run(struct egress *egress, int signal_fd)
 {
-	struct loop_source *supervisor, *signals, *inspector;
+	struct loop_source *supervisor = NULL, *signals = NULL, *inspector = NULL;
 	int r;
 
 	r = loop_add(egress->loop, WORKER_FD_SUPERVISOR, EPOLLIN, on_supervisor, egress,
@@ -227,6 +227,9 @@ static int run(struct egress *egress, int signal_fd)
 			     &inspector);
 	if (r == 0)
 		r = loop_run(egress->loop);
+	(void)loop_remove(inspector);
+	(void)loop_remove(signals);
+	(void)loop_remove(supervisor);
 	return r;
 }
 
