@@ -57,7 +57,7 @@ def exhaustion(t):
         slow = [Background(made[0], "hold", "web.example.com", 80, 400, 12,
                            "GET / HTTP/1.1\\r\\nHost: web.example.com\\r\\nX: "),
                 Background(made[1], "hold", "web.example.com", 8080, 400, 12),
-                Background(made[1], "churn", "silent.example.com", 80, 100000, 12)]
+                Background(made[1], "churn", "silent.example.com", 80, 100000, 40)]
         late = []
         while any(attack.is_alive() for attack in slow) and time.monotonic() - started < 100:
             at = time.monotonic()

@@ -27,7 +27,7 @@ class Services:
         self.started = {}
 
     def get(self, yes="", plant=""):
-        assert plant == ""
+        yes = yes or plant
         if yes not in self.started:
             programs = BUILD / "bin"
             if yes:
@@ -108,7 +108,7 @@ class EgressTest(Test):
         self.counted = []
 
     def session(self, *allow, yes="", **body):
-        made = Session(self.daemons.get(yes).client("alice", workspace="blue"), *allow, **body)
+        made = Session(self.daemons.get(yes, self.plant).client("alice", workspace="blue"), *allow, **body)
         self.sessions.append(made)
         return made
 
