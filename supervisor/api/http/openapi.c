@@ -22,7 +22,8 @@ struct schema_row {
 #define OBJECT   "{\"type\":\"object\"}"
 #define TEXTS    "{\"type\":\"object\",\"additionalProperties\":" STRING "}"
 #define STRINGS  "{\"type\":\"array\",\"items\":" STRING "}"
-#define RULES    "{\"type\":\"object\",\"properties\":{\"allow\":" STRINGS "}}"
+#define ALLOW    "\"properties\":{\"allow\":" STRINGS "}"
+#define RULES    "{\"type\":\"object\"," ALLOW "}"
 
 static const struct schema_row schemas[] = {
 	{"SessionCreate",
@@ -57,7 +58,7 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"memory_bytes\":" INTEGER
 	 ",\"memory_peak_bytes\":" INTEGER ",\"cpu_us\":" INTEGER ",\"pids\":" INTEGER
 	 ",\"frozen\":" BOOLEAN ",\"oom_kills\":" INTEGER "}}"                                                             },
-	{"EgressRules",    RULES											   },
+	{"EgressRules",    "{\"type\":\"object\",\"required\":[\"allow\"]," ALLOW "}"                                      },
 	{"Egress",
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"in_force\":" BOOLEAN
 	 ",\"rules\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/EgressRule\"}}"
