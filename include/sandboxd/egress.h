@@ -29,13 +29,14 @@
 #define EGRESS_MAGIC   0x45475231u
 #define EGRESS_VERSION 1
 
-#define EGRESS_NAME_BYTES  254 /* a name of 253 characters and its NUL */
-#define EGRESS_LABEL_BYTES 64
-#define EGRESS_PATH_BYTES  256
-#define EGRESS_PORTS_MAX   8
-#define EGRESS_RULES_MAX   256 /* of one session */
-#define EGRESS_PATHS_MAX   32  /* of one rule */
-#define EGRESS_NO_RULE     UINT32_MAX
+#define EGRESS_NAME_BYTES       254 /* a name of 253 characters and its NUL */
+#define EGRESS_LABEL_BYTES      64
+#define EGRESS_PATH_BYTES       256
+#define EGRESS_PORTS_MAX        8
+#define EGRESS_RULES_MAX        256 /* of one session */
+#define EGRESS_CALLER_RULES_MAX 64  /* of these, what a caller asks for */
+#define EGRESS_PATHS_MAX        32  /* of one rule */
+#define EGRESS_NO_RULE          UINT32_MAX
 
 enum egress_type {
 	EGRESS_HELLO = 1, /* struct egress_hello; the first message, from both ends */

@@ -149,6 +149,47 @@ static void gather_production(const struct check *check, size_t index)
 	}
 }
 
+static size_t count(const char *list)
+{
+	const char *entry;
+	size_t length;
+	size_t n = 0;
+
+	while (endpoint_list_next(&list, &entry, &length))
+		n++;
+	return n;
+}
+
+static void complain_over(const struct check *check, size_t n, size_t max, const char *what)
+{
+	char text[96];
+
+	if (n <= max)
+		return;
+	IGNORE_RESULT(
+		str_format(text, sizeof(text), "%s have %zu entries too many", what, n - max));
+	check->complain(check->userdata, "network", text);
+}
+
+/* A session whose rules are too many for its egress worker would have none: it is never made. */
+static void check_sums(const struct check *check)
+{
+	const struct api_config *api = &check->answer->api;
+	size_t n_component = count(api->component_allow);
+	size_t n_agent = count(api->agent_allow);
+	size_t n_rules = EGRESS_CALLER_RULES_MAX + (n_agent > n_component ? n_agent : n_component);
+	size_t n_paths = 0;
+
+	for (size_t i = 0; i < ENDPOINTS_N; i++) {
+		n_rules += form_of(i) == ENDPOINT_FORM_BROKERS ? ENDPOINT_TARGETS_MAX : 1;
+		n_rules += count(api->endpoint[i].production) + count(api->endpoint[i].companions);
+		n_paths += count(api->endpoint[i].shared_paths);
+	}
+	complain_over(check, n_rules, EGRESS_RULES_MAX,
+		      "production, companions and the longer allow");
+	complain_over(check, n_paths, EGRESS_PATHS_MAX, "shared_paths");
+}
+
 void network_check(struct config_answer *answer, network_complain *complain_to, void *userdata)
 {
 	const struct check check = {answer, complain_to, userdata};
@@ -164,6 +205,7 @@ void network_check(struct config_answer *answer, network_complain *complain_to, 
 		if (endpoint->shared_host != CONFIG_SHARED_PATH && endpoint->shared_paths[0])
 			complain(&check, i, "shared_paths needs shared_host = path");
 	}
+	check_sums(&check);
 	answer->supervisor.network = answer->api.network;
 	answer->egress.network = answer->api.network;
 }

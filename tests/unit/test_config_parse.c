@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
+
 #include "supervisor/config/bundle_read.h"
 #include "supervisor/config/config_parse.h"
 #include "supervisor/config/option_table.h"
@@ -484,7 +486,35 @@ static void test_config_parse_shared_host_needs_an_answer(void **state)
 	assert_int_equal(parse(fixture, answered), 0);
 }
 
+static void fill(char *text, size_t size, const char *head, const char *before, int n)
+{
+	assert_int_equal(str_copy(text, size, head), 0);
+	for (int i = 0; i < n; i++) {
+		size_t used = strlen(text);
+
+		assert_int_equal(str_format(text + used, size - used, "%s%d", before, i), 0);
+	}
+}
+
+/* Each alone is short enough: the rules of one session are their sum. */
+static void test_config_parse_rules_of_one_session_fit(void **state)
+{
+	struct fixture *fixture = *state;
+	char text[4096];
+
+	fill(text, sizeof(text), "[network]", "\nagent_allow = b.a", 171);
+	buf_reset(&fixture->complaints);
+	assert_int_equal(parse(fixture, text), 0);
+	fill(text, sizeof(text), "[network]", "\nagent_allow = b.a", 172);
+	expect_complaint(fixture, text,
+			 "[network] production, companions and the longer allow have 1 ");
+	fill(text, sizeof(text), PRODUCTION "shared_host = path", "\nshared_paths = h/", 34);
+	expect_complaint(fixture, text, "[network] shared_paths have 2 entries too many");
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test_setup_teardown(test_config_parse_rules_of_one_session_fit, set_up,
+					tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_empty_file_gives_an_answer_that_passes,
 					set_up, tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_values_land_in_their_fields, set_up,

@@ -13,7 +13,6 @@
 #include "sandboxd/egress.h"
 #include "sandboxd/worker.h"
 
-#define ADMIT_ALLOW_MAX      64  /* rules of one session */
 #define ADMIT_RULE_MAX_BYTES 400 /* of one */
 
 /* NULL, or a constant text that says what is wrong and quotes nothing. */

@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 
+#include "sandboxd/egress.h"
 #include "supervisor/api/egress/admit.h"
 #include "supervisor/api/session/body_fields.h"
 #include "supervisor/api/session/fit.h"
@@ -64,8 +65,9 @@ static void read_list(struct body *body, const char *field, const char *member, 
 		body_wrong_in(body, "list_type", field, member, "Input should be a valid list");
 		return;
 	}
-	if (json_array_size(value) > ADMIT_ALLOW_MAX) {
-		fit_text(msg, sizeof(msg), "List should have at most %d items", ADMIT_ALLOW_MAX);
+	if (json_array_size(value) > EGRESS_CALLER_RULES_MAX) {
+		fit_text(msg, sizeof(msg), "List should have at most %d items",
+			 EGRESS_CALLER_RULES_MAX);
 		body_wrong_in(body, "too_long", field, member, msg);
 		return;
 	}
