@@ -59,11 +59,6 @@ static void finish(struct wait *wait, int error)
 	free(wait);
 }
 
-bool egress_is_reachable(const struct app *app, const struct session *session)
-{
-	return egress_link_ready(link_of(app, session));
-}
-
 /* Policies. */
 
 int egress_policy_of(const struct app *app, const struct session *session,
@@ -106,12 +101,15 @@ void egress_push(struct app *app, struct session *session)
 
 	live->policy_generation = next_number(&app->egress->last_generation);
 	live->policy_in_force = false;
+	live->policy_owed = true;
 	r = egress_policy_of(app, session, &policy);
 	session->by_credentials = policy.by_credentials;
-	if (!egress_link_ready(link)) {
+	/* It is sent when it has greeted, or has read what it was sent before. */
+	if (!egress_link_ready(link) || egress_link_is_busy(link)) {
 		policy_done(&policy);
-		return; /* it is sent when it has greeted */
+		return;
 	}
+	live->policy_owed = false;
 	if (r == 0)
 		r = egress_link_policy(link, &session->id, live->policy_generation, &policy);
 	/* What cannot be said in full is not said in part: nothing is allowed then. */
@@ -158,6 +156,21 @@ static void on_ready(void *userdata)
 	struct hub_link *hub_link = userdata;
 
 	push_those_of(hub_link->hub->app, hub_link->link);
+}
+
+static void on_drained(void *userdata)
+{
+	struct hub_link *hub_link = userdata;
+	struct app *app = hub_link->hub->app;
+
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+
+		if (live->policy_owed && egress_is_wanted(live->session) &&
+		    link_of(app, live->session) == hub_link->link &&
+		    !egress_link_is_busy(hub_link->link))
+			egress_push(app, live->session);
+	}
 }
 
 static void on_acked(void *userdata, const struct id *id, uint32_t generation, int error)
@@ -218,6 +231,7 @@ static void on_closed(void *userdata, int error)
 
 static const struct egress_link_events events = {
 	.ready = on_ready,
+	.drained = on_drained,
 	.acked = on_acked,
 	.denied = on_denied,
 	.counted = on_counted,

@@ -27,8 +27,6 @@ void egress_forget(struct app *app, const struct session *session);
 
 /* It has a tree, or gets one: its egress worker holds a policy of it. */
 bool egress_is_wanted(const struct session *session);
-/* Its egress worker can be told. */
-bool egress_is_reachable(const struct app *app, const struct session *session);
 
 /* 0, or as policy_make. */
 MUST_USE int egress_policy_of(const struct app *app, const struct session *session,

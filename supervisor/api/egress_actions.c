@@ -141,12 +141,11 @@ void action_egress_set(struct request *request, struct session *session, struct 
 	*spec = SPEC_EGRESS_NULL;
 	log_line(LOG_LEVEL_INFO, &context, "egress rules are set", "n=%zu",
 		 session->spec.egress.n_allow);
-	/* Rules that are taken away end at once, whatever the store says. Without its egress worker
-	 * a session reaches nothing, and the next one gets these. */
-	if (egress_is_wanted(session))
-		egress_push(app, session);
-	op->is_settled = !egress_is_wanted(session) || !egress_is_reachable(app, session);
+	/* Rules that are taken away end at once, whatever the store says. An egress worker that has
+	 * just died is awaited: nothing tells it from one that still relays by the old ones. */
+	op->is_settled = !egress_is_wanted(session);
 	if (!op->is_settled) {
+		egress_push(app, session);
 		if (egress_wait_settled(app, session, on_settled, op) < 0) {
 			op->is_settled = true;
 			op->error = -ENOMEM;

@@ -64,8 +64,9 @@ struct live {
 	uint32_t tree;               /* counts the trees of this session in this worker */
 	uint32_t policy_generation;  /* of the network policy that was made last */
 	bool policy_in_force;
-	bool kill_asked; /* and not answered yet */
-	bool kill_later; /* the shim ended by itself: only if nobody says so */
+	bool policy_owed; /* it waits for the egress worker to be there, or to read */
+	bool kill_asked;  /* and not answered yet */
+	bool kill_later;  /* the shim ended by itself: only if nobody says so */
 	bool adopted;
 };
 

@@ -16,6 +16,7 @@ struct rig {
 	struct egress_link *link;
 	int fd;
 	unsigned int n_ready;
+	unsigned int n_drained;
 	unsigned int n_acks;
 	unsigned int n_denials;
 	unsigned int n_counters;
@@ -32,6 +33,11 @@ static const struct id some = {
 static void on_ready(void *userdata)
 {
 	((struct rig *)userdata)->n_ready++;
+}
+
+static void on_drained(void *userdata)
+{
+	((struct rig *)userdata)->n_drained++;
 }
 
 static void on_acked(void *userdata, const struct id *session, uint32_t generation, int error)
@@ -73,6 +79,7 @@ static void on_closed(void *userdata, int error)
 
 static const struct egress_link_events events = {
 	.ready = on_ready,
+	.drained = on_drained,
 	.acked = on_acked,
 	.denied = on_denied,
 	.counted = on_counted,
@@ -201,6 +208,31 @@ static void test_what_the_socket_does_not_take_waits(void **state)
 	assert_int_equal(rig->n_closed, 0);
 }
 
+static void test_a_worker_that_does_not_read_is_busy_until_it_has(void **state)
+{
+	struct rig *rig = *state;
+	uint32_t n = 0;
+	uint32_t n_heard = 0;
+	struct egress_msg msg;
+
+	greet(rig);
+	while (!egress_link_is_busy(rig->link)) {
+		assert_int_equal(egress_link_count(rig->link, &some, ++n), 0);
+		assert_true(n < 65536);
+	}
+	assert_true(n >= 4096);
+	assert_int_equal(rig->n_drained, 0);
+	for (;;) {
+		turn(rig);
+		if (sockmsg_recv(rig->fd, &msg, sizeof(msg), NULL, 0) != sizeof(msg))
+			break;
+		assert_int_equal(msg.serial, ++n_heard);
+	}
+	assert_int_equal(n_heard, n);
+	assert_int_equal(rig->n_drained, 1);
+	assert_false(egress_link_is_busy(rig->link));
+}
+
 static void test_denials_and_counters_are_passed_on(void **state)
 {
 	struct rig *rig = *state;
@@ -315,6 +347,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_a_policy_is_said_in_order),
 		TEST(test_what_the_socket_does_not_take_waits),
+		TEST(test_a_worker_that_does_not_read_is_busy_until_it_has),
 		TEST(test_denials_and_counters_are_passed_on),
 		cmocka_unit_test(test_nonsense_ends_the_link),
 		TEST(test_the_first_word_is_a_greeting),

@@ -9,7 +9,8 @@
 #include "base/list.h"
 #include "base/sockmsg.h"
 
-/* Policies of some thousand sessions after a restart of the other end; beyond that it is stuck. */
+/* Beyond BUSY_WAITING no policy is begun, so that MAX_WAITING cuts none short. */
+#define BUSY_WAITING     4096
 #define MAX_WAITING      65536
 #define MAX_READS_A_TURN 64
 
@@ -165,8 +166,11 @@ static int on_io(sd_event_source *source, int fd, uint32_t revents, void *userda
 	int r = 0;
 
 	(void)source;
-	if (revents & EPOLLOUT)
+	if (revents & EPOLLOUT) {
 		r = flush(link);
+		if (r >= 0 && list_empty(&link->waiting))
+			link->events->drained(link->userdata);
+	}
 	for (size_t i = 0; r >= 0 && !link->closed && i < MAX_READS_A_TURN; i++) {
 		struct egress_msg msg;
 		ssize_t n = sockmsg_recv(fd, &msg, sizeof(msg), NULL, 0);
@@ -221,6 +225,11 @@ struct egress_link *egress_link_free(struct egress_link *link)
 bool egress_link_ready(const struct egress_link *link)
 {
 	return link && link->greeted && !link->closed;
+}
+
+bool egress_link_is_busy(const struct egress_link *link)
+{
+	return link->n_waiting >= BUSY_WAITING;
 }
 
 int egress_link_policy(struct egress_link *link, const struct id *session, uint32_t generation,

@@ -18,7 +18,8 @@
 struct egress_link;
 
 struct egress_link_events {
-	void (*ready)(void *userdata); /* it greeted: whatever policies there are can be sent */
+	void (*ready)(void *userdata);   /* it greeted: whatever policies there are can be sent */
+	void (*drained)(void *userdata); /* nothing waits for the socket any more */
 	/* The policy of that generation is in force; error: it was not taken, nothing is allowed.
 	 */
 	void (*acked)(void *userdata, const struct id *session, uint32_t generation, int error);
@@ -36,6 +37,9 @@ MUST_USE int egress_link_new(sd_event *event, int fd, const struct egress_link_e
 			     void *userdata, struct egress_link **ret_link);
 struct egress_link *egress_link_free(struct egress_link *link); /* accepts NULL; returns NULL */
 bool egress_link_ready(const struct egress_link *link);         /* NULL: no */
+
+/* So much waits that the next policy should not be said before `drained`. */
+bool egress_link_is_busy(const struct egress_link *link);
 
 /* 0; -EPIPE: closed; -ENOBUFS: it does not read; -ENOMEM. */
 MUST_USE int egress_link_policy(struct egress_link *link, const struct id *session,
