@@ -356,6 +356,19 @@ def test_server_that_stands_still_holds_up_nobody(postgres, own):
     assert postgres.sql(f"SELECT count(*) FROM dagster_sandbox_sessions WHERE id = '{session}'") == "1"
 
 
+def test_what_a_trigger_says_is_in_no_log(postgres, own):
+    """The platform's own, which may repeat the row."""
+    postgres.sql("CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
+                 " RAISE WARNING 'row %', NEW.env_overrides_json; RETURN NEW; END$$;"
+                 "CREATE TRIGGER tell BEFORE INSERT ON dagster_sandbox_sessions FOR EACH ROW EXECUTE FUNCTION tell()")
+    try:
+        alice = own.client("alice", workspace="blue")
+        alice.create(env_overrides={"polaris_base_url": "http://marked.example:8181"})
+    finally:
+        postgres.sql("DROP TRIGGER tell ON dagster_sandbox_sessions; DROP FUNCTION tell()")
+    assert "marked" not in own.log.read_text()
+
+
 def test_read_that_was_slow_is_over_with_its_answer(postgres, own):
     """No write comes after it that would say so."""
     alice = own.client("alice", workspace="blue")

@@ -84,6 +84,8 @@ static void test_pg_dsn_refusals_repeat_nothing(void **state)
 		"postgresql:///hidden",
 		"postgresql://me:hidden@127.0.0.1/x?service=hidden",
 		"postgresql://me:hidden@127.0.0.1/x?sslkey=%2Fhidden",
+		"postgresql://me:hidden@127.0.0.1/x?sslrootcert=%2Fhidden",
+		"postgresql://me:hidden@127.0.0.1/x?sslmode=verify-full",
 		"postgresql://me:hidden@127.0.0.1/x?hidden=1",
 		"postgresql://me:hid%00den@127.0.0.1/x",
 	};
@@ -99,7 +101,7 @@ static void test_pg_dsn_refusals_repeat_nothing(void **state)
 	}
 }
 
-static void test_pg_dsn_names_where_waiting_is_allowed(void **state)
+static void test_pg_dsn_names_and_files_where_there_are_any(void **state)
 {
 	struct pg_dsn dsn;
 	struct err err = ERR_NULL;
@@ -107,6 +109,14 @@ static void test_pg_dsn_names_where_waiting_is_allowed(void **state)
 	(void)state;
 	assert_int_equal(pg_dsn_parse(&dsn, "postgresql://me@db.example/x", "", true, &err), 0);
 	assert_string_equal(value_of(&dsn, "host"), "db.example");
+	pg_dsn_done(&dsn);
+	assert_int_equal(pg_dsn_parse(&dsn,
+				      "postgresql://me@db.example/x?sslmode=verify-full"
+				      "&sslrootcert=%2Fca&sslcert=%2Fc&sslkey=%2Fk",
+				      "", true, &err),
+			 0);
+	assert_string_equal(value_of(&dsn, "sslmode"), "verify-full");
+	assert_string_equal(value_of(&dsn, "sslkey"), "/k");
 	pg_dsn_done(&dsn);
 }
 
@@ -117,7 +127,7 @@ int main(void)
 		cmocka_unit_test(test_pg_dsn_password_of_its_own),
 		cmocka_unit_test(test_pg_dsn_ours_win),
 		cmocka_unit_test(test_pg_dsn_refusals_repeat_nothing),
-		cmocka_unit_test(test_pg_dsn_names_where_waiting_is_allowed),
+		cmocka_unit_test(test_pg_dsn_names_and_files_where_there_are_any),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

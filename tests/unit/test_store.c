@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/str.h"
 
+#include "sandboxd/limits.h"
 #include "supervisor/api/store/postgres.h"
 #include "supervisor/api/store/sqlite.h"
 #include "supervisor/api/store/store.h"
@@ -331,6 +332,23 @@ static void run_sql(const struct rig *rig, const char *sql)
 /* ---- tests ---- */
 
 #define HEAD "alice|w1|component|run|{\"kafka_bootstrap\":\"kafka.example:9092\"}|"
+
+/* Also where a crash left the file without a word in it. */
+static void test_postgres_instance_is_made_once(void **state)
+{
+	struct test_temp temp;
+	char first[ID_TEXT_BYTES] = "";
+	char second[ID_TEXT_BYTES] = "";
+
+	(void)state;
+	test_temp_init(&temp);
+	test_temp_write(&temp, STORE_INSTANCE_NAME, "");
+	assert_int_equal(postgres_instance(temp.fd, first), 0);
+	assert_int_equal(strlen(first), ID_TEXT_BYTES - 1);
+	assert_int_equal(postgres_instance(temp.fd, second), 0);
+	assert_string_equal(first, second);
+	test_temp_done(&temp);
+}
 
 static void test_store_session_row_round_trip(void **state)
 {
@@ -1333,6 +1351,7 @@ static void test_store_close_writes_what_waits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_postgres_instance_is_made_once),
 		cmocka_unit_test(test_store_session_row_round_trip),
 		cmocka_unit_test(test_store_operator_is_stored_as_nobody),
 		cmocka_unit_test(test_store_session_close_keeps_the_first_reason),

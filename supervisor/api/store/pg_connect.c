@@ -157,6 +157,14 @@ static void connect_failed(struct pg_store *s, usec_t now, const char *why)
 	pg_disconnect(s, now, "connect");
 }
 
+/* The library would print it: what a server, or a trigger of the platform's, has to say may repeat
+ * values. */
+static void drop_notice(void *arg, const PGresult *result)
+{
+	(void)arg;
+	(void)result;
+}
+
 void pg_connect(struct pg_store *s, usec_t now)
 {
 	s->conn = PQconnectStartParams(s->dsn.keyword, s->dsn.value, 0);
@@ -164,6 +172,7 @@ void pg_connect(struct pg_store *s, usec_t now)
 		queue_note_failure(&s->queue, now);
 		return;
 	}
+	(void)PQsetNoticeReceiver(s->conn, drop_notice, NULL);
 	s->deadline = clock_add(now, PG_CONNECT_TIMEOUT);
 	s->state = PG_STATE_CONNECTING;
 	if (PQstatus(s->conn) == CONNECTION_BAD) {

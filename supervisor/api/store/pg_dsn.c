@@ -27,8 +27,9 @@ static const struct {
 	{"passfile",            "/dev/null"								 },
 };
 
-/* Files of this machine have no meaning for the process that connects. */
-static const char *const refused[] = {"service", "passfile", "sslkey", "sslcert", "sslcrl"};
+/* Files of this machine, which the worker has none of. */
+static const char *const refused[] = {"service", "servicefile", "sslkey",     "sslcert",
+				      "sslcrl",  "sslcrldir",   "sslrootcert"};
 
 static const char *const schemes[] = {"postgresql", "postgres"};
 
@@ -102,18 +103,21 @@ static int add(struct pg_dsn *dsn, size_t *n, const char *keyword, const char *v
 
 /* One option of the dsn, which has a value. */
 static int take_option(struct pg_dsn *dsn, size_t *n, const PQconninfoOption *option,
-		       bool named_hosts, struct err *err)
+		       bool has_files, struct err *err)
 {
 	const char *value = option->val;
 
-	if (is_listed(option->keyword))
+	if (!has_files && is_listed(option->keyword))
 		return err_fail(err, -EINVAL, "dsn", "%s is not taken", option->keyword);
+	if (!has_files && str_equal(option->keyword, "sslmode") && str_has_prefix(value, "verify-"))
+		return err_fail(err, -EINVAL, "dsn",
+				"sslmode with a check of the certificate is not taken");
 	if (str_equal(option->keyword, "password") && dsn->password)
 		return 0;
 	if (is_host(option->keyword)) {
 		if (str_equal(value, "localhost"))
 			value = "127.0.0.1";
-		if (!named_hosts && !hosts_are_numbers(value))
+		if (!has_files && !hosts_are_numbers(value))
 			return err_fail(err, -EINVAL, "dsn",
 					"the host must be an address or localhost");
 	}
@@ -122,10 +126,10 @@ static int take_option(struct pg_dsn *dsn, size_t *n, const PQconninfoOption *op
 		       : 0;
 }
 
-static int take(struct pg_dsn *dsn, bool named_hosts, struct err *err)
+static int take(struct pg_dsn *dsn, bool has_files, struct err *err)
 {
 	const PQconninfoOption *options = dsn->options;
-	bool has_host = named_hosts;
+	bool has_host = has_files;
 	size_t n = 0;
 	int r = 0;
 
@@ -133,7 +137,7 @@ static int take(struct pg_dsn *dsn, bool named_hosts, struct err *err)
 		if (!at->val || is_ours(at->keyword))
 			continue;
 		has_host |= is_host(at->keyword);
-		r = take_option(dsn, &n, at, named_hosts, err);
+		r = take_option(dsn, &n, at, has_files, err);
 	}
 	if (r < 0)
 		return r;
@@ -146,7 +150,7 @@ static int take(struct pg_dsn *dsn, bool named_hosts, struct err *err)
 	return r < 0 ? err_fail(err, r, "dsn", "too many options") : 0;
 }
 
-int pg_dsn_parse(struct pg_dsn *ret_dsn, const char *dsn, const char *password, bool named_hosts,
+int pg_dsn_parse(struct pg_dsn *ret_dsn, const char *dsn, const char *password, bool has_files,
 		 struct err *err)
 {
 	AUTO_FREE char *plain = NULL;
@@ -172,7 +176,7 @@ int pg_dsn_parse(struct pg_dsn *ret_dsn, const char *dsn, const char *password, 
 			return err_fail(err, -ENOMEM, "dsn", "no memory");
 		}
 	}
-	r = take(ret_dsn, named_hosts, err);
+	r = take(ret_dsn, has_files, err);
 	if (r < 0)
 		pg_dsn_done(ret_dsn);
 	return r;

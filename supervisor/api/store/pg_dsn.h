@@ -21,9 +21,9 @@ struct pg_dsn {
 
 /*
  * dsn: postgresql://…, postgres://…, with or without SQLAlchemy's +driver. password "": as in the
- * dsn. named_hosts: names of hosts are taken; they are resolved by a call that blocks, so only
- * programs that have nothing else to do allow it. 0; -EINVAL; -ENOMEM.
+ * dsn. has_files: of a program that has the files of this machine and nothing else to do, so that
+ * names of hosts (resolving blocks), Unix sockets and certificates are taken. 0; -EINVAL; -ENOMEM.
  */
 MUST_USE int pg_dsn_parse(struct pg_dsn *ret_dsn, const char *dsn, const char *password,
-			  bool named_hosts, struct err *err);
+			  bool has_files, struct err *err);
 void pg_dsn_done(struct pg_dsn *dsn); /* wipes the values */

@@ -242,37 +242,35 @@ int store_open_postgres(const struct postgres_options *options, struct store **r
 	return 0;
 }
 
-static int make_instance(int state_fd, char text[ID_TEXT_BYTES])
+static int make_instance(int state_fd, int fd, char text[ID_TEXT_BYTES])
 {
-	AUTO_CLOSE int fd = openat(state_fd, STORE_INSTANCE_NAME,
-				   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	struct id id;
 	int r;
 
-	if (fd < 0)
-		return -errno;
 	r = id_random(&id);
 	if (r < 0)
 		return r;
 	id_format(&id, text);
 	r = io_write_all(fd, text, strlen(text));
-	if (r == 0 && fsync(fd) < 0)
-		r = -errno;
-	return r;
+	/* Rows will bear it: it must not be another one after a crash. */
+	return r == 0 && (fsync(fd) < 0 || fsync(state_fd) < 0) ? -errno : r;
 }
 
 int postgres_instance(int state_fd, char text[ID_TEXT_BYTES])
 {
-	AUTO_CLOSE int fd =
-		openat(state_fd, STORE_INSTANCE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	AUTO_CLOSE int fd = openat(state_fd, STORE_INSTANCE_NAME,
+				   O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	struct id id;
 	ssize_t n;
 
 	if (fd < 0)
-		return errno == ENOENT ? make_instance(state_fd, text) : -errno;
+		return -errno;
 	n = io_read(fd, text, ID_TEXT_BYTES - 1);
 	if (n < 0)
 		return (int)n;
+	/* Empty: it is new, or a start that made it got no further. */
+	if (n == 0)
+		return make_instance(state_fd, fd, text);
 	text[n] = '\0';
 	return id_parse(text, &id);
 }
