@@ -3,6 +3,8 @@ the code, and a catalog that sends its client elsewhere. Production's stand-in c
 import base64
 import http.server
 import json
+import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -115,6 +117,27 @@ async def main():
         finally:
             await producer.stop()
 asyncio.run(main())
+"""
+
+JVM = """
+import java.util.Properties;
+import org.apache.kafka.clients.admin.Admin;
+public class Topics {
+    public static void main(String[] also) {
+        String[] all = {System.getenv("ALPHASWARM_KAFKA_BOOTSTRAP"), "b0.prod.example:9092", "%(production)s:9092"};
+        for (String servers : all) {
+            Properties settings = new Properties();
+            settings.put("bootstrap.servers", servers);
+            settings.put("default.api.timeout.ms", "4000");
+            settings.put("request.timeout.ms", "2000");
+            try (Admin admin = Admin.create(settings)) {
+                System.out.println(admin.listTopics().names().get());
+            } catch (Exception error) {
+                System.out.println("refused");
+            }
+        }
+    }
+}
 """
 
 
@@ -240,21 +263,25 @@ def test_librdkafka(servers, ann, session):
     assert [server.heard for server in production] == [[], []]
 
 
-@pytest.fixture(name="with_wheels", scope="module")
-def fixture_with_wheels(ann):
-    """A session that has the libraries which Debian does not have; it has them by its input alone."""
-    wheels = ROOT / "build" / "wheels"
-    if not wheels.is_dir():
-        pytest.skip("tests/run has fetched no wheels")
-    archive = subprocess.run(["tar", "-cJf", "-", "--exclude=__pycache__", "-C", wheels, "."], check=True,
-                             capture_output=True, env={"PATH": "/usr/bin:/bin", "XZ_OPT": "-1"}).stdout
-    session = ann.create(env_overrides=OVERRIDES)
+def carry(client, session, folder):
+    """A folder of the host into the session, by a command's input alone."""
+    archive = subprocess.run(["tar", "-cJf", "-", "--exclude=__pycache__", "-C", folder.parent, folder.name],
+                             check=True, capture_output=True, env={"PATH": "/usr/bin:/bin", "XZ_OPT": "-1"}).stdout
     size = 700 * 1024
     for at in range(0, len(archive), size):
         text = base64.b64encode(archive[at:at + size]).decode()
-        assert ann.run(session, "/bin/sh", "-c", "base64 -d >>/session/wheels.tar.xz", stdin=text).code == 0
-    assert ann.shell(session, "mkdir wheels && tar -xJf wheels.tar.xz -C wheels && rm wheels.tar.xz",
-                     timeout_ms=120000).code == 0
+        assert client.run(session, "/bin/sh", "-c", "base64 -d >>/session/carried.tar.xz", stdin=text).code == 0
+    assert client.shell(session, "tar -xJf carried.tar.xz && rm carried.tar.xz", timeout_ms=120000).code == 0
+
+
+@pytest.fixture(name="with_wheels", scope="module")
+def fixture_with_wheels(ann):
+    """A session that has the libraries which Debian does not have."""
+    wheels = ROOT / "build" / "wheels"
+    if not wheels.is_dir():
+        pytest.skip("tests/run has fetched no wheels")
+    session = ann.create(env_overrides=OVERRIDES)
+    carry(ann, session, wheels)
     yield session
     ann.remove(session)
 
@@ -285,6 +312,26 @@ def test_aiokafka(servers, ann, with_wheels):
     assert len(ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=120).text.split()) == 3
     assert any(b"aiokafka" in heard for heard in broker.heard[before:])
     records(ann, with_wheels, "kafka_bootstrap")
+    assert [server.heard for server in production] == [[], []]
+
+
+def test_jvm_kafka_client(servers, ann, session, tmp_path):
+    """Hudi's streamer has this one."""
+    jars = ROOT / "build" / "jars"
+    if not jars.is_dir() or not os.access("/usr/bin/javac", os.X_OK):
+        pytest.skip("tests/run has fetched no jars, or there is no javac")
+    broker, production = servers
+    before = len(broker.heard)
+    source, classes = tmp_path / "Topics.java", tmp_path / "jvm"
+    source.write_text(JVM.replace("%(production)s", PRODUCTION))
+    subprocess.run(["/usr/bin/javac", "-cp", f"{jars}/*", "-d", classes, source], check=True)
+    shutil.copytree(jars, classes, dirs_exist_ok=True)
+    carry(ann, session, classes)
+    done = ann.run(session, "/usr/bin/java", "-Xmx128m", "-XX:+UseSerialGC", "-cp", "/session/jvm:/session/jvm/*",
+                   "Topics", timeout=120, timeout_ms=110000)
+    assert done.text.split() == ["refused"] * 3, done
+    assert any(b"apache-kafka-java" in heard for heard in broker.heard[before:]), broker.heard
+    records(ann, session, "kafka_bootstrap")
     assert [server.heard for server in production] == [[], []]
 
 
