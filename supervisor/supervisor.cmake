@@ -32,4 +32,4 @@ target_link_libraries(sandboxd_supervisor PUBLIC sandboxd_base)
 
 add_executable(sandboxd main.c)
 target_link_libraries(sandboxd PRIVATE sandboxd_supervisor sandboxd_launch)
-install(TARGETS sandboxd DESTINATION ${CMAKE_INSTALL_SBINDIR})
+sandboxd_product(sandboxd ${CMAKE_INSTALL_SBINDIR})
