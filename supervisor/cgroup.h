@@ -100,7 +100,7 @@ uint64_t cgroup_workers_total(enum cgroup_controller controller);
 MUST_USE int cgroup_limit_workers(const struct cgroup *cgroup, enum cgroup_workers which);
 /* A worker, before it gives up its ids, joins those of v1. As cgroup_join_self. */
 MUST_USE int cgroup_join_workers(const struct cgroup *cgroup, enum cgroup_workers which);
-/* Accepts that there is none, and that somebody is in it. */
+/* Accepts that there is none, and after up to a second that somebody is in it. */
 void cgroup_remove_workers(const struct cgroup *cgroup, enum cgroup_workers which);
 
 /* cgroup_former.c. What a start finds. is_v2: of the v2 tree; a name comes once for each hierarchy

@@ -10,20 +10,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/str.h"
 
 #include "supervisor/cgroup.h"
 #include "supervisor/unseal.h"
 
-#define PATH_BYTES   96
-#define TEXT_BYTES   32
+#define PATH_BYTES     96
+#define TEXT_BYTES     32
+#define REMOVE_TIMEOUT USEC_PER_SEC
 /* The api worker's threads, of two lives where one ends slowly, and the reader of a configuration;
  * all helpers that may run at once. */
-#define WORKERS_PIDS (16u + UNSEAL_MAX)
-#define EGRESS_PIDS  40u
+#define WORKERS_PIDS   (16u + UNSEAL_MAX)
+#define EGRESS_PIDS    40u
 
 static const struct workers_row {
 	enum cgroup_controller controller;
@@ -120,16 +123,27 @@ int cgroup_join_workers(const struct cgroup *cgroup, enum cgroup_workers which)
 	return r < 0 ? r : 0;
 }
 
+/* A process that was waited for is in its group until the processor has left it for the last time:
+ * EBUSY until then. Where a worker does not end, the next start takes the group again. */
+static void remove_group(int parent_fd, const char *path, usec_t deadline)
+{
+	const struct timespec pause = {.tv_nsec = 2000000};
+
+	while (unlinkat(parent_fd, path, AT_REMOVEDIR) < 0 && errno == EBUSY &&
+	       clock_boottime() < deadline)
+		(void)nanosleep(&pause, NULL);
+}
+
 void cgroup_remove_workers(const struct cgroup *cgroup, enum cgroup_workers which)
 {
+	usec_t deadline = clock_add(clock_boottime(), REMOVE_TIMEOUT);
 	char path[PATH_BYTES];
 
-	/* EBUSY: a worker is still ending; the next start takes the group again. */
 	if (cgroup->v2_fd >= 0)
-		(void)unlinkat(cgroup->v2_fd, workers_names[which], AT_REMOVEDIR);
+		remove_group(cgroup->v2_fd, workers_names[which], deadline);
 	for (unsigned int i = 0;
 	     v1_path(cgroup, which, "", path) >= 0 && i < CGROUP_CONTROLLER_MAX_; i++) {
 		if (joins(cgroup, (enum cgroup_controller)i))
-			(void)unlinkat(cgroup->v1_parent_fd[i], path, AT_REMOVEDIR);
+			remove_group(cgroup->v1_parent_fd[i], path, deadline);
 	}
 }
