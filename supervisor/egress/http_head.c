@@ -295,9 +295,9 @@ static bool reads_as(struct span name, const char *header)
 	if (name.size != strlen(header))
 		return false;
 	for (size_t i = 0; i < name.size; i++) {
-		const char c = name.at[i] == '_' ? '-' : name.at[i];
+		const char *c = name.at[i] == '_' ? "-" : &name.at[i];
 
-		if (strncasecmp(&c, &header[i], 1) != 0)
+		if (strncasecmp(c, &header[i], 1) != 0)
 			return false;
 	}
 	return true;
