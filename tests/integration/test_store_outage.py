@@ -59,7 +59,9 @@ def test_outage_of_the_store(small):
     assert caller.get(f"{SESSIONS}/{before}").json["sandbox"]["persisted"] is True
     small.fill()
     assert any(refuses(caller, before, number) for number in range(120)), "never refused"
-    assert caller.get("/readyz").json == {"status": "not ready", "reason": "store"}
+    # The audit log is on the same disk: whether it had something to write too is not known.
+    ready = caller.get("/readyz").json
+    assert (ready["status"], ready["reason"]) == ("not ready", "store")
     assert caller.get(f"{SESSIONS}/{before}").json["sandbox"]["persisted"] is False
 
     made = caller.post(SESSIONS)
