@@ -68,8 +68,10 @@ static const struct landlock_rule helper_rules[] = {
 };
 
 /*
- * The kernel shows nobody a process's domain, so it is tried: device number 0 needs no capability
- * (overlay calls it a whiteout), no rule gives it, and nothing else here would refuse it.
+ * The kernel shows nobody a process's domain, so it is tried: no rule gives block devices, and a
+ * domain is asked before capabilities are, which would refuse them with EPERM. Not a whiteout
+ * (character device 0), which needs no capability: to newer kernels, and to 6.1 as it is kept, that
+ * is a regular file.
  */
 static int domain_check(void)
 {
@@ -85,7 +87,7 @@ static int domain_check(void)
 	r = str_format(name, sizeof(name), "/tmp/%s", text);
 	if (r < 0)
 		return r;
-	if (mknod(name, S_IFCHR | 0600, 0) == 0) {
+	if (mknod(name, S_IFBLK | 0600, 0) == 0) {
 		(void)unlink(name);
 		return -ENOTRECOVERABLE;
 	}

@@ -114,9 +114,9 @@ static int try_signal(void)
 	return status_of(kill(getppid(), 0) == 0);
 }
 
-static int try_mount_node(void)
+static int try_make_fifo(void)
 {
-	return status_of(mknod("own/node", S_IFCHR | 0600, 0) == 0);
+	return status_of(mknod("own/node", S_IFIFO | 0600, 0) == 0);
 }
 
 static const struct check {
@@ -128,7 +128,7 @@ static const struct check {
         {try_make_own,       0, 0     },
         {try_read_elsewhere, 1, EACCES},
 	{try_write_other,    1, EACCES},
-        {try_mount_node,     1, EACCES},
+        {try_make_fifo,      1, EACCES},
         {try_rename_between, 0, 0     },
 	{try_rename_widens,  3, EXDEV },
         {try_rename_out,     1, EACCES},
