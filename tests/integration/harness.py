@@ -118,7 +118,7 @@ class Client:
             if value is not None:
                 self.headers[name] = value
 
-    def request(self, method, url, body=None, headers=None, timeout=30, raw_body=None):
+    def request(self, method, url, body=None, headers=None, timeout=30 * SLOW, raw_body=None):
         connection = UnixConnection(self.path, timeout)
         merged = dict(self.headers)
         merged.update(headers or {})
@@ -168,7 +168,7 @@ class Client:
                 pass
             return got
 
-    def lines(self, method, url, body=None, headers=None, timeout=60):
+    def lines(self, method, url, body=None, headers=None, timeout=60 * SLOW):
         """The lines of a streamed answer as they come. A status other than 200 is an error."""
         connection = UnixConnection(self.path, timeout)
         merged = dict(self.headers)
@@ -207,7 +207,7 @@ class Client:
     def remove(self, session):
         return self.delete(f"{SESSIONS}/{session}")
 
-    def run(self, session, *argv, timeout=60, **more):
+    def run(self, session, *argv, timeout=60 * SLOW, **more):
         events = [
             json.loads(line)
             for line in self.lines(
@@ -229,7 +229,7 @@ class Client:
         assert answer.status == 200, answer
         return answer.json["task_id"]
 
-    def frames(self, task, after=None, timeout=60):
+    def frames(self, task, after=None, timeout=60 * SLOW):
         url = f"/dagster/sandbox/tasks/{task}/stream"
         if after is not None:
             url += f"?after={after}"
