@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import RUNTIME, name_of, status_of, wait_until
+from harness import RUNTIME, SESSIONS, name_of, status_of, wait_until
 from installed import *
 
 def test_units_verify(service):
@@ -187,6 +187,11 @@ def test_memory_hog_dies_alone(small, alice):
     assert events(group / "memory.events")["oom_kill"] >= 1
     assert alice.get(f"{RUNTIME}/{hog}/stats").json["oom_kills"] >= 1
     assert int(read(group / "memory.peak") if (group / "memory.peak").exists() else 0) <= 64 * MIB
+    kinds = {made: {record["kind"]: record for record in
+                    alice.get(f"{SESSIONS}/{made}/denials").json["denials"]} for made in (hog, other)}
+    assert list(kinds[hog]) == ["memory"] and kinds[other] == {}, kinds
+    assert "64 MiB" in kinds[hog]["memory"]["rule"]
+    assert "64 MiB" in ctl("denials", hog).stdout
     assert events(group_of(other) / "memory.events")["oom_kill"] == 0
     assert alice.run(other, "/bin/echo", "alive").out == b"alive\n"
     assert alice.run(hog, "/bin/echo", "alive").out == b"alive\n"

@@ -1,4 +1,4 @@
-"""The first installation: the release before, upgraded while it runs."""
+"""The first installation: earlier releases, upgraded while they run."""
 import os
 
 import pytest
@@ -6,14 +6,14 @@ import pytest
 from harness import SESSIONS, Client, wait_until
 from installed import *
 
-OLD = DISK / "old.deb"
 
-
-def test_upgrade_from_the_release_before():
-    if not OLD.exists():
-        pytest.skip("no 0.1.0 to build in this checkout")
+@pytest.mark.parametrize("release", ["v0.1.0", "v0.2.0"])
+def test_upgrade_from(release):
+    old = DISK / f"old-{release}.deb"
+    if not old.exists():
+        pytest.skip(f"no {release} to build in this checkout")
     alice = Client(CONTROL, user="alice", scopes="data:read data:write", workspace="blue")
-    call("dpkg", "-i", OLD)
+    call("dpkg", "-i", old)
     call("systemctl", "enable", "--now", "sandboxd.service")
     made = alice.create()
     alice.write(made, "one", "type: a.B\n")
@@ -21,7 +21,7 @@ def test_upgrade_from_the_release_before():
     call("dpkg", "-i", PACKAGE)
     assert is_active("sandboxd.service") and is_active("sandboxd-sessions.service")
     assert main_pid() not in (0, before)
-    # Its sessions could not outlive it; their rows are used again.
+    # Its sessions do not outlive it; their rows are used again.
     assert alice.get(f"{SESSIONS}/{made}").json["components"] == ["one.yaml"]
     assert alice.run(made, "/bin/cat", "/session/one.yaml").out == b"type: a.B\n"
     assert instance_group().parent.name == "sandboxd-sessions.service"
