@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -14,11 +13,7 @@
 
 #include "sandboxd/kernel.h"
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-#define LANDLOCK_ABI_SCOPE 6
-#define LANDLOCK_ABI_6_1   2
+#define LANDLOCK_ABI_6_1 2
 
 /* "6.18.44-anything": the first two numbers. */
 static bool release_at_least(char *release, uint32_t major, uint32_t minor)
@@ -55,13 +50,6 @@ int probe_minimum(struct err *err)
 	return 0;
 }
 
-static bool has_memfd_exec(void)
-{
-	AUTO_CLOSE int fd = (int)syscall(SYS_memfd_create, "probe", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
-
-	return fd >= 0;
-}
-
 /* struct pidfd_info of Linux 6.13 in its first published size. */
 struct pidfd_group_info {
 	uint64_t mask;
@@ -91,11 +79,6 @@ static bool has_pidfd_info(void)
 	return fd >= 0 && probe_pidfd_group(fd, &group_id) == 0;
 }
 
-static bool has_landlock_scope(void)
-{
-	return landlock_abi() >= LANDLOCK_ABI_SCOPE;
-}
-
 uint32_t probe_landlock(bool force_minimum)
 {
 	uint32_t abi = landlock_abi();
@@ -103,22 +86,8 @@ uint32_t probe_landlock(bool force_minimum)
 	return force_minimum && abi > LANDLOCK_ABI_6_1 ? LANDLOCK_ABI_6_1 : abi;
 }
 
-/*
- * Knowingly left out: KERNEL_OVERLAY_LAYER_FD (layers are named by one letter in the supervisor's
- * own root on every kernel, so mountinfo shows no host path and there is one code path). The two of
- * idmapped layers are asked of the layers themselves: idmap.c.
- */
+/* The two of idmapped layers are asked of the layers themselves: idmap.c. */
 uint32_t probe_features(bool force_minimum)
 {
-	uint32_t features = 0;
-
-	if (force_minimum)
-		return 0;
-	if (has_memfd_exec())
-		features |= KERNEL_MEMFD_EXEC;
-	if (has_pidfd_info())
-		features |= KERNEL_PIDFD_INFO;
-	if (has_landlock_scope())
-		features |= KERNEL_LANDLOCK_SCOPE;
-	return features;
+	return !force_minimum && has_pidfd_info() ? KERNEL_PIDFD_INFO : 0;
 }

@@ -22,12 +22,9 @@
 #endif
 
 enum kernel_probe {
-	KERNEL_OVERLAY_LAYER_FD = 1u << 0, /* fsconfig(FSCONFIG_SET_FD, "lowerdir+"), 6.13 */
-	KERNEL_PIDFD_INFO = 1u << 1,       /* PIDFD_GET_INFO with the cgroup id, 6.13 */
-	KERNEL_TMPFS_IDMAP = 1u << 2,      /* idmapped tmpfs, 6.3 */
-	KERNEL_LANDLOCK_SCOPE = 1u << 3,   /* Landlock ABI 6, 6.12 */
-	KERNEL_MEMFD_EXEC = 1u << 4,       /* MFD_EXEC / MFD_NOEXEC_SEAL, 6.3 */
-	KERNEL_USR_IDMAP = 1u << 8,        /* the file system of /usr can be idmapped */
+	KERNEL_PIDFD_INFO = 1u << 1,  /* PIDFD_GET_INFO with the cgroup id, 6.13 */
+	KERNEL_TMPFS_IDMAP = 1u << 2, /* idmapped tmpfs, 6.3 */
+	KERNEL_USR_IDMAP = 1u << 8,   /* the file system of /usr can be idmapped */
 };
 
 static inline int kernel_clone3(struct clone_args *args)

@@ -140,7 +140,7 @@ enum launch_proof_bit {
 	PROOF_PIDS = 1u << 16,
 	PROOF_CPU = 1u << 17,
 	PROOF_RLIMITS = 1u << 18,
-	PROOF_LANDLOCK = 1u << 19, /* a domain is in force (later issue sets rules) */
+	PROOF_LANDLOCK = 1u << 19, /* commands are in a domain: the spawner has tried it */
 	PROOF_EGRESS = 1u << 20,   /* connections are steered to the egress worker's listener */
 };
 
