@@ -24,16 +24,17 @@ static const struct request_rule requests[] = {
         {LAUNCH_PROOF,     true },
         {LAUNCH_TRACE,     true },
 	{LAUNCH_LOG_LEVEL, false},
+        {LAUNCH_REDIS,     true },
 };
-_Static_assert(ARRAY_SIZE(requests) == LAUNCH_LOG_LEVEL / 2, "one rule per request");
+_Static_assert(ARRAY_SIZE(requests) == LAUNCH_REDIS / 2, "one rule per request");
 #define IS_EVEN(type) ((type) % 2 == 0)
 _Static_assert(IS_EVEN(LAUNCH_HELLO) && IS_EVEN(LAUNCH_START) && IS_EVEN(LAUNCH_KILL) &&
 		       IS_EVEN(LAUNCH_FREEZE) && IS_EVEN(LAUNCH_THAW) && IS_EVEN(LAUNCH_STAT) &&
-		       IS_EVEN(LAUNCH_ADOPT) && IS_EVEN(LAUNCH_PROOF) && IS_EVEN(LAUNCH_TRACE) &&
-		       IS_EVEN(LAUNCH_LOG_LEVEL) && !IS_EVEN(LAUNCH_EVENT_GONE) &&
-		       !IS_EVEN(LAUNCH_EVENT_FACTS) && !IS_EVEN(LAUNCH_EVENT_CONFIG) &&
-		       !IS_EVEN(LAUNCH_EVENT_LINK) && !IS_EVEN(LAUNCH_EVENT_NET) &&
-		       !IS_EVEN(LAUNCH_EVENT_NET_GONE),
+		       IS_EVEN(LAUNCH_REDIS) && IS_EVEN(LAUNCH_ADOPT) && IS_EVEN(LAUNCH_PROOF) &&
+		       IS_EVEN(LAUNCH_TRACE) && IS_EVEN(LAUNCH_LOG_LEVEL) &&
+		       !IS_EVEN(LAUNCH_EVENT_GONE) && !IS_EVEN(LAUNCH_EVENT_FACTS) &&
+		       !IS_EVEN(LAUNCH_EVENT_CONFIG) && !IS_EVEN(LAUNCH_EVENT_LINK) &&
+		       !IS_EVEN(LAUNCH_EVENT_NET) && !IS_EVEN(LAUNCH_EVENT_NET_GONE),
 	       "requests are even, answers and events are odd");
 
 static const struct request_rule *find_request(unsigned int type)
@@ -70,6 +71,9 @@ static int request_check(const struct launch_msg *msg)
 		return -EPROTO;
 	if (rule->type == LAUNCH_START && secret_request_check(&msg->u.start.secrets) < 0)
 		return -EPROTO;
+	if (rule->type == LAUNCH_REDIS &&
+	    (msg->u.redis.action == 0 || msg->u.redis.action >= REDIS_ACTION_MAX_))
+		return -EPROTO;
 	/* One message never names two sessions. */
 	if (rule->type == LAUNCH_START && memcmp(msg->session, msg->u.plan.session, ID_BYTES) != 0)
 		return -EPROTO;
@@ -102,6 +106,11 @@ static int event_check(const struct launch_msg *msg)
 	}
 }
 
+static bool report_valid(const struct redis_report *report)
+{
+	return report->status < REDIS_STATUS_MAX_ && report->n_users <= REDIS_LIST_MAX;
+}
+
 static int answer_check(const struct launch_msg *msg)
 {
 	const struct request_rule *rule;
@@ -114,6 +123,8 @@ static int answer_check(const struct launch_msg *msg)
 	if (!rule)
 		return -EPROTO;
 	if (rule->type == LAUNCH_HELLO && msg->error == 0 && !hello_valid(&msg->u.hello))
+		return -EPROTO;
+	if (rule->type == LAUNCH_REDIS && msg->error == 0 && !report_valid(&msg->u.redis_report))
 		return -EPROTO;
 	if (msg->more && (rule->type != LAUNCH_ADOPT || session_is_null(msg)))
 		return -EPROTO;

@@ -73,6 +73,7 @@ static const struct number_rule {
 	{"network.allow_private", NUMBER(supervisor.network.n_private), 0, CONFIG_PRIVATE_MAX},
 	{"network.host_services", NUMBER(supervisor.network.n_host_services), 0, CONFIG_HOST_SERVICES_MAX},
 	{"endpoint.production", NUMBER(supervisor.network.n_production), 0, CONFIG_PRODUCTION_MAX},
+	{"redis.url", NUMBER(api.redis.port), 0, UINT16_MAX},
 	{"quota overrides", NUMBER(api.quota.n_overrides), 0, QUOTA_OVERRIDES_MAX},
 	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},
 	{"n_name_servers", NUMBER(egress.n_name_servers), 0, CONFIG_MAX_NS},
@@ -89,6 +90,10 @@ static const struct kept_rule {
 	{"store.dsn", NUMBER(api.store_dsn)},
 	{"store.password", NUMBER(api.store_password)},
 	{"supervisor.control_gid", NUMBER(supervisor.control_gid)},
+	{"redis.url", NUMBER(api.redis)},
+	{"redis.prefix", NUMBER(api.redis_root)},
+	{"redis.user", NUMBER(redis.user)},
+	{"redis.password", NUMBER(redis.password)},
 };
 /* clang-format on */
 
@@ -106,6 +111,9 @@ static const struct text_rule {
 	{"api.websocket_origins",     NUMBER(api.websocket_origins)},
 	{"store.dsn",                 NUMBER(api.store_dsn)        },
 	{"store.password",            NUMBER(api.store_password)   },
+	{"redis.prefix",              NUMBER(api.redis_root)       },
+	{"redis.user",                NUMBER(redis.user)           },
+	{"redis.password",            NUMBER(redis.password)       },
 };
 
 static const struct frame_rule {
@@ -255,6 +263,8 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 			return err_fail(err, -EINVAL, "config", "endpoint %zu is not terminated",
 					i);
 	}
+	if (answer->api.redis.port != 0 && !address_valid(&answer->api.redis.address))
+		return err_fail(err, -EINVAL, "config", "the address of redis.url");
 	r = check_network(&answer->supervisor.network, err);
 	if (r == 0)
 		r = check_name_servers(&answer->egress, err);

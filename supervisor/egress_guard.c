@@ -1,8 +1,8 @@
 /*
  * Theory. The kernel asks before each connect and each datagram to an address. In this order:
  *
- *   allowed   exactly this address and port: name servers, the operator's host_services. Nothing
- *             else of this host is ever reached.
+ *   allowed   exactly this address and port: name servers, the operator's host_services, the
+ *             sessions' Redis server. Nothing else of this host is ever reached.
  *   never     production addresses, by their ports; loopback, link-local and metadata on any port
  *   networks  the longest prefix decides: the classes of base/net_class.h, with the operator's
  *             allow_private in between
@@ -91,6 +91,8 @@ static int fill_allowed(const struct guard_maps *maps, const struct egress_guard
 
 		r = allow_exactly(maps, &service->address, service->port);
 	}
+	if (r == 0 && guard->redis && guard->redis->port != 0)
+		r = allow_exactly(maps, &guard->redis->address, guard->redis->port);
 	return r;
 }
 
@@ -196,7 +198,7 @@ static int make_maps(const struct egress_guard *guard, struct guard_maps *ret_ma
 		.type = BPF_MAP_TYPE_HASH,
 		.key_bytes = sizeof(struct exact_key),
 		.value_bytes = sizeof(uint32_t),
-		.max_entries = CONFIG_HOST_SERVICES_MAX + CONFIG_MAX_NS,
+		.max_entries = CONFIG_HOST_SERVICES_MAX + CONFIG_MAX_NS + 1,
 	};
 	const struct bpf_map_form never = {
 		.type = BPF_MAP_TYPE_LPM_TRIE,

@@ -13,6 +13,7 @@ struct egress_guard {
 	const struct network_config *network;
 	const struct egress_address *name_server; /* reached on port 53 */
 	uint32_t n_name_servers;
+	const struct redis_place *redis; /* port 0 or NULL: none */
 };
 
 /* For every process of the group from now on, in place of what was in force before; programs and

@@ -162,7 +162,7 @@ static void audit_name(char name[32], unsigned int number)
 int instance_open_api_dir(const struct instance *instance, uint32_t worker_id, struct err *err)
 {
 	static const char *const files[] = {"api.db", "api.db-wal", "api.db-shm",
-					    STORE_INSTANCE_NAME};
+					    STORE_INSTANCE_NAME, REDIS_KEY_NAME};
 	const unsigned int n_files = ARRAY_SIZE(files);
 	AUTO_CLOSE int fd = -1;
 	int r;

@@ -44,6 +44,7 @@ struct egress_guard reload_guard(const struct config_answer *config)
 		.network = &config->supervisor.network,
 		.name_server = config->egress.name_server,
 		.n_name_servers = config->egress.n_name_servers,
+		.redis = &config->api.redis,
 	};
 }
 

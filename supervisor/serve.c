@@ -217,13 +217,20 @@ static int priv_log_level(struct serve_client *client, const struct launch_msg *
 	return 0;
 }
 
+static int priv_redis(struct serve_client *client, const struct launch_msg *msg,
+		      struct serve_session *entry)
+{
+	(void)entry; /* a user outlives trees */
+	return serve_redis(client, msg);
+}
+
 /* --- the permit table ----------------------------------------------------------------------- */
 
 enum permit_flag {
 	PERMIT_ONCE = 1,       /* once in a connection */
 	PERMIT_BEFORE = 2,     /* before HELLO, and only as the first message */
 	PERMIT_NO_SESSION = 4, /* the session id is all zero */
-	PERMIT_NEW = 8,        /* the session id names none yet */
+	PERMIT_NEW = 8,        /* the session id names none yet, or need not */
 };
 
 #define FROM_API    (1u << SERVE_WORKER_API)
@@ -254,6 +261,7 @@ static const struct permit {
 	{LAUNCH_PROOF,     "proof",     priv_proof,     FROM_API,               LIVE | FROZEN,                     0                              },
 	{LAUNCH_TRACE,     "trace",     priv_trace,     FROM_API,               LIVE | FROZEN,                     0                              },
 	{LAUNCH_LOG_LEVEL, "log-level", priv_log_level, FROM_API,               0,                                 PERMIT_NO_SESSION              },
+	{LAUNCH_REDIS,     "redis",     priv_redis,     FROM_API,               0,                                 PERMIT_NEW                     },
 };
 _Static_assert(ARRAY_SIZE(permits) <= 32, "one bit each in serve_client.used");
 
@@ -374,6 +382,7 @@ void serve_client_done(struct serve_client *client)
 		return;
 	serve_forget_client(client);
 	serve_net_forget(client);
+	serve_forget_redis(client);
 	peer_done(&client->peer);
 	serve->n_clients--;
 	client->serve = NULL;
@@ -447,6 +456,7 @@ int serve_new(const struct serve_options *options, struct serve **ret_serve)
 	serve->ceilings = options->ceilings;
 	list_init(&serve->all);
 	list_init(&serve->unsealing);
+	list_init(&serve->redis_waiting);
 	for (size_t i = 0; i < SERVE_N_BUCKETS; i++)
 		list_init(&serve->bucket[i]);
 	*ret_serve = serve;
@@ -460,6 +470,7 @@ struct serve *serve_free(struct serve *serve)
 	ASSERT(serve->n_clients == 0);
 	ASSERT(list_empty(&serve->unsealing)); /* each has a client */
 	ASSERT(list_empty(&serve->all));
+	serve_drop_redis(serve);
 	free(serve);
 	return NULL;
 }

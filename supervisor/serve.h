@@ -15,6 +15,7 @@
 #include "supervisor/ceilings.h"
 #include "supervisor/peer.h"
 
+struct config_answer;
 struct host;
 struct unsealer;
 struct serve;
@@ -31,7 +32,8 @@ struct serve_options {
 	const char *instance;
 	struct ceilings ceilings; /* with nothing taken */
 	uint32_t n_egress;
-	struct unsealer *unsealer; /* NULL: no secrets */
+	struct unsealer *unsealer;          /* NULL: no secrets */
+	const struct config_answer *config; /* in force, changed in place; NULL: no Redis */
 	/* The operator wants another level: of this process and of every worker. */
 	void (*log_level)(void *userdata, enum log_level level);
 	/* Every session has ended; only while stopping. */

@@ -39,8 +39,11 @@ struct serve {
 	bool incompatible_told; /* to an api worker that heard the end of its ADOPT */
 	uint32_t n_sessions;
 	uint32_t n_clients;
-	uint32_t n_unsealing;  /* of `unsealing`: their helper runs */
-	struct list unsealing; /* launches that wait for their secrets: serve_secrets.c */
+	uint32_t n_unsealing;      /* of `unsealing`: their helper runs */
+	struct list unsealing;     /* launches that wait for their secrets: serve_secrets.c */
+	struct list redis_waiting; /* serve_redis.c */
+	uint32_t n_redis_waiting;
+	uint32_t n_redis_helpers; /* of them, that run */
 	struct list all;
 	struct list bucket[SERVE_N_BUCKETS];
 };
@@ -64,6 +67,12 @@ void serve_cancel_sealed(struct serve *serve, const uint8_t id[ID_BYTES]);
 bool serve_is_sealed(const struct serve *serve, const uint8_t id[ID_BYTES]);
 /* The same for all of a client, without answers. */
 void serve_forget_sealed(struct serve_client *client);
+/* serve_redis.c: a user of the Redis server; answered when that is done. */
+MUST_USE int serve_redis(struct serve_client *client, const struct launch_msg *request);
+/* Nobody is told any more. */
+void serve_forget_redis(struct serve_client *client);
+/* Ends the helpers; what waits is not done. */
+void serve_drop_redis(struct serve *serve);
 /* Nobody waits under this name any more; what was started for it alone is killed. */
 void serve_forget_client(struct serve_client *client);
 /* Send the client every live session, with a connection each, then the end. */

@@ -312,6 +312,7 @@ static int stage_serve(struct app *app, struct err *err)
 		.ceilings = app->ceilings,
 		.n_egress = app->reload.config.supervisor.n_egress,
 		.unsealer = &app->unsealer,
+		.config = &app->reload.config,
 		.log_level = on_log_level,
 		.emptied = on_emptied,
 		.userdata = app,

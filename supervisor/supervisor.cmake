@@ -13,9 +13,11 @@ add_library(sandboxd_supervisor STATIC
 	own_pages.c
 	peer.c
 	privileges.c
+	redis_helper.c
 	reload.c
 	serve.c
 	serve_net.c
+	serve_redis.c
 	serve_secrets.c
 	serve_sessions.c
 	signals.c

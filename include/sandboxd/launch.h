@@ -11,6 +11,7 @@
 
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
+#include "sandboxd/redis.h"
 #include "sandboxd/secret.h"
 
 #define LAUNCH_MAGIC   0x4c424158u
@@ -32,6 +33,8 @@ enum launch_type {
 	LAUNCH_PROOF = 16, /* by session id: struct launch_proof */
 	LAUNCH_TRACE = 18, /* by session id: struct launch_trace */
 	LAUNCH_LOG_LEVEL = 20, /* struct launch_level: of all our processes, until the next start */
+	LAUNCH_REDIS = 22, /* by session id: struct launch_redis; answered with struct redis_report.
+			      For REDIS_LIST the id is any */
 	LAUNCH_EVENT_GONE =
 		101, /* the session ended by itself: struct launch_gone; it is already cleaned up */
 	LAUNCH_EVENT_FACTS = 103,  /* struct launch_facts: after HELLO and whenever they change */
@@ -203,6 +206,12 @@ struct launch_link {
 	uint32_t zero;
 };
 
+struct launch_redis {
+	uint32_t action; /* enum redis_action */
+	uint32_t zero;
+	uint8_t password_hash[REDIS_HASH_BYTES]; /* REDIS_MAKE */
+};
+
 struct launch_msg {
 	uint32_t magic;
 	uint16_t version;
@@ -227,7 +236,9 @@ struct launch_msg {
 		struct launch_facts facts;
 		struct launch_config config;
 		struct launch_link link;
-		struct err err; /* error = LAUNCH_E_STEP, LAUNCH_E_SECRET */
+		struct launch_redis redis;        /* request */
+		struct redis_report redis_report; /* answer */
+		struct err err;                   /* error = LAUNCH_E_STEP, LAUNCH_E_SECRET */
 	} u;
 };
 _Static_assert(sizeof(struct launch_msg) <= 2048, "one message stays small");

@@ -74,6 +74,7 @@
 
 /* Of the api worker: who it is to a store that others share. */
 #define STORE_INSTANCE_NAME "store-instance"
+#define REDIS_KEY_NAME      "redis.key" /* the passwords of the sessions' users come from it */
 /* The api worker's audit, in its state directory: AUDIT_FILE_NAME and .1 to .AUDIT_OLD_FILES. */
 #define AUDIT_FILE_NAME     "audit.jsonl"
 #define AUDIT_OLD_FILES     7

@@ -95,6 +95,13 @@ struct network_config {
 	struct config_production production[CONFIG_PRODUCTION_MAX];
 };
 
+/* The Redis server of the sessions. */
+struct redis_place {
+	struct egress_address address;
+	uint32_t port; /* 0: there is none */
+	uint32_t zero;
+};
+
 #define CONFIG_LIST_BYTES 2048 /* entries between spaces */
 enum config_shared_host {
 	CONFIG_SHARED_REFUSE, /* no host is shared: the configuration says so or is refused */
@@ -151,6 +158,8 @@ struct api_config {
 	char component_allow[CONFIG_LIST_BYTES]; /* rules of every session of that profile */
 	char agent_allow[CONFIG_LIST_BYTES];
 	struct network_config network;
+	struct redis_place redis;
+	char redis_root[CONFIG_TEXT_BYTES]; /* keys of a session: ROOT:ID:* */
 };
 
 struct egress_config {
@@ -192,6 +201,12 @@ struct supervisor_config {
 	struct network_config network;
 };
 
+/* Who may make users on the server. The supervisor's and its helper's alone. */
+struct redis_credential {
+	char user[CONFIG_TEXT_BYTES];
+	char password[CONFIG_PASSWORD_BYTES];
+};
+
 /* The one bounded answer of sandboxd-config: this struct on its standard output, or text on stderr
  * and a non-zero status. */
 struct config_answer {
@@ -203,4 +218,5 @@ struct config_answer {
 	struct supervisor_config supervisor;
 	struct api_config api;
 	struct egress_config egress;
+	struct redis_credential redis;
 };

@@ -12,6 +12,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/creation.h"
+#include "supervisor/api/redis.h"
 #include "supervisor/api/row_session.h"
 
 struct adoptee {
@@ -196,6 +197,7 @@ static void end_rows(struct start_up *start)
 		IGNORE_RESULT(store_session_close(start->app->store, &end.id,
 						  session_reason_text(end.reason), clock_realtime(),
 						  NULL, NULL));
+		(void)redis_drop(start->app, &end.id, NULL, NULL);
 		start->app->metrics.n_adoptions[METRICS_ADOPTION_CLOSED]++;
 	}
 }

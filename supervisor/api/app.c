@@ -14,6 +14,7 @@
 #include "supervisor/api/live.h"
 #include "supervisor/api/observe.h"
 #include "supervisor/api/quotas.h"
+#include "supervisor/api/redis.h"
 #include "supervisor/api/settings.h"
 #include "supervisor/api/store/postgres.h"
 #include "supervisor/api/store/sqlite.h"
@@ -191,6 +192,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	sessions_end_again(app);
 	quotas_tick(app);
 	canary_tick(app);
+	redis_tick(app);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives)
 		tasks_next(app, LIST_ENTRY(entry, struct live, link)->session);
 	(void)sd_event_source_set_time(source, clock_add(now, APP_TICK));
@@ -430,6 +432,8 @@ static int start(struct app *app)
 		r = open_store(app);
 	if (r >= 0)
 		r = quotas_load(app);
+	if (r >= 0)
+		r = redis_start(app);
 	if (r >= 0)
 		r = egress_hub_new(app, &app->egress);
 	if (r >= 0)

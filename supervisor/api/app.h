@@ -93,8 +93,10 @@ struct app {
 	sd_event_source *tick_timer;
 	sd_event_source *store_timer;
 	sd_event_source *retention_timer;
-	bool counts_frames; /* quotas: the store is telling them */
-	usec_t stop_at;     /* boottime */
+	bool counts_frames;    /* quotas: the store is telling them */
+	usec_t stop_at;        /* boottime */
+	uint8_t redis_key[32]; /* redis.c */
+	usec_t redis_look_at;  /* boottime */
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;
 };

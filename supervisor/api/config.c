@@ -60,6 +60,8 @@ int config_check(const struct api_config *config, struct err *err)
 	    config->network.n_private > CONFIG_PRIVATE_MAX ||
 	    config->network.n_host_services > CONFIG_HOST_SERVICES_MAX)
 		return err_fail(err, -EBADMSG, "config", "network");
+	if (!terminated(config->redis_root, sizeof(config->redis_root)))
+		return err_fail(err, -EBADMSG, "config", "redis");
 	if (config->log_level >= LOG_LEVEL_MAX_)
 		return err_fail(err, -EBADMSG, "config", "log level");
 	if (config->quota.n_overrides > QUOTA_OVERRIDES_MAX)

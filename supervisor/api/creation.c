@@ -11,6 +11,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/rebuild.h"
+#include "supervisor/api/redis.h"
 #include "supervisor/api/session/body_fields.h"
 #include "supervisor/api/session/fit.h"
 
@@ -266,7 +267,7 @@ int creation_launch(struct app *app, struct session *session)
 		return -ENOMEM;
 	op->app = app;
 	op->session = session->id;
-	egress_push(app, session);
+	redis_begin(app, session);
 	fill_secrets(session, &secrets);
 	r = supervisor_client_request(app->supervisor,
 				      &(struct supervisor_request){.type = LAUNCH_START,

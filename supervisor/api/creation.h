@@ -15,7 +15,8 @@ enum end_result {
 /* Told once when a session has ended, or when that will not be known soon; frees itself in `ended`.
  */
 struct end_waiter {
-	struct list link; /* live->waiters */
+	struct list link;      /* live->waiters */
+	uint32_t n_redis_keys; /* dropped; set before `ended` */
 	void (*ended)(struct end_waiter *waiter, enum end_result result);
 };
 

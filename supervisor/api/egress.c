@@ -66,6 +66,7 @@ int egress_policy_of(const struct app *app, const struct session *session,
 {
 	struct policy_input input = {
 		.config = app->config,
+		.redis = live_of(session)->redis == LIVE_REDIS_READY ? &app->config->redis : NULL,
 		.allow = session->spec.egress.allow,
 		.n_allow = session->spec.egress.n_allow,
 		.profile_allow = str_equal(session->spec.profile, "component")
@@ -101,7 +102,10 @@ void egress_push(struct app *app, struct session *session)
 
 	live->policy_generation = next_number(&app->egress->last_generation);
 	live->policy_in_force = false;
-	live->policy_owed = true;
+	/* Pushed again when it is known whether there is Redis. */
+	live->policy_owed = live->redis != LIVE_REDIS_PENDING;
+	if (!live->policy_owed)
+		return;
 	r = egress_policy_of(app, session, &policy);
 	session->by_credentials = policy.by_credentials;
 	/* It is sent when it has greeted, or has read what it was sent before. */

@@ -48,6 +48,12 @@ struct activity {
 	char program[16]; /* argv[0] without its path, cut: a caller's word; "": none */
 };
 
+enum live_redis {
+	LIVE_REDIS_NONE,    /* not configured, or the server could not give one */
+	LIVE_REDIS_PENDING, /* it is being made */
+	LIVE_REDIS_READY,
+};
+
 struct live {
 	struct list link;   /* app->lives or app->forgotten */
 	struct list credit; /* app->crediting: numbers were settled in this turn; or alone */
@@ -63,6 +69,8 @@ struct live {
 	usec_t rebuilding_since;     /* boottime */
 	uint32_t tree;               /* counts the trees of this session in this worker */
 	uint32_t policy_generation;  /* of the network policy that was made last */
+	enum live_redis redis;       /* its user there */
+	bool restored_waits;         /* for that: then those who wait for the tree go on */
 	bool policy_in_force;
 	bool policy_owed; /* it waits for the egress worker to be there, or to read */
 	bool kill_asked;  /* and not answered yet */

@@ -1,6 +1,9 @@
 #include "supervisor/api/loader_run.h"
 
 #include <errno.h>
+#include <string.h>
+
+#include "supervisor/api/redis.h"
 
 #define LOADER_OUTPUT_MAX_BYTES ((uint64_t)16 * 1024 * 1024)
 #define GRACE_MS                2000u
@@ -25,6 +28,7 @@ int session_environment(const struct live *live, char *const *extra, bool is_roo
 			struct environment *ret_environment)
 {
 	const struct session *session = live->session;
+	struct redis_access access;
 	struct environment_input input = {
 		.session = &session->id,
 		.prefix = live->app->config->env_prefix,
@@ -34,12 +38,19 @@ int session_environment(const struct live *live, char *const *extra, bool is_roo
 		.session_env = (const char *const *)session->spec.env,
 		.command_env = (const char *const *)extra,
 	};
+	int r;
 
 	for (size_t i = 0; i < ENDPOINTS_N; i++) {
 		input.caller[i] = session->spec.endpoint[i];
 		input.operator_default[i] = live->app->summary.operator_default[i];
 	}
-	return environment_build(&input, ret_environment);
+	if (redis_access(live, &access)) {
+		input.redis_url = access.url;
+		input.redis_prefix = access.prefix;
+	}
+	r = environment_build(&input, ret_environment);
+	explicit_bzero(&access, sizeof(access));
+	return r;
 }
 
 int loader_run(struct live *live, enum loader_run_kind kind, uint32_t *ret_wire_job)

@@ -317,7 +317,12 @@ static void on_restored(void *userdata, enum store_result result)
 	if (!op->is_degraded)
 		free(op);
 	/* Not durable: the worst is that the next worker fills another folder. */
-	if (session)
+	if (!session)
+		return;
+	/* What a program inside is given must be known. */
+	if (live_of(session)->redis == LIVE_REDIS_PENDING)
+		live_of(session)->restored_waits = true;
+	else
 		sessions_event(app, session, SESSION_EVENT_RESTORED, SESSION_REASON_NONE);
 }
 

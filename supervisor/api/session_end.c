@@ -28,8 +28,8 @@ static void on_deleted(struct end_waiter *waiter, enum end_result result)
 		if (result == END_DEGRADED)
 			request_add_header(request, "Sandbox-Degraded", "store");
 		reply_json(request, MHD_HTTP_OK,
-			   json_pack("{s:s, s:i, s:b}", "session_id", text, "redis_keys_dropped", 0,
-				     "folder_removed", 1));
+			   json_pack("{s:s, s:I, s:b}", "session_id", text, "redis_keys_dropped",
+				     (json_int_t)waiter->n_redis_keys, "folder_removed", 1));
 	}
 	free(op);
 }

@@ -21,6 +21,7 @@
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/quotas.h"
 #include "supervisor/api/rebuild.h"
+#include "supervisor/api/redis.h"
 #include "supervisor/api/session/fit.h"
 
 /* Writes. */
@@ -120,31 +121,58 @@ struct row_close {
 	bool is_gone;
 	bool is_answered; /* the store has spoken */
 	bool is_owed;     /* it will speak, or speak again */
+	bool redis_owed;  /* Redis has not answered */
+	uint32_t n_redis_keys;
 	enum end_result result;
 };
 
-static void tell_waiters(struct list *waiters, enum end_result result)
+static void tell_waiters(struct list *waiters, enum end_result result, uint32_t n_redis_keys)
 {
 	while (!list_empty(waiters)) {
 		struct end_waiter *waiter = LIST_ENTRY(waiters->next, struct end_waiter, link);
 
 		list_remove(&waiter->link);
+		waiter->n_redis_keys = n_redis_keys;
 		waiter->ended(waiter, result);
 	}
+}
+
+/* Once all have spoken, those who wait hear of it. */
+static void close_step(struct row_close *close)
+{
+	if (!close->is_gone || close->redis_owed)
+		return;
+	if (close->is_answered)
+		tell_waiters(&close->waiters, close->result, close->n_redis_keys);
+	if (!close->is_owed)
+		free(close);
+}
+
+static void on_redis_dropped(void *userdata, uint32_t n_keys)
+{
+	struct row_close *close = userdata;
+
+	close->redis_owed = false;
+	close->n_redis_keys = n_keys;
+	close_step(close);
 }
 
 static void on_row_closed(void *userdata, enum store_result result)
 {
 	struct row_close *close = userdata;
-	bool is_last = result != STORE_DEGRADED;
 
 	close->is_answered = true;
 	close->result = result == STORE_OK ? END_DONE : END_DEGRADED;
-	if (close->is_gone)
-		tell_waiters(&close->waiters, close->result);
-	close->is_owed = !is_last;
-	if (is_last && close->is_gone)
-		free(close);
+	close->is_owed = result == STORE_DEGRADED;
+	close_step(close);
+}
+
+/* Nobody waits for it. */
+static void close_without_row(struct row_close *close)
+{
+	close->is_gone = true;
+	close->is_owed = false;
+	close_step(close);
 }
 
 static void close_row(struct app *app, struct session *session)
@@ -153,15 +181,19 @@ static void close_row(struct app *app, struct session *session)
 	struct row_close *close = calloc(1, sizeof(*close));
 
 	ASSERT(!live->row_close);
-	if (!close)
+	if (!close) {
+		(void)redis_drop(app, &session->id, NULL, NULL);
 		return;
+	}
 	list_init(&close->waiters);
 	close->is_owed = true;
+	/* At once: from here on its programs reach nothing there. */
+	close->redis_owed = redis_drop(app, &session->id, on_redis_dropped, close);
 	if (store_session_close(app->store, &session->id, session_reason_text(session->reason),
 				clock_realtime(), on_row_closed, close) >= 0)
 		live->row_close = close;
 	else
-		free(close);
+		close_without_row(close);
 }
 
 /* Nothing is left of the tree: those who wait hear of it when the row says so, too. */
@@ -171,7 +203,7 @@ static void end_row(struct live *live)
 
 	live->row_close = NULL;
 	if (!close) {
-		tell_waiters(&live->waiters, END_DEGRADED);
+		tell_waiters(&live->waiters, END_DEGRADED, 0);
 		return;
 	}
 	close->is_gone = true;
@@ -181,10 +213,7 @@ static void end_row(struct live *live)
 		list_remove(entry);
 		list_append(&close->waiters, entry);
 	}
-	if (close->is_answered)
-		tell_waiters(&close->waiters, close->result);
-	if (!close->is_owed)
-		free(close);
+	close_step(close);
 }
 
 struct kill_op {
@@ -211,7 +240,7 @@ static void kill_failed(struct app *app, struct session *session, const struct i
 	}
 	live_of(session)->kill_asked = false;
 	fail_jobs(app, session);
-	tell_waiters(&live_of(session)->waiters, END_UNKNOWN);
+	tell_waiters(&live_of(session)->waiters, END_UNKNOWN, 0);
 }
 
 static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
@@ -306,7 +335,7 @@ void sessions_forget(struct app *app, struct session *session)
 	creation_failed(session);
 	egress_forget(app, session);
 	rebuild_drop(live);
-	tell_waiters(&live->waiters, END_UNKNOWN);
+	tell_waiters(&live->waiters, END_UNKNOWN, 0);
 	if (live->row_close)
 		end_row(live);
 	registry_remove(&app->registry, session);
@@ -382,7 +411,7 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 		return;
 	}
 	if (event == SESSION_EVENT_ADOPT_TREE)
-		egress_push(app, session);
+		redis_begin(app, session);
 	if (before != session->state && session->state == SESSION_STATE_REBUILDING)
 		live_of(session)->rebuilding_since = clock_boottime();
 	if (actions & SESSION_ACTION_STATUS_ROW)

@@ -114,6 +114,27 @@ static int add_service(const char *entry, size_t length, struct network_config *
 	return 0;
 }
 
+int option_list_set_redis(const struct option_row *row, const char *value,
+			  struct config_answer *answer)
+{
+	static const char scheme[] = "redis://";
+	struct config_host_service service = {0};
+	const char *place = value + strlen(scheme);
+	size_t length;
+
+	(void)row; /* there is one */
+	if (!str_has_prefix(value, scheme))
+		return -EINVAL;
+	length = strlen(place);
+	/* Its own address, and the first of its databases. */
+	if (str_has_suffix(place, "/0"))
+		length -= strlen("/0");
+	if (memchr(place, '=', length) || read_service(place, length, &service) < 0)
+		return -EINVAL;
+	answer->api.redis = (struct redis_place){.address = service.address, .port = service.port};
+	return 0;
+}
+
 int option_list_set(const struct option_row *row, const char *value, struct config_answer *answer)
 {
 	const char *at = value;

@@ -23,6 +23,7 @@
 #define HOST       "host"
 #define ENDPOINT   "endpoint"
 #define NETWORK    "network"
+#define REDIS      "redis"
 
 #define QUOTA(scope, member) AT(api.quota.limits[QUOTA_SCOPE_##scope].member)
 
@@ -124,6 +125,15 @@ static const struct option_row rows[] = {
 	{NETWORK, "host_services", OPTION_TYPE_HOST_SERVICES, 0, 0, NULL,
 	 AT(api.network.n_host_services), OPTION_RELOAD, "services of this host that endpoints may name, as name:port or name:port=address:port"},
 
+	{REDIS, "url", OPTION_TYPE_REDIS, 0, 0, NULL,
+	 AT(api.redis), OPTION_RESTART, "server where each session gets a user and keys of its own, as redis://127.0.0.1:6379; unset: none"},
+	{REDIS, "prefix", OPTION_TYPE_KEY, 0, 0, "alphaswarm:sandbox",
+	 AT(api.redis_root), OPTION_RESTART, "keys of a session are PREFIX:ID:*; of this host alone"},
+	{REDIS, "user", OPTION_TYPE_KEY, 0, 0, "default",
+	 AT(redis.user), OPTION_RESTART, "user that makes the sessions' users"},
+	{REDIS, "password", OPTION_TYPE_SECRET, 0, CONFIG_PASSWORD_BYTES - 1, NULL,
+	 AT(redis.password), OPTION_RESTART, "password of that user"},
+
 	{LIMITS, "sessions", OPTION_TYPE_U32, 1, CONFIG_SESSIONS_MAX, "1000",
 	 AT(supervisor.max_sessions), OPTION_RELOAD_NEW, "sessions at once"},
 	{LIMITS, "memory", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "0",
@@ -206,6 +216,8 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_ENDPOINT] = "text",
 	[OPTION_TYPE_REROUTE] = "refuse|reroute",
 	[OPTION_TYPE_SHARED] = "refuse|path|trust_credentials",
+	[OPTION_TYPE_REDIS] = "url",
+	[OPTION_TYPE_KEY] = "text",
 	[OPTION_TYPE_RULES] = "rules",
 	[OPTION_TYPE_BUCKETS] = "buckets",
 	[OPTION_TYPE_PATHS] = "paths",

@@ -33,6 +33,8 @@ enum option_type {
 	OPTION_TYPE_SECRET,     /* printable, never shown; row.max is the longest */
 	OPTION_TYPE_REROUTE,    /* refuse, reroute */
 	OPTION_TYPE_SHARED,     /* refuse, path, trust_credentials */
+	OPTION_TYPE_REDIS,      /* redis://address:port */
+	OPTION_TYPE_KEY,        /* letters, digits and :._- */
 	/* Lists between spaces, appended to: such an option may come more than once in a file. */
 	OPTION_TYPE_RULES,         /* of egress_rule.h */
 	OPTION_TYPE_BUCKETS,       /* bucket[/prefix] */

@@ -14,6 +14,7 @@
 
 #include "sandboxd/policy_image.h"
 #include "supervisor/host.h"
+#include "supervisor/redis_helper.h"
 #include "supervisor/serve.h"
 #include "supervisor/session.h"
 #include "supervisor/unseal.h"
@@ -73,6 +74,38 @@ struct unseal *unseal_cancel(struct unseal *unseal)
 		return NULL;
 	unseal->cancelled = true;
 	unseal->done = NULL;
+	return NULL;
+}
+
+/* As for secrets, and all that were started. */
+#define PAPER_HELPERS 8
+static struct redis_helper {
+	struct redis_request request;
+	redis_helper_done done; /* NULL: it has ended */
+	void *userdata;
+} redis_helpers[PAPER_HELPERS];
+static unsigned int n_redis_helpers;
+static struct config_answer in_force;
+
+int redis_helper_start(struct loop *loop, struct host *host, int null_fd,
+		       const struct redis_request *request, redis_helper_done done, void *userdata,
+		       struct redis_helper **ret_helper, struct err *err)
+{
+	(void)loop;
+	(void)host;
+	(void)null_fd;
+	(void)err;
+	assert_in_range(n_redis_helpers, 0, PAPER_HELPERS - 1);
+	*ret_helper = &redis_helpers[n_redis_helpers++];
+	**ret_helper =
+		(struct redis_helper){.request = *request, .done = done, .userdata = userdata};
+	return 0;
+}
+
+struct redis_helper *redis_helper_cancel(struct redis_helper *helper)
+{
+	if (helper)
+		helper->done = NULL;
 	return NULL;
 }
 
@@ -427,6 +460,10 @@ static int set_up(void **state)
 		.instance = "0123abcd", .n_egress = 1, .emptied = on_emptied, .userdata = &fixture};
 	static struct unsealer unsealer;
 
+	memset(&in_force, 0, sizeof(in_force));
+	in_force.api.redis.port = 6379;
+	memcpy(in_force.redis.password, "credential", sizeof("credential"));
+
 	log_set_level(LOG_LEVEL_ERROR);
 	fixture = (struct fixture){.worker_fd = -1};
 	memset(sessions, 0, sizeof(sessions));
@@ -443,6 +480,8 @@ static int set_up(void **state)
 	loop_deferred_set(fixture.turn, 1);
 	options.loop = fixture.loop;
 	options.unsealer = &unsealer;
+	options.config = &in_force;
+	n_redis_helpers = 0;
 	refuse_unseal = 0;
 	n_unseals = 0;
 	assert_int_equal(serve_new(&options, &fixture.serve), 0);
@@ -877,6 +916,61 @@ static void test_serve_stopping_refuses_and_empties(void **state)
 
 #define SERVE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
+static struct launch_msg redis_message(uint8_t number, enum redis_action action, uint32_t serial)
+{
+	struct launch_msg msg = launch_message(LAUNCH_REDIS, serial, (uint8_t[ID_BYTES]){number});
+
+	msg.u.redis.action = action;
+	return msg;
+}
+
+static void end_redis_helper(struct fixture *fixture, unsigned int i, uint32_t n_keys)
+{
+	const struct redis_report report = {.status = REDIS_DONE, .n_keys = n_keys};
+	struct launch_msg answer;
+
+	redis_helpers[i].done(redis_helpers[i].userdata, &report);
+	assert_false(hear(fixture, &answer));
+	assert_int_equal(answer.error, LAUNCH_E_NONE);
+	assert_int_equal(answer.u.redis_report.n_keys, n_keys);
+}
+
+/* A user that is dropped is not made again by what was asked before. */
+static void test_serve_redis_of_one_session_is_in_order(void **state)
+{
+	struct fixture *fixture = *state;
+	struct launch_msg msg;
+
+	greet(fixture);
+	msg = redis_message(1, REDIS_MAKE, 11);
+	ask(fixture, &msg);
+	msg = redis_message(1, REDIS_DROP, 12);
+	ask(fixture, &msg);
+	msg = redis_message(2, REDIS_MAKE, 13);
+	ask(fixture, &msg);
+	expect_silence(fixture);
+	assert_int_equal(n_redis_helpers, 2);
+	assert_int_equal(redis_helpers[0].request.action, REDIS_MAKE);
+	assert_int_equal(redis_helpers[1].request.session[0], 2);
+	assert_string_equal(redis_helpers[0].request.password, "credential");
+	end_redis_helper(fixture, 0, 0);
+	assert_int_equal(n_redis_helpers, 3);
+	assert_int_equal(redis_helpers[2].request.action, REDIS_DROP);
+	end_redis_helper(fixture, 2, 7);
+	end_redis_helper(fixture, 1, 0);
+}
+
+static void test_serve_redis_that_is_not_configured_has_no_helper(void **state)
+{
+	struct fixture *fixture = *state;
+	struct launch_msg msg = redis_message(1, REDIS_MAKE, 11);
+
+	greet(fixture);
+	in_force.api.redis.port = 0;
+	expect_error(fixture, &msg, LAUNCH_E_STATE);
+	assert_int_equal(n_redis_helpers, 0);
+}
+
 static struct launch_msg sealed_message(struct fixture *fixture, uint8_t number)
 {
 	struct launch_msg msg = start_message(fixture, number);
@@ -1013,6 +1107,8 @@ static void test_serve_waiting_for_secrets_ends_with_its_asker(void **state)
 
 static const struct CMUnitTest tests[] = {
 	SERVE_TEST(test_serve_secrets_come_before_the_session),
+	SERVE_TEST(test_serve_redis_of_one_session_is_in_order),
+	SERVE_TEST(test_serve_redis_that_is_not_configured_has_no_helper),
 	SERVE_TEST(test_serve_secret_that_is_missing_is_named),
 	SERVE_TEST(test_serve_helpers_are_bounded_and_the_rest_waits),
 	SERVE_TEST(test_serve_waiting_for_secrets_ends_with_its_asker),

@@ -1,5 +1,6 @@
 #include "supervisor/api/egress/policy.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,6 +261,29 @@ static int add_endpoint(struct making *making, size_t index)
 			endpoint_name(index));
 }
 
+/* Exactly that server, wherever it is: the operator named it. */
+static int add_redis(struct making *making)
+{
+	const struct redis_place *place = making->input->redis;
+	uint16_t port = (uint16_t)place->port;
+	struct egress_rule rule = {
+		.kind = EGRESS_RULE_NETWORK,
+		.flags = EGRESS_HOST_SERVICE,
+		.n_ports = 1,
+		.port = {{port, port}},
+		.network = place->address,
+		.reroute = place->address,
+		.reroute_port = place->port,
+	};
+
+	if (net_class_of(&place->address) == NET_CLASS_LOOPBACK) {
+		rule.kind = EGRESS_RULE_NAME;
+		rule.network = (struct egress_address){0};
+		IGNORE_RESULT(str_copy(rule.name, sizeof(rule.name), EGRESS_HOST_NAME));
+	}
+	return add_rule(making->policy, &rule, "redis", "") ? 0 : -ENOMEM;
+}
+
 static int make(struct making *making)
 {
 	const struct policy_input *input = making->input;
@@ -273,6 +297,8 @@ static int make(struct making *making)
 		r = add_text(making, input->allow[i], strlen(input->allow[i]), "allow", "");
 	if (r == 0)
 		r = add_list(making, input->profile_allow, "profile", "");
+	if (r == 0 && input->redis)
+		r = add_redis(making);
 	if (r == 0 && making->policy->n_rules > EGRESS_RULES_MAX)
 		r = -E2BIG;
 	return r;
@@ -323,6 +349,20 @@ const char *policy_label_of(const struct net_policy *policy, const char *name,
 		    egress_rules_overlap(&policy->rule[i], &dialled))
 			return policy->rule[i].label;
 	return NULL;
+}
+
+void policy_redis_host(const struct redis_place *place, char text[POLICY_HOST_BYTES])
+{
+	char address[INET6_ADDRSTRLEN] = "";
+	bool is_v6 = place->address.family == AF_INET6;
+
+	if (net_class_of(&place->address) == NET_CLASS_LOOPBACK) {
+		IGNORE_RESULT(str_copy(text, POLICY_HOST_BYTES, EGRESS_HOST_NAME));
+		return;
+	}
+	(void)inet_ntop((int)place->address.family, place->address.bytes, address, sizeof(address));
+	IGNORE_RESULT(str_format(text, POLICY_HOST_BYTES, "%s%s%s", is_v6 ? "[" : "", address,
+				 is_v6 ? "]" : ""));
 }
 
 int policy_injected(const struct network_config *network, size_t endpoint, const char *value,

@@ -3,7 +3,7 @@
  * configuration, the endpoints in force and what its owner asked for. Pure.
  *
  * Order: production first (it goes before every other rule anyway), then endpoints, their
- * companions, the caller's own rules, the profile's.
+ * companions, the caller's own rules, the profile's, the Redis server.
  */
 #pragma once
 
@@ -21,12 +21,17 @@
  * service of this host is given to programs under this name. */
 #define EGRESS_HOST_NAME "host.sandbox.internal"
 
+/* A URL's host for that address, as programs inside dial it: EGRESS_HOST_NAME for loopback. */
+#define POLICY_HOST_BYTES 64
+void policy_redis_host(const struct redis_place *place, char text[POLICY_HOST_BYTES]);
+
 struct policy_input {
 	const struct api_config *config;
 	const char *value[ENDPOINTS_N]; /* in force; "": none */
 	char *const *allow;             /* the caller's rules */
 	size_t n_allow;
-	const char *profile_allow; /* a list of the configuration */
+	const char *profile_allow;       /* a list of the configuration */
+	const struct redis_place *redis; /* where the session has a user; NULL: nowhere */
 };
 
 struct net_policy {

@@ -271,6 +271,8 @@ int supervisor_client_request(struct supervisor_client *client,
 	}
 	if (request->type == LAUNCH_LOG_LEVEL)
 		pending->msg.u.level.level = request->level;
+	if (request->redis)
+		pending->msg.u.redis = *request->redis;
 	pending->since = clock_boottime();
 	pending->deadline = clock_add(pending->since, request->timeout);
 	pending->callback = callback;
@@ -296,8 +298,8 @@ usec_t supervisor_client_waits_since(const struct supervisor_client *client)
 	LIST_FOR_EACH (entry, &client->pending) {
 		const struct pending *pending = LIST_ENTRY(entry, struct pending, link);
 
-		/* The end of a session may have to wait for the kernel. */
-		if (pending->msg.type != LAUNCH_KILL)
+		/* The end of a session may have to wait for the kernel, Redis for its server. */
+		if (pending->msg.type != LAUNCH_KILL && pending->msg.type != LAUNCH_REDIS)
 			return pending->since;
 	}
 	return USEC_NEVER;

@@ -47,6 +47,7 @@ struct supervisor_request {
 	const struct plan *plan;              /* LAUNCH_START only */
 	const struct secret_request *secrets; /* of it; NULL: none */
 	uint32_t level;                       /* LAUNCH_LOG_LEVEL only */
+	const struct launch_redis *redis;     /* LAUNCH_REDIS only */
 	usec_t timeout;
 };
 

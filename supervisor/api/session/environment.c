@@ -208,6 +208,13 @@ static int build(const struct environment_input *input, struct environment *envi
 	r = add_all(environment, input->command_env);
 	if (r < 0)
 		return r;
+	if (input->redis_url) {
+		r = add_pair(environment, "", "SANDBOX_REDIS_URL", input->redis_url);
+		if (r >= 0)
+			r = add_pair(environment, "", "SANDBOX_REDIS_PREFIX", input->redis_prefix);
+		if (r < 0)
+			return r;
+	}
 	/* Last, so that nothing above can stand in their place. */
 	for (size_t i = 0; i < ENDPOINTS_N; i++) {
 		r = add_endpoint(environment, input, i, input->prefix, endpoint_variable(i));

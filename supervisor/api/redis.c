@@ -1,0 +1,293 @@
+/*
+ * Theory. The password of a session is derived from its id and a random key that this host keeps,
+ * so that no row holds it and the next worker gives out the same. Redis knows its hash only, and
+ * so does everybody on the way there.
+ *
+ * What the server cannot do now is not waited for: a session is made without Redis. Users that were
+ * left, by a server that was away or by a crash, are found by their names and dropped.
+ */
+#include "supervisor/api/redis.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include "supervisor/api/egress.h"
+
+#define KEY_FILE      REDIS_KEY_NAME
+#define MAKE_TIMEOUT  (4 * USEC_PER_SEC)  /* below the time that a policy may take */
+#define ADOPT_TIMEOUT (30 * USEC_PER_SEC) /* nobody waits, and there may be many */
+#define DROP_TIMEOUT  (10 * USEC_PER_SEC)
+#define LOOK_EVERY    (60 * USEC_PER_SEC)
+
+#define PASSWORD_BYTES 32
+
+struct redis_op {
+	struct app *app;
+	struct id session;
+	uint32_t tree; /* REDIS_MAKE */
+	redis_dropped dropped;
+	void *userdata;
+};
+
+static const char *const status_texts[] = {
+	[REDIS_DONE] = "",
+	[REDIS_E_CONNECT] = "the server does not answer",
+	[REDIS_E_OPEN] = "the server answers clients that give no password",
+	[REDIS_E_PASSWORD] = "the server does not take the configured password",
+	[REDIS_E_ACL] = "the server has no users, or lets us make none",
+	[REDIS_E_SERVER] = "the server answers with an error",
+};
+_Static_assert(ARRAY_SIZE(status_texts) == REDIS_STATUS_MAX_, "one for each");
+
+static bool is_configured(const struct app *app)
+{
+	return app->config->redis.port != 0;
+}
+
+/* The key. */
+
+static int make_key(struct app *app)
+{
+	AUTO_CLOSE int fd = -1;
+	int r;
+
+	/* One that was not finished may be of an earlier worker's id. */
+	(void)unlinkat(WORKER_FD_STATE, KEY_FILE ".new", 0);
+	fd = openat(WORKER_FD_STATE, KEY_FILE ".new",
+		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	if (getrandom(app->redis_key, sizeof(app->redis_key), 0) != sizeof(app->redis_key))
+		return -EIO;
+	r = io_write_all(fd, app->redis_key, sizeof(app->redis_key));
+	if (r >= 0 && fsync(fd) < 0)
+		r = -errno;
+	if (r >= 0 && renameat(WORKER_FD_STATE, KEY_FILE ".new", WORKER_FD_STATE, KEY_FILE) < 0)
+		r = -errno;
+	return r;
+}
+
+int redis_start(struct app *app)
+{
+	AUTO_CLOSE int fd = -1;
+
+	if (!is_configured(app))
+		return 0;
+	fd = openat(WORKER_FD_STATE, KEY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return errno == ENOENT ? make_key(app) : -errno;
+	return io_read_exact(fd, app->redis_key, sizeof(app->redis_key));
+}
+
+static void password_of(const struct app *app, const struct id *session,
+			char text[2 * PASSWORD_BYTES + 1])
+{
+	uint8_t bytes[PASSWORD_BYTES];
+
+	(void)crypto_generichash(bytes, sizeof(bytes), session->bytes, ID_BYTES, app->redis_key,
+				 sizeof(app->redis_key));
+	(void)sodium_bin2hex(text, 2 * PASSWORD_BYTES + 1, bytes, sizeof(bytes));
+	sodium_memzero(bytes, sizeof(bytes));
+}
+
+bool redis_access(const struct live *live, struct redis_access *ret_access)
+{
+	const struct api_config *config = live->app->config;
+	char host[POLICY_HOST_BYTES];
+	char password[2 * PASSWORD_BYTES + 1];
+	char user[REDIS_USER_BYTES];
+	char id[ID_TEXT_BYTES];
+	int r;
+
+	memset(ret_access, 0, sizeof(*ret_access));
+	/* What an earlier worker gave is the same; it leads nowhere where that gave none. */
+	if (live->redis == LIVE_REDIS_NONE || (live->redis == LIVE_REDIS_PENDING && !live->adopted))
+		return false;
+	id_format(&live->session->id, id);
+	password_of(live->app, &live->session->id, password);
+	policy_redis_host(&config->redis, host);
+	/* As the helper forms them. */
+	r = str_format(ret_access->prefix, sizeof(ret_access->prefix), "%s:%s:", config->redis_root,
+		       id);
+	if (r >= 0)
+		r = str_format(user, sizeof(user), "%s-%.16s-%s", config->redis_root,
+			       live->app->facts.instance, id);
+	for (char *at = user; r >= 0 && *at; at++)
+		if (*at == ':')
+			*at = '-';
+	if (r >= 0)
+		r = str_format(ret_access->url, sizeof(ret_access->url), "redis://%s:%s@%s:%u/0",
+			       user, password, host, config->redis.port);
+	sodium_memzero(password, sizeof(password));
+	return r >= 0;
+}
+
+/* Asking. */
+
+static int ask(struct app *app, const struct id *session, const struct launch_redis *redis,
+	       usec_t timeout, supervisor_answer answer, struct redis_op *op)
+{
+	return supervisor_client_request(app->supervisor,
+					 &(struct supervisor_request){.type = LAUNCH_REDIS,
+								      .session = session,
+								      .redis = redis,
+								      .timeout = timeout},
+					 answer, op);
+}
+
+static enum redis_status status_of(const struct launch_msg *answer)
+{
+	if (!answer)
+		return REDIS_E_CONNECT;
+	return answer->error == LAUNCH_E_NONE ? (enum redis_status)answer->u.redis_report.status
+					      : REDIS_E_SERVER;
+}
+
+static void settle(struct app *app, struct session *session, enum redis_status status)
+{
+	struct log_context context = {.session = &session->id};
+	struct live *live = live_of(session);
+	char message[128];
+
+	live->redis = status == REDIS_DONE ? LIVE_REDIS_READY : LIVE_REDIS_NONE;
+	if (status != REDIS_DONE) {
+		log_line(LOG_LEVEL_WARNING, &context, "session has no Redis", "reason=\"%s\"",
+			 status_texts[status]);
+		if (str_format(message, sizeof(message), "the session has no Redis: %s",
+			       status_texts[status]) >= 0)
+			sessions_note(app, session, "redis_unavailable", message);
+	}
+	egress_push(app, session);
+	if (live->restored_waits) {
+		live->restored_waits = false;
+		sessions_event(app, session, SESSION_EVENT_RESTORED, SESSION_REASON_NONE);
+	}
+}
+
+static void on_made(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct redis_op *op = userdata;
+	struct app *app = op->app;
+	struct session *session = registry_find(&app->registry, &op->session);
+	uint32_t tree = op->tree;
+
+	(void)fd_close(fd);
+	free(op);
+	if (!session || session->state >= SESSION_STATE_FALLING ||
+	    live_of(session)->redis != LIVE_REDIS_PENDING || live_of(session)->tree != tree)
+		return;
+	settle(app, session, status_of(answer));
+}
+
+void redis_begin(struct app *app, struct session *session)
+{
+	struct live *live = live_of(session);
+	struct launch_redis request = {.action = REDIS_MAKE};
+	char password[2 * PASSWORD_BYTES + 1];
+	struct redis_op *op;
+
+	live->redis = LIVE_REDIS_NONE;
+	live->restored_waits = false;
+	if (!is_configured(app)) {
+		egress_push(app, session);
+		return;
+	}
+	op = calloc(1, sizeof(*op));
+	if (op) {
+		*op = (struct redis_op){.app = app, .session = session->id, .tree = live->tree};
+		password_of(app, &session->id, password);
+		(void)crypto_hash_sha256(request.password_hash, (const uint8_t *)password,
+					 strlen(password));
+		sodium_memzero(password, sizeof(password));
+		live->redis = LIVE_REDIS_PENDING;
+		live->policy_in_force = false;
+		if (ask(app, &session->id, &request, live->adopted ? ADOPT_TIMEOUT : MAKE_TIMEOUT,
+			on_made, op) >= 0)
+			return;
+	}
+	free(op);
+	settle(app, session, REDIS_E_CONNECT);
+}
+
+static void on_dropped(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct redis_op *op = userdata;
+	struct log_context context = {.session = &op->session};
+	enum redis_status status = status_of(answer);
+	uint32_t n_keys =
+		answer && answer->error == LAUNCH_E_NONE ? answer->u.redis_report.n_keys : 0;
+
+	(void)fd_close(fd);
+	if (status != REDIS_DONE)
+		log_line(LOG_LEVEL_WARNING, &context, "keys of the session are left in Redis",
+			 "reason=\"%s\"", status_texts[status]);
+	if (op->dropped)
+		op->dropped(op->userdata, n_keys);
+	free(op);
+}
+
+bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped, void *userdata)
+{
+	const struct launch_redis request = {.action = REDIS_DROP};
+	struct redis_op *op;
+
+	if (!is_configured(app))
+		return false;
+	op = calloc(1, sizeof(*op));
+	if (!op)
+		return false;
+	*op = (struct redis_op){
+		.app = app, .session = *session, .dropped = dropped, .userdata = userdata};
+	if (ask(app, session, &request, DROP_TIMEOUT, on_dropped, op) >= 0)
+		return true;
+	free(op);
+	return false;
+}
+
+/* What was left. */
+
+static void on_listed(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct redis_op *op = userdata;
+	struct app *app = op->app;
+	struct id id;
+
+	(void)fd_close(fd);
+	free(op);
+	if (!answer || status_of(answer) != REDIS_DONE)
+		return;
+	for (uint32_t i = 0; i < answer->u.redis_report.n_users; i++) {
+		memcpy(id.bytes, answer->u.redis_report.session[i], ID_BYTES);
+		if (!registry_find(&app->registry, &id))
+			(void)redis_drop(app, &id, NULL, NULL);
+	}
+}
+
+void redis_tick(struct app *app)
+{
+	const struct launch_redis request = {.action = REDIS_LIST};
+	usec_t now = clock_boottime();
+	struct redis_op *op;
+	struct id id;
+
+	if (!is_configured(app) || app->phase != APP_PHASE_SERVING || now < app->redis_look_at)
+		return;
+	app->redis_look_at = clock_add(now, LOOK_EVERY);
+	op = calloc(1, sizeof(*op));
+	if (!op || id_random(&id) < 0) { /* of no session */
+		free(op);
+		return;
+	}
+	op->app = app;
+	if (ask(app, &id, &request, DROP_TIMEOUT, on_listed, op) < 0)
+		free(op);
+}
