@@ -1,7 +1,7 @@
 """The seven behaviours that fix what the platform's sandbox is, seen through the API.
 
-The fourth is a namespace in Redis. Sessions have no Redis yet, so what is tested of it is that the
-production cache cannot be reached from a session, with the server running and reachable outside.
+The fourth is a namespace in Redis: the production cache cannot be reached from a session, neither on
+a server that it has no place on nor on the one where it has its own.
 """
 import os
 import socket
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import NOT_FOUND, SESSIONS, Daemon, wait_until
+from harness import CONFIG, NOT_FOUND, SESSIONS, Daemon, wait_until
+from redis_rig import Redis
 
 COMPONENT = "type: a.B\n"
 # What the platform falls back to where nothing is injected.
@@ -80,6 +81,27 @@ def test_production_cache_key_reads_as_none(alice, session, production_cache):
     assert int(later) == int(accepted) + 1  # the question itself
     answer = alice.delete(f"{SESSIONS}/{session}").json
     assert answer["redis_keys_dropped"] == 0 and ask("get", CACHE_KEY) == CACHE_VALUE
+
+
+def test_a_namespaced_key_can_be_read_and_is_gone_after_teardown():
+    redis = Redis()
+    daemon = None
+    cli = 'redis-cli --no-auth-warning -u "$SANDBOX_REDIS_URL"'
+    try:
+        assert redis.ask("set", CACHE_KEY, CACHE_VALUE) == "OK"
+        daemon = Daemon(CONFIG + redis.config())
+        alice = daemon.client("alice")
+        made = alice.create()
+        seen = alice.shell(made, f'{cli} set "${{SANDBOX_REDIS_PREFIX}}prices" mine >/dev/null;'
+                                 f' {cli} get "${{SANDBOX_REDIS_PREFIX}}prices"; {cli} get {CACHE_KEY}')
+        assert seen.text.startswith("mine\n") and "NOPERM" in seen.text and CACHE_VALUE not in seen.text, seen
+        assert redis.ask("get", f"alphaswarm:sandbox:{made}:prices") == "mine"
+        assert alice.delete(f"{SESSIONS}/{made}").json["redis_keys_dropped"] == 1
+        assert redis.ask("keys", "*") == CACHE_KEY and redis.users() == []
+    finally:
+        if daemon:
+            daemon.done()
+        redis.done()
 
 
 def test_endpoints_are_swapped_inside_and_nowhere_else(daemon, alice, session):

@@ -1,0 +1,61 @@
+"""A Redis server of the test's own, closed to clients without a password."""
+import secrets
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from harness import wait_until
+
+ADMIN = "sandboxd-admin"
+
+
+class Redis:
+    def __init__(self, default="off", admin_may="+acl +scan +unlink"):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.password, self.admin_password = secrets.token_hex(16), secrets.token_hex(16)
+        self.home = tempfile.TemporaryDirectory(prefix="sbx-redis-")
+        self.admin_may = admin_may
+        self.default = default
+        self.process = None
+        self.start()
+
+    def start(self):
+        users = [f"user test on >{self.password} ~* &* +@all",
+                 f"user {ADMIN} on >{self.admin_password} ~* -@all {self.admin_may}"]
+        if self.default != "on":
+            users.append("user default off")
+        file = Path(self.home.name) / "redis.conf"
+        file.write_text("\n".join([f"port {self.port}", "bind 127.0.0.1", f"dir {self.home.name}", 'save ""',
+                                   "appendonly no", *users]) + "\n")
+        # The server is in the package of the client; it goes by the name under which it is called.
+        self.process = subprocess.Popen(["redis-server", str(file)], executable="/usr/bin/redis-check-rdb",
+                                        stdout=subprocess.DEVNULL)
+        wait_until(lambda: self.ask("ping") == "PONG", 10, "redis answers")
+
+    def command(self, *words, user="test", password=None):
+        return ["redis-cli", "--no-auth-warning", "-p", str(self.port), "--user", user,
+                "--pass", password or self.password, *words]
+
+    def ask(self, *words, **who):
+        return subprocess.run(self.command(*words, **who), capture_output=True, text=True, check=False).stdout.strip()
+
+    def config(self, **more):
+        values = {"url": f"redis://127.0.0.1:{self.port}", "user": ADMIN,
+                  "password": self.admin_password, **more}
+        return "\n[redis]\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
+
+    def users(self):
+        return [line for line in self.ask("acl", "users").splitlines() if "sandbox-" in line]
+
+    def stop(self):
+        if self.process:
+            self.process.terminate()
+            self.process.wait(10)
+        self.process = None
+
+    def done(self):
+        self.stop()
+        self.home.cleanup()
