@@ -56,7 +56,14 @@ static struct cursor take_vector(struct cursor *cursor, size_t bytes)
 	return (struct cursor){.at = at, .left = at ? size : 0, .short_ = !at};
 }
 
-/* Payload of the records that are wholly or partly there. TLS_BAD: other than a handshake. */
+static size_t message_bytes(const uint8_t header[MESSAGE_HEADER])
+{
+	return MESSAGE_HEADER + ((size_t)header[1] << 16 | (size_t)header[2] << 8 | header[3]);
+}
+
+/* Payload of the records that are wholly or partly there, up to the end of the first message: what
+ * follows it may be early data (RFC 8446, 4.2.10), and is the server's. TLS_BAD: other than a
+ * handshake, or a record that goes on behind the message, before any answer. */
 static enum tls_verdict join_records(const uint8_t *data, size_t size, uint8_t *joined,
 				     size_t *ret_size)
 {
@@ -64,6 +71,7 @@ static enum tls_verdict join_records(const uint8_t *data, size_t size, uint8_t *
 
 	while (size > 0) {
 		size_t payload;
+		size_t claimed;
 
 		if (data[0] != RECORD_HANDSHAKE || (size > 1 && data[1] != 3))
 			return TLS_BAD;
@@ -75,12 +83,19 @@ static enum tls_verdict join_records(const uint8_t *data, size_t size, uint8_t *
 			return TLS_BAD;
 		data += RECORD_HEADER;
 		size -= RECORD_HEADER;
+		claimed = used + payload;
 		if (payload > size)
 			payload = size;
 		memcpy(joined + used, data, payload);
 		used += payload;
 		data += payload;
 		size -= payload;
+		if (used < MESSAGE_HEADER)
+			continue;
+		if (claimed > message_bytes(joined))
+			return TLS_BAD;
+		if (used == message_bytes(joined))
+			break;
 	}
 	*ret_size = used;
 	return TLS_MORE;
@@ -143,8 +158,6 @@ void tls_hello_parse(const uint8_t *data, size_t size, struct tls_hello *ret_hel
 	uint8_t joined[TLS_HELLO_MAX];
 	size_t joined_bytes = 0;
 	struct tls_hello hello = {.verdict = TLS_BAD};
-	struct cursor message;
-	size_t body;
 
 	*ret_hello = hello;
 	if (size > TLS_HELLO_MAX)
@@ -153,13 +166,13 @@ void tls_hello_parse(const uint8_t *data, size_t size, struct tls_hello *ret_hel
 	if (hello.verdict == TLS_MORE && joined_bytes > 0 && joined[0] != CLIENT_HELLO)
 		hello.verdict = TLS_BAD;
 	if (hello.verdict == TLS_MORE && joined_bytes >= MESSAGE_HEADER) {
-		message = (struct cursor){.at = joined + 1, .left = joined_bytes - 1};
-		body = take_number(&message, 3);
-		/* Too long, or a second message before any answer. */
-		if (body > TLS_HELLO_MAX - MESSAGE_HEADER || message.left > body)
+		if (message_bytes(joined) > TLS_HELLO_MAX)
 			hello.verdict = TLS_BAD;
-		else if (message.left == body)
-			hello.verdict = read_hello(message, &hello);
+		else if (joined_bytes == message_bytes(joined))
+			hello.verdict =
+				read_hello((struct cursor){.at = joined + MESSAGE_HEADER,
+							   .left = joined_bytes - MESSAGE_HEADER},
+					   &hello);
 	}
 	if (hello.verdict == TLS_MORE && size == TLS_HELLO_MAX)
 		hello.verdict = TLS_BAD; /* there is no room for more */

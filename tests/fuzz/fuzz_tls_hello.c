@@ -19,9 +19,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		ASSERT(host_name_canonical(hello.name, strlen(hello.name), name) == 0);
 		ASSERT(strcmp(name, hello.name) == 0);
 	}
-	if (hello.verdict != TLS_NAME && hello.verdict != TLS_NO_NAME)
-		return 0;
-	tls_hello_parse(data, size - 1, &part);
-	ASSERT(part.verdict == TLS_MORE);
+	for (size_t i = 1; i < size; i++) {
+		tls_hello_parse(data, i, &part);
+		ASSERT(part.verdict == TLS_MORE || part.verdict == hello.verdict ||
+		       size > TLS_HELLO_MAX);
+		ASSERT(part.verdict != TLS_NAME || size > TLS_HELLO_MAX ||
+		       !strcmp(part.name, hello.name));
+		i += size / 64; /* 64 of them in a long one */
+	}
 	return 0;
 }

@@ -79,6 +79,24 @@ static void test_tls_hello_parse_split_over_records(void **state)
 	assert_int_equal(verdict(split, used - 1, NULL), TLS_MORE);
 }
 
+/* The verdict is the same however much of it came with the hello. */
+static void test_tls_hello_parse_early_data(void **state)
+{
+	static const char *const next[] = {"\x14\3\3\0\1\1", "\x17\3\3\0\1\7", "\x16\3\1\0\1\1"};
+	char name[HOST_NAME_BYTES + 2];
+	uint8_t data[512];
+	size_t size = make(data, OF(SNI));
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(next); i++) {
+		memcpy(data + size, next[i], 6);
+		for (size_t j = 0; j <= 6; j++) {
+			assert_int_equal(verdict(data, size + j, name), TLS_NAME);
+			assert_string_equal(name, "a.com");
+		}
+	}
+}
+
 static void test_tls_hello_parse_refuses(void **state)
 {
 	static const struct {
@@ -106,9 +124,10 @@ static void test_tls_hello_parse_refuses(void **state)
 		assert_int_equal(verdict(data, size, NULL), TLS_BAD);
 	}
 	size = make(data, OF(SNI));
-	data[size] = 22; /* more before any answer */
-	memcpy(data + size, "\x16\3\1\0\1\1", 6);
-	assert_int_equal(verdict(data, size + 6, NULL), TLS_BAD);
+	data[4]++; /* the record goes on behind the message, before any answer */
+	assert_int_equal(verdict(data, size, NULL), TLS_BAD);
+	assert_int_equal(verdict(data, size + 1, NULL), TLS_BAD);
+	data[4]--;
 	data[0] = 23;
 	assert_int_equal(verdict(data, size, NULL), TLS_BAD);
 	assert_int_equal(verdict((const uint8_t *)"GET / HTTP/1.1", 14, NULL), TLS_BAD);
@@ -121,6 +140,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tls_hello_parse_name),
 		cmocka_unit_test(test_tls_hello_parse_split_over_records),
+		cmocka_unit_test(test_tls_hello_parse_early_data),
 		cmocka_unit_test(test_tls_hello_parse_refuses),
 	};
 
