@@ -250,19 +250,27 @@ static int connect_to(const struct redis_place *place)
 {
 	const struct timeval timeout = {.tv_sec = TIMEOUT_S};
 	AUTO_CLOSE int fd = socket((int)place->address.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
-				  .sin6_port = htons((uint16_t)place->port)};
-	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)place->port)};
-	bool is_v4 = place->address.family == AF_INET;
+	const bool is_v4 = place->address.family == AF_INET;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} to = {0};
 
 	/* Of a connect, too. */
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0)
 		return -errno;
-	memcpy(&v4.sin_addr, place->address.bytes, sizeof(v4.sin_addr));
-	memcpy(&v6.sin6_addr, place->address.bytes, sizeof(v6.sin6_addr));
-	if (connect(fd, is_v4 ? (const struct sockaddr *)&v4 : (const struct sockaddr *)&v6,
-		    is_v4 ? sizeof(v4) : sizeof(v6)) < 0)
+	if (is_v4) {
+		to.v4.sin_family = AF_INET;
+		to.v4.sin_port = htons((uint16_t)place->port);
+		memcpy(&to.v4.sin_addr, place->address.bytes, sizeof(to.v4.sin_addr));
+	} else {
+		to.v6.sin6_family = AF_INET6;
+		to.v6.sin6_port = htons((uint16_t)place->port);
+		memcpy(&to.v6.sin6_addr, place->address.bytes, sizeof(to.v6.sin6_addr));
+	}
+	if (connect(fd, &to.any, is_v4 ? sizeof(to.v4) : sizeof(to.v6)) < 0)
 		return -errno;
 	return TAKE_FD(fd);
 }
