@@ -29,10 +29,32 @@ static bool endpoint_lists_end(const struct endpoint_config *endpoint)
 	       endpoint->shared_host < CONFIG_SHARED_MAX_;
 }
 
+static int check_texts(const struct api_config *config, struct err *err)
+{
+	const struct text_row {
+		const char *text;
+		size_t size;
+		const char *name;
+	} rows[] = {
+		{config->env_prefix,        sizeof(config->env_prefix),        "environment prefix"},
+		{config->stream_url,        sizeof(config->stream_url),        "stream_url"        },
+		{config->websocket_origins, sizeof(config->websocket_origins), "websocket_origins" },
+		{config->component_allow,   sizeof(config->component_allow),   "component_allow"   },
+		{config->agent_allow,       sizeof(config->agent_allow),       "agent_allow"       },
+		{config->redis_root,        sizeof(config->redis_root),        "redis prefix"      },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (!terminated(rows[i].text, rows[i].size))
+			return err_fail(err, -EBADMSG, "config", "%s", rows[i].name);
+	return 0;
+}
+
 int config_check(const struct api_config *config, struct err *err)
 {
 	const char *names[] = {config->header_user, config->header_workspace,
 			       config->header_project, config->header_scopes};
+	int r;
 
 	if (config->magic != CONFIG_MAGIC || config->version != CONFIG_VERSION ||
 	    config->size != sizeof(*config))
@@ -42,26 +64,20 @@ int config_check(const struct api_config *config, struct err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!is_header_name(names[i]))
 			return err_fail(err, -EBADMSG, "config", "header name %zu", i);
-	if (!terminated(config->env_prefix, sizeof(config->env_prefix)) ||
-	    !str_only(config->env_prefix, strlen(config->env_prefix), "_"))
+	r = check_texts(config, err);
+	if (r < 0)
+		return r;
+	if (!str_only(config->env_prefix, strlen(config->env_prefix), "_"))
 		return err_fail(err, -EBADMSG, "config", "environment prefix");
-	if (!terminated(config->stream_url, sizeof(config->stream_url)))
-		return err_fail(err, -EBADMSG, "config", "stream_url");
-	if (!terminated(config->websocket_origins, sizeof(config->websocket_origins)))
-		return err_fail(err, -EBADMSG, "config", "websocket_origins");
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		if (!terminated(config->endpoint_default[i], CONFIG_VALUE_BYTES))
 			return err_fail(err, -EBADMSG, "config", "endpoint default %zu", i);
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		if (!endpoint_lists_end(&config->endpoint[i]))
 			return err_fail(err, -EBADMSG, "config", "lists of endpoint %zu", i);
-	if (!terminated(config->component_allow, CONFIG_LIST_BYTES) ||
-	    !terminated(config->agent_allow, CONFIG_LIST_BYTES) ||
-	    config->network.n_private > CONFIG_PRIVATE_MAX ||
+	if (config->network.n_private > CONFIG_PRIVATE_MAX ||
 	    config->network.n_host_services > CONFIG_HOST_SERVICES_MAX)
 		return err_fail(err, -EBADMSG, "config", "network");
-	if (!terminated(config->redis_root, sizeof(config->redis_root)))
-		return err_fail(err, -EBADMSG, "config", "redis");
 	if (config->log_level >= LOG_LEVEL_MAX_)
 		return err_fail(err, -EBADMSG, "config", "log level");
 	if (config->quota.n_overrides > QUOTA_OVERRIDES_MAX)
