@@ -84,7 +84,7 @@ static int on_timer(void *userdata, uint32_t events)
 	return 0;
 }
 
-static int spawn(struct host *host, int null_fd, struct redis_helper *helper,
+static int spawn(const struct redis_helper_place *place, struct redis_helper *helper,
 		 const struct redis_request *request, struct err *err)
 {
 	AUTO_CLOSE int request_fd = -1;
@@ -93,7 +93,7 @@ static int spawn(struct host *host, int null_fd, struct redis_helper *helper,
 	struct worker_spawn worker = {
 		.program = HELPER,
 		.mode = "redis",
-		.id = host_worker_ids(host) + WORKER_ID_HELPER,
+		.id = host_worker_ids(place->host) + WORKER_ID_HELPER,
 		.state_fd = -1,
 	};
 	int fds[2];
@@ -112,11 +112,11 @@ static int spawn(struct host *host, int null_fd, struct redis_helper *helper,
 		return err_fail(err, r, "redis-helper", "request");
 	worker.fds[worker.n_fds++] = (struct worker_spawn_fd){request_fd, HELPER_FD_REQUEST};
 	worker.fds[worker.n_fds++] = (struct worker_spawn_fd){report_end, HELPER_FD_REPORT};
-	worker.fds[worker.n_fds++] = (struct worker_spawn_fd){null_fd, STDOUT_FILENO};
-	worker.fds[worker.n_fds++] = (struct worker_spawn_fd){null_fd, STDERR_FILENO};
+	worker.fds[worker.n_fds++] = (struct worker_spawn_fd){place->null_fd, STDOUT_FILENO};
+	worker.fds[worker.n_fds++] = (struct worker_spawn_fd){place->null_fd, STDERR_FILENO};
 	worker.fds[worker.n_fds++] =
-		(struct worker_spawn_fd){host_policy_fd(host), WORKER_FD_POLICY};
-	return worker_spawn(host, &worker, &helper->pid_fd, &helper->step_fd, err);
+		(struct worker_spawn_fd){host_policy_fd(place->host), WORKER_FD_POLICY};
+	return worker_spawn(place->host, &worker, &helper->pid_fd, &helper->step_fd, err);
 }
 
 static int watch(struct loop *loop, struct redis_helper *helper)
@@ -130,9 +130,9 @@ static int watch(struct loop *loop, struct redis_helper *helper)
 	return r;
 }
 
-int redis_helper_start(struct loop *loop, struct host *host, int null_fd,
-		       const struct redis_request *request, redis_helper_done done, void *userdata,
-		       struct redis_helper **ret_helper, struct err *err)
+int redis_helper_start(const struct redis_helper_place *place, const struct redis_request *request,
+		       redis_helper_done done, void *userdata, struct redis_helper **ret_helper,
+		       struct err *err)
 {
 	struct redis_helper *helper = calloc(1, sizeof(*helper));
 	int r;
@@ -142,9 +142,9 @@ int redis_helper_start(struct loop *loop, struct host *host, int null_fd,
 	helper->pid_fd = helper->step_fd = helper->report_fd = -1;
 	helper->done = done;
 	helper->userdata = userdata;
-	r = spawn(host, null_fd, helper, request, err);
+	r = spawn(place, helper, request, err);
 	if (r >= 0) {
-		r = watch(loop, helper);
+		r = watch(place->loop, helper);
 		if (r < 0) {
 			worker_end(helper->pid_fd, HELPER);
 			(void)err_fail(err, r, "redis-helper", "watch");

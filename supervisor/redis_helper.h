@@ -18,8 +18,15 @@ struct redis_helper;
 /* Once, from the loop, when it is reaped. report: NULL when it failed. */
 typedef void (*redis_helper_done)(void *userdata, const struct redis_report *report);
 
-/* null_fd: /dev/null. 0 and *ret_helper, valid until `done` or redis_helper_cancel; or -errno. */
-MUST_USE int redis_helper_start(struct loop *loop, struct host *host, int null_fd,
+/* What starts it. null_fd: /dev/null. */
+struct redis_helper_place {
+	struct loop *loop;
+	struct host *host;
+	int null_fd;
+};
+
+/* 0 and *ret_helper, valid until `done` or redis_helper_cancel; or -errno. */
+MUST_USE int redis_helper_start(const struct redis_helper_place *place,
 				const struct redis_request *request, redis_helper_done done,
 				void *userdata, struct redis_helper **ret_helper, struct err *err);
 /* It is ended, and `done` does not come. Returns NULL. */

@@ -64,6 +64,8 @@ static int start(struct pending *pending, struct err *err)
 		.action = (uint16_t)pending->request.u.redis.action,
 		.place = config->api.redis,
 	};
+	const struct redis_helper_place place = {options->loop, options->host,
+						 options->unsealer->null_fd};
 	int r;
 
 	memcpy(request.session, pending->request.session, sizeof(request.session));
@@ -73,8 +75,7 @@ static int start(struct pending *pending, struct err *err)
 	memcpy(request.root, config->api.redis_root, sizeof(request.root));
 	memcpy(request.user, config->redis.user, sizeof(request.user));
 	memcpy(request.password, config->redis.password, sizeof(request.password));
-	r = redis_helper_start(options->loop, options->host, options->unsealer->null_fd, &request,
-			       on_done, pending, &pending->helper, err);
+	r = redis_helper_start(&place, &request, on_done, pending, &pending->helper, err);
 	explicit_bzero(&request, sizeof(request));
 	return r;
 }

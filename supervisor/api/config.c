@@ -50,6 +50,17 @@ static int check_texts(const struct api_config *config, struct err *err)
 	return 0;
 }
 
+static int check_quotas(const struct quota_config *quota, struct err *err)
+{
+	if (quota->n_overrides > QUOTA_OVERRIDES_MAX)
+		return err_fail(err, -EBADMSG, "config", "too many quotas");
+	for (uint32_t i = 0; i < quota->n_overrides; i++)
+		if (quota->override[i].scope >= QUOTA_SCOPE_HOST ||
+		    !terminated(quota->override[i].name, sizeof(quota->override[i].name)))
+			return err_fail(err, -EBADMSG, "config", "quota %u", i);
+	return 0;
+}
+
 int config_check(const struct api_config *config, struct err *err)
 {
 	const char *names[] = {config->header_user, config->header_workspace,
@@ -80,13 +91,9 @@ int config_check(const struct api_config *config, struct err *err)
 		return err_fail(err, -EBADMSG, "config", "network");
 	if (config->log_level >= LOG_LEVEL_MAX_)
 		return err_fail(err, -EBADMSG, "config", "log level");
-	if (config->quota.n_overrides > QUOTA_OVERRIDES_MAX)
-		return err_fail(err, -EBADMSG, "config", "too many quotas");
-	for (uint32_t i = 0; i < config->quota.n_overrides; i++)
-		if (config->quota.override[i].scope >= QUOTA_SCOPE_HOST ||
-		    !terminated(config->quota.override[i].name,
-				sizeof(config->quota.override[i].name)))
-			return err_fail(err, -EBADMSG, "config", "quota %u", i);
+	r = check_quotas(&config->quota, err);
+	if (r < 0)
+		return r;
 	if (config->max_sessions == 0)
 		return err_fail(err, -EBADMSG, "config", "max_sessions");
 	return 0;

@@ -278,7 +278,13 @@ static int connect_to(const struct redis_place *place)
 /* NULL: the connection is no more. */
 static redisReply *ask(struct redis *redis, int n, const char *const *words)
 {
-	return redisCommandArgv(redis->context, n, (const char **)(uintptr_t)words, NULL);
+	const char *copy[WORDS_MAX];
+
+	/* What it declares is not const; hiredis only reads it. */
+	if (n > WORDS_MAX)
+		return NULL;
+	memcpy(copy, words, (size_t)n * sizeof(*words));
+	return redisCommandArgv(redis->context, n, copy, NULL);
 }
 
 static bool is_error(const redisReply *reply, const char *prefix)

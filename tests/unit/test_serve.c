@@ -87,13 +87,11 @@ static struct redis_helper {
 static unsigned int n_redis_helpers;
 static struct config_answer in_force;
 
-int redis_helper_start(struct loop *loop, struct host *host, int null_fd,
-		       const struct redis_request *request, redis_helper_done done, void *userdata,
-		       struct redis_helper **ret_helper, struct err *err)
+int redis_helper_start(const struct redis_helper_place *place, const struct redis_request *request,
+		       redis_helper_done done, void *userdata, struct redis_helper **ret_helper,
+		       struct err *err)
 {
-	(void)loop;
-	(void)host;
-	(void)null_fd;
+	(void)place;
 	(void)err;
 	assert_in_range(n_redis_helpers, 0, PAPER_HELPERS - 1);
 	*ret_helper = &redis_helpers[n_redis_helpers++];

@@ -280,7 +280,7 @@ static int connect_and_work(const char *path, enum mode mode)
 
 	if (r == -EPERM)
 		return complain(EXIT_FAILED, "others can read the file with the dsn");
-	if (r < 0)
+	if (r < 0 || !text)
 		return complain(EXIT_FAILED, "the file with the dsn cannot be read");
 	r = pg_dsn_parse(&dsn, text, "", true, &err);
 	explicit_bzero(text, strlen(text));
