@@ -556,8 +556,9 @@ def test_supervisor_that_dies_after_a_step(step):
         wait_until(lambda: "supervisor died" in daemon.log.read_text(), 10, "the crash")
         wait_until(lambda: answers(daemon), 20, "answers")
         if CRASHES.index(step) >= CRASHES.index("end"):
-            # Adopted, since nothing of it was gone yet, and known to no row: killed.
-            wait_until(lambda: not records(daemon), 5, "its end")
+            # Adopted, since nothing of it was gone yet, and known to no row: killed. The new
+            # worker's canary comes and goes as well.
+            wait_until(lambda: not records(daemon), 30, "its end")
         # Of one whose row was not written yet the end has only begun when the worker answers.
         names = wait_until(lambda: whole(daemon), 10, "adopted or gone")[0]
         for session in names:
