@@ -20,28 +20,35 @@ SITE, PRODUCTION, SILENT = f"{WORLD}.2", f"{WORLD}.3", f"{WORLD}.99"
 HERE6, SITE6 = "2600:9::1", "2600:9::2"
 PORTS = (22, 53, 80, 443, 853, 8080, 9092)
 TLS_PORT = 4443  # the real TLS server; where 443 leads to is told by its first bytes
+SO_TIMESTAMPNS = 35  # socket(7); Python has no name for it
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nreached\n"
 
 
 class Packet:
     """One IP packet that left for the world."""
 
-    def __init__(self, frame):
+    def __init__(self, frame, when):
+        self.when = when  # by the kernel's clock, in seconds since 1970: this thread may come later
         kind = struct.unpack_from(">H", frame, 12)[0]
         self.protocol, self.port, at = None, None, 14
+        self.bytes = 0  # of TCP
         if kind == 0x0800:
             self.protocol = frame[at + 9]
             self.to = socket.inet_ntop(socket.AF_INET, frame[at + 16:at + 20])
+            end = at + struct.unpack_from(">H", frame, at + 2)[0]
             at += (frame[at] & 15) * 4
         elif kind == 0x86dd:
             self.protocol = frame[at + 6]
             self.to = socket.inet_ntop(socket.AF_INET6, frame[at + 24:at + 40])
             at += 40
+            end = at + struct.unpack_from(">H", frame, at - 36)[0]
             # Neighbour discovery, and multicast reports behind a hop-by-hop header.
             if self.protocol == 0 or (self.protocol == 58 and 130 <= frame[at] <= 143):
                 self.protocol = None
         if self.protocol in (6, 17, 132, 136) and len(frame) >= at + 4:
             self.port = struct.unpack_from(">H", frame, at + 2)[0]
+        if self.protocol == 6 and len(frame) >= at + 13:
+            self.bytes = end - at - (frame[at + 12] >> 4) * 4
 
     def __repr__(self):
         return f"{self.protocol}:{self.to}:{self.port}"
@@ -71,6 +78,7 @@ class Outside(World):
             subprocess.run(words.split(), check=True)
         self.link = self.namespace.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         self.link.bind(("in0", 0))
+        self.link.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.certificate = Path(self.folder.name) / "certificate"
         self.make_certificate()
         threading.Thread(target=self.look, daemon=True).start()
@@ -94,10 +102,12 @@ class Outside(World):
     def look(self):
         while True:
             try:
-                frame, (_, _, kind, *_) = self.link.recvfrom(256)
+                frame, more, _, (_, _, kind, *_) = self.link.recvmsg(256, 64)
             except OSError:
                 return
-            packet = Packet(frame) if kind != 4 else None  # 4: sent by the world
+            seconds, nanoseconds = struct.unpack("qq", more[0][2])
+            # 4: sent by the world
+            packet = Packet(frame, seconds + nanoseconds / 1e9) if kind != 4 else None
             if packet and packet.protocol is not None:
                 self.packets.append(packet)
 
