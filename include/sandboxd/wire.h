@@ -21,7 +21,7 @@
 #include "sandboxd/limits.h"
 
 #define WIRE_MAGIC   0x53425831u /* "SBX1" */
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 
 struct wire_header {
 	uint32_t length; /* header and payload, in bytes; equals the size of the message */

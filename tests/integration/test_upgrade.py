@@ -11,9 +11,7 @@ from harness import BIN, BUILD, ROOT, SESSIONS, Daemon, wait_until
 from test_adoption import end_both, shims_of
 
 # The tag, and its commit for clones that have no tags.
-PREVIOUS = ("v0.2.0", "88342ff4827dcb21ba21881b3d79be4ca661cee2")
-PROGRAMS = ["sandboxd", "sandboxd-api", "sandboxd-egress", "sandboxd-config", "sandboxd-helper", "sandbox-shim",
-            "sandbox-loader", "policy_image"]
+PREVIOUS = ("v0.3.0", "3338ae423bb850ebb928cc2a79c316765f91eb41")
 
 
 def git(*words, **more):
@@ -34,7 +32,7 @@ def previous():
     """Its programs, built once and kept in the build directory."""
     commit = find_previous()
     if commit is None:
-        pytest.skip("neither the tag v0.2.0 nor its commit is in this clone")
+        pytest.skip("neither the tag v0.3.0 nor its commit is in this clone")
     source = BUILD / "previous" / commit[:12]
     if not (source / "built").exists():
         source.mkdir(parents=True, exist_ok=True)
@@ -43,7 +41,7 @@ def previous():
         subprocess.run(["tar", "-x", "-C", str(source)], input=archive.stdout, check=True)
         with open(source / "log", "wb") as log:
             for command in (["cmake", "--preset", "debug"],
-                            ["ninja", "-C", "build/debug", *PROGRAMS]):
+                            ["ninja", "-C", "build/debug", "product"]):
                 done = subprocess.run(command, cwd=source, stdout=log, stderr=log, check=False)
                 assert done.returncode == 0, (source / "log").read_text()[-3000:]
         (source / "built").touch()

@@ -7,7 +7,7 @@ from harness import SESSIONS, Client, wait_until
 from installed import *
 
 
-@pytest.mark.parametrize("release", ["v0.1.0", "v0.2.0"])
+@pytest.mark.parametrize("release", ["v0.2.0", "v0.3.0"])
 def test_upgrade_from(release):
     old = DISK / f"old-{release}.deb"
     if not old.exists():
