@@ -1,6 +1,9 @@
 # The pure part of the api worker (no system call; time, ids and randomness are arguments), and the
 # store. They are libraries so that unit tests and fuzzers link exactly what the worker links.
 add_library(sandboxd_api_domain STATIC
+	${CMAKE_CURRENT_LIST_DIR}/celery/message.c
+	${CMAKE_CURRENT_LIST_DIR}/celery/message_control.c
+	${CMAKE_CURRENT_LIST_DIR}/celery/message_result.c
 	${CMAKE_CURRENT_LIST_DIR}/egress/admit.c
 	${CMAKE_CURRENT_LIST_DIR}/egress/describe.c
 	${CMAKE_CURRENT_LIST_DIR}/egress/policy.c

@@ -1,4 +1,4 @@
-foreach(module IN ITEMS component_name endpoint environment spec session registry quota tenant_quota flow load frames job progress
+foreach(module IN ITEMS celery_message component_name endpoint environment spec session registry quota tenant_quota flow load frames job progress
 	summary janitor_plan denials)
 	sandboxd_unit_test(test_${module} LIBS sandboxd_api_domain)
 endforeach()
