@@ -74,6 +74,8 @@ static const struct number_rule {
 	{"network.host_services", NUMBER(supervisor.network.n_host_services), 0, CONFIG_HOST_SERVICES_MAX},
 	{"endpoint.production", NUMBER(supervisor.network.n_production), 0, CONFIG_PRODUCTION_MAX},
 	{"redis.url", NUMBER(api.redis.port), 0, UINT16_MAX},
+	{"platform.redis_url", NUMBER(api.platform.redis.place.port), 0, UINT16_MAX},
+	{"platform.frames_hold", NUMBER(api.platform.frames_hold_s), 0, CONFIG_HOLD_MAX_S},
 	{"quota overrides", NUMBER(api.quota.n_overrides), 0, QUOTA_OVERRIDES_MAX},
 	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},
 	{"n_name_servers", NUMBER(egress.n_name_servers), 0, CONFIG_MAX_NS},
@@ -94,6 +96,8 @@ static const struct kept_rule {
 	{"redis.prefix", NUMBER(api.redis_root)},
 	{"redis.user", NUMBER(redis.user)},
 	{"redis.password", NUMBER(redis.password)},
+	{"platform.redis_url", AT(api.platform.redis), offsetof(struct redis_server, password)},
+	{"platform.redis_password", NUMBER(api.platform.redis.password)},
 };
 /* clang-format on */
 
@@ -102,18 +106,22 @@ static const struct text_rule {
 	size_t offset;
 	size_t size;
 } texts[] = {
-	{"identity.header_user",      NUMBER(api.header_user)      },
-	{"identity.header_workspace", NUMBER(api.header_workspace) },
-	{"identity.header_project",   NUMBER(api.header_project)   },
-	{"identity.header_scopes",    NUMBER(api.header_scopes)    },
-	{"api.env_prefix",            NUMBER(api.env_prefix)       },
-	{"api.stream_url",            NUMBER(api.stream_url)       },
-	{"api.websocket_origins",     NUMBER(api.websocket_origins)},
-	{"store.dsn",                 NUMBER(api.store_dsn)        },
-	{"store.password",            NUMBER(api.store_password)   },
-	{"redis.prefix",              NUMBER(api.redis_root)       },
-	{"redis.user",                NUMBER(redis.user)           },
-	{"redis.password",            NUMBER(redis.password)       },
+	{"identity.header_user",      NUMBER(api.header_user)            },
+	{"identity.header_workspace", NUMBER(api.header_workspace)       },
+	{"identity.header_project",   NUMBER(api.header_project)         },
+	{"identity.header_scopes",    NUMBER(api.header_scopes)          },
+	{"api.env_prefix",            NUMBER(api.env_prefix)             },
+	{"api.stream_url",            NUMBER(api.stream_url)             },
+	{"api.websocket_origins",     NUMBER(api.websocket_origins)      },
+	{"store.dsn",                 NUMBER(api.store_dsn)              },
+	{"store.password",            NUMBER(api.store_password)         },
+	{"redis.prefix",              NUMBER(api.redis_root)             },
+	{"redis.user",                NUMBER(redis.user)                 },
+	{"redis.password",            NUMBER(redis.password)             },
+	{"platform.redis_url",        NUMBER(api.platform.redis.database)},
+	{"platform.redis_url",        NUMBER(api.platform.redis.user)    },
+	{"platform.redis_password",   NUMBER(api.platform.redis.password)},
+	{"platform.frames_prefix",    NUMBER(api.platform.frames_prefix) },
 };
 
 static const struct frame_rule {
@@ -201,6 +209,11 @@ static bool address_valid(const struct egress_address *address)
 	       (address->family == AF_INET6 && address->prefix >= 1 && address->prefix <= 128);
 }
 
+static bool place_valid(const struct redis_place *place)
+{
+	return place->port == 0 || address_valid(&place->address);
+}
+
 /* Called when the counts are known to be right. */
 static int check_network(const struct network_config *network, struct err *err)
 {
@@ -263,8 +276,8 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 			return err_fail(err, -EINVAL, "config", "endpoint %zu is not terminated",
 					i);
 	}
-	if (answer->api.redis.port != 0 && !address_valid(&answer->api.redis.address))
-		return err_fail(err, -EINVAL, "config", "the address of redis.url");
+	if (!place_valid(&answer->api.redis) || !place_valid(&answer->api.platform.redis.place))
+		return err_fail(err, -EINVAL, "config", "the address of a Redis server");
 	r = check_network(&answer->supervisor.network, err);
 	if (r == 0)
 		r = check_name_servers(&answer->egress, err);

@@ -105,6 +105,12 @@ static void add_fd(struct worker_spawn *spawn, int from, int to)
 	spawn->fds[spawn->n_fds++] = (struct worker_spawn_fd){from, to};
 }
 
+/* Of a server: it may connect at all. */
+static bool is_client(const struct api_config *config)
+{
+	return config->store_dsn[0] != '\0' || config->platform.redis.place.port != 0;
+}
+
 /* The process with its socket and its log; worker_fd and log_fd are the far ends. */
 static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struct err *err)
 {
@@ -115,7 +121,7 @@ static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struc
 		.program = kind->program,
 		.id = host_worker_ids(options->host) + kind->id_offset,
 		.state_fd = kind->serves_clients ? options->state_fd : -1,
-		.mode = worker->kind == SERVE_WORKER_API && options->config->api.store_dsn[0]
+		.mode = worker->kind == SERVE_WORKER_API && is_client(&options->config->api)
 				? WORKER_MODE_NETWORK
 				: NULL,
 		.guarded = worker->kind == SERVE_WORKER_EGRESS,

@@ -29,6 +29,7 @@
 #define CONFIG_QUOTA_RATE_MAX   (1ull << 40)
 #define CONFIG_JANITOR_MIN_S    1u
 #define CONFIG_JANITOR_MAX_S    3600u
+#define CONFIG_HOLD_MAX_S       60u
 #define CONFIG_AUDIT_MIN_BYTES  (64ull << 10)
 #define CONFIG_AUDIT_MAX_BYTES  (4ull << 30)
 #define CONFIG_STORE_MIN_BYTES  (8ull << 20)

@@ -20,7 +20,7 @@ enum worker_fd {
 };
 #define WORKER_STATE_DIR "/state"
 
-/* Argument of an api worker whose store is a server. */
+/* Argument of an api worker that is a client of servers. */
 #define WORKER_MODE_NETWORK "network"
 
 #define CONFIG_MAGIC          0x43464731u
@@ -102,6 +102,22 @@ struct redis_place {
 	uint32_t zero;
 };
 
+/* A Redis server that the api worker itself is a client of. */
+struct redis_server {
+	struct redis_place place;
+	char database[8];             /* "": its first */
+	char user[CONFIG_TEXT_BYTES]; /* "": the password alone */
+	char password[CONFIG_PASSWORD_BYTES];
+};
+
+/* What the platform around us is told. */
+struct platform_config {
+	struct redis_server redis;
+	char frames_prefix[CONFIG_TEXT_BYTES]; /* channel of a task: PREFIX "task:" ID */
+	uint32_t frames_hold_s;                /* a first subscriber is waited for so long */
+	uint32_t zero;
+};
+
 #define CONFIG_LIST_BYTES 2048 /* entries between spaces */
 enum config_shared_host {
 	CONFIG_SHARED_REFUSE, /* no host is shared: the configuration says so or is refused */
@@ -160,6 +176,7 @@ struct api_config {
 	struct network_config network;
 	struct redis_place redis;
 	char redis_root[CONFIG_TEXT_BYTES]; /* keys of a session: ROOT:ID:* */
+	struct platform_config platform;
 };
 
 struct egress_config {

@@ -1,4 +1,4 @@
-# sandboxd-api where its store is a server: as worker-api, and it connects by TCP, to any address.
+# sandboxd-api where it is a client of servers (PostgreSQL, Redis): as worker-api, and it connects by TCP, to any address.
 profile worker-api-network
 kind worker
 
@@ -8,7 +8,7 @@ include own.rules
 include api.rules
 allow @service
 
-# store: connections to the server, by number; nothing listens, and there are no other families
+# connections to those servers, by number; nothing listens, and there are no other families
 socket: arg0 in { AF_INET AF_INET6 } and arg1 & SOCK_TYPE_MASK == SOCK_STREAM and arg2 in { 0 IPPROTO_TCP } allow
 socket: else errno EAFNOSUPPORT
 allow connect

@@ -13,6 +13,7 @@
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/observe.h"
+#include "supervisor/api/platform.h"
 #include "supervisor/api/quotas.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/settings.h"
@@ -435,6 +436,8 @@ static int start(struct app *app)
 	if (r >= 0)
 		r = redis_start(app);
 	if (r >= 0)
+		r = platform_start(app);
+	if (r >= 0)
 		r = egress_hub_new(app, &app->egress);
 	if (r >= 0)
 		r = supervisor_client_new(app->event, WORKER_FD_SUPERVISOR, &supervisor_events, app,
@@ -470,6 +473,7 @@ static void stop(struct app *app)
 	canary_free(app);
 	if (app->store)
 		drop_sessions(app);
+	platform_stop(app);
 	app->egress = egress_hub_free(app->egress);
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		app->server[i] = http_server_free(app->server[i]);

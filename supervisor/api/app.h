@@ -57,6 +57,7 @@ struct app_counters {
 
 struct canary;
 struct egress_hub;
+struct platform;
 
 struct app {
 	enum app_phase phase;
@@ -78,6 +79,7 @@ struct app {
 	struct supervisor_client *supervisor;
 	struct egress_hub *egress;
 	struct canary *canary;
+	struct platform *platform; /* NULL: none is configured */
 	struct http_server *server[APP_SERVER_MAX_];
 	struct http_counters http_counters;
 	struct app_counters counters;

@@ -7,6 +7,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
+#include "supervisor/api/platform.h"
 
 #define METRICS_MAX_BYTES ((size_t)256 * 1024)
 #define ANSWERS_WITHIN    (5 * USEC_PER_SEC) /* a launch takes milliseconds */
@@ -35,6 +36,7 @@ void observe_refresh(struct app *app)
 			      clock_boottime(),
 		      "it does not answer");
 	readiness_set(&app->readiness, READINESS_STORE, !store_stats(app->store).degraded, NULL);
+	platform_observe(app);
 	if (app->readiness.part[READINESS_AUDIT].bad)
 		audit_tick(app); /* may work again */
 }

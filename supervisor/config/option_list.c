@@ -88,7 +88,9 @@ static int read_service(const char *entry, size_t length, struct config_host_ser
 	if (r < 0)
 		return r;
 	host = from.kind == EGRESS_RULE_NETWORK ? entry : from.name;
-	n = from.kind == EGRESS_RULE_NETWORK ? n - strlen(strrchr(entry, ':')) : strlen(host);
+	n = from.kind == EGRESS_RULE_NETWORK
+		    ? (size_t)((const char *)memrchr(entry, ':', n) - entry)
+		    : strlen(host);
 	service->name_port = from.port[0].first;
 	service->port = equals ? to.port[0].first : from.port[0].first;
 	service->address = equals ? to.network : from.network;
@@ -114,24 +116,13 @@ static int add_service(const char *entry, size_t length, struct network_config *
 	return 0;
 }
 
-int option_list_set_redis(const struct option_row *row, const char *value,
-			  struct config_answer *answer)
+int option_list_place(const char *text, size_t length, struct redis_place *ret_place)
 {
-	static const char scheme[] = "redis://";
 	struct config_host_service service = {0};
-	const char *place = value + strlen(scheme);
-	size_t length;
 
-	(void)row; /* there is one */
-	if (!str_has_prefix(value, scheme))
+	if (memchr(text, '=', length) || read_service(text, length, &service) < 0)
 		return -EINVAL;
-	length = strlen(place);
-	/* Its own address, and the first of its databases. */
-	if (str_has_suffix(place, "/0"))
-		length -= strlen("/0");
-	if (memchr(place, '=', length) || read_service(place, length, &service) < 0)
-		return -EINVAL;
-	answer->api.redis = (struct redis_place){.address = service.address, .port = service.port};
+	*ret_place = (struct redis_place){.address = service.address, .port = service.port};
 	return 0;
 }
 

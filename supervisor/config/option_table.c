@@ -24,6 +24,7 @@
 #define ENDPOINT   "endpoint"
 #define NETWORK    "network"
 #define REDIS      "redis"
+#define PLATFORM   "platform"
 
 #define QUOTA(scope, member) AT(api.quota.limits[QUOTA_SCOPE_##scope].member)
 
@@ -134,6 +135,15 @@ static const struct option_row rows[] = {
 	{REDIS, "password", OPTION_TYPE_SECRET, 0, CONFIG_PASSWORD_BYTES - 1, NULL,
 	 AT(redis.password), OPTION_RESTART, "password of that user"},
 
+	{PLATFORM, "redis_url", OPTION_TYPE_REDIS_SERVER, 0, 0, NULL,
+	 AT(api.platform.redis), OPTION_RESTART, "Redis server where the platform reads task frames, as redis://user:password@127.0.0.1:6379/1; unset: none"},
+	{PLATFORM, "redis_password", OPTION_TYPE_SECRET, 0, CONFIG_PASSWORD_BYTES - 1, NULL,
+	 AT(api.platform.redis.password), OPTION_RESTART, "password for redis_url, where that has none"},
+	{PLATFORM, "frames_prefix", OPTION_TYPE_KEY, 0, 0, "alphaswarm:",
+	 AT(api.platform.frames_prefix), OPTION_RELOAD, "frames of a task are published on PREFIXtask:ID"},
+	{PLATFORM, "frames_hold", OPTION_TYPE_SECONDS, 0, CONFIG_HOLD_MAX_S, "10s",
+	 AT(api.platform.frames_hold_s), OPTION_RELOAD, "frames wait this long for a first subscriber; 0s: they do not"},
+
 	{LIMITS, "sessions", OPTION_TYPE_U32, 1, CONFIG_SESSIONS_MAX, "1000",
 	 AT(supervisor.max_sessions), OPTION_RELOAD_NEW, "sessions at once"},
 	{LIMITS, "memory", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "0",
@@ -217,6 +227,7 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_REROUTE] = "refuse|reroute",
 	[OPTION_TYPE_SHARED] = "refuse|path|trust_credentials",
 	[OPTION_TYPE_REDIS] = "url",
+	[OPTION_TYPE_REDIS_SERVER] = "url",
 	[OPTION_TYPE_KEY] = "text",
 	[OPTION_TYPE_RULES] = "rules",
 	[OPTION_TYPE_BUCKETS] = "buckets",

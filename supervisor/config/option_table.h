@@ -16,25 +16,26 @@
 enum option_type {
 	OPTION_TYPE_U32,
 	OPTION_TYPE_U64,
-	OPTION_TYPE_SIZE,       /* bytes with a unit, into 64 bits */
-	OPTION_TYPE_SECONDS,    /* with a unit, into 32 bits */
-	OPTION_TYPE_ID,         /* a number; unset: UINT32_MAX */
-	OPTION_TYPE_BOOL,       /* no, yes */
-	OPTION_TYPE_FIELDS,     /* refuse, ignore */
-	OPTION_TYPE_NAMES,      /* strict, compatible */
-	OPTION_TYPE_FORMAT,     /* logfmt, json */
-	OPTION_TYPE_LEVEL,      /* error, warning, info, debug */
-	OPTION_TYPE_IDS,        /* numbers between spaces, into trusted_peer[] */
-	OPTION_TYPE_HEADER,     /* name of an HTTP header */
-	OPTION_TYPE_PREFIX,     /* of environment variables */
-	OPTION_TYPE_URL_PREFIX, /* absolute path that ends in a slash */
-	OPTION_TYPE_ORIGINS,    /* scheme://host[:port] between spaces, or `*` */
-	OPTION_TYPE_ENDPOINT,   /* printable, without spaces; row.min is the index */
-	OPTION_TYPE_SECRET,     /* printable, never shown; row.max is the longest */
-	OPTION_TYPE_REROUTE,    /* refuse, reroute */
-	OPTION_TYPE_SHARED,     /* refuse, path, trust_credentials */
-	OPTION_TYPE_REDIS,      /* redis://address:port */
-	OPTION_TYPE_KEY,        /* letters, digits and :._- */
+	OPTION_TYPE_SIZE,         /* bytes with a unit, into 64 bits */
+	OPTION_TYPE_SECONDS,      /* with a unit, into 32 bits */
+	OPTION_TYPE_ID,           /* a number; unset: UINT32_MAX */
+	OPTION_TYPE_BOOL,         /* no, yes */
+	OPTION_TYPE_FIELDS,       /* refuse, ignore */
+	OPTION_TYPE_NAMES,        /* strict, compatible */
+	OPTION_TYPE_FORMAT,       /* logfmt, json */
+	OPTION_TYPE_LEVEL,        /* error, warning, info, debug */
+	OPTION_TYPE_IDS,          /* numbers between spaces, into trusted_peer[] */
+	OPTION_TYPE_HEADER,       /* name of an HTTP header */
+	OPTION_TYPE_PREFIX,       /* of environment variables */
+	OPTION_TYPE_URL_PREFIX,   /* absolute path that ends in a slash */
+	OPTION_TYPE_ORIGINS,      /* scheme://host[:port] between spaces, or `*` */
+	OPTION_TYPE_ENDPOINT,     /* printable, without spaces; row.min is the index */
+	OPTION_TYPE_SECRET,       /* printable, never shown; row.max is the longest */
+	OPTION_TYPE_REROUTE,      /* refuse, reroute */
+	OPTION_TYPE_SHARED,       /* refuse, path, trust_credentials */
+	OPTION_TYPE_REDIS,        /* redis://address:port */
+	OPTION_TYPE_REDIS_SERVER, /* the same with credentials and a database; never shown */
+	OPTION_TYPE_KEY,          /* letters, digits and :._- */
 	/* Lists between spaces, appended to: such an option may come more than once in a file. */
 	OPTION_TYPE_RULES,         /* of egress_rule.h */
 	OPTION_TYPE_BUCKETS,       /* bucket[/prefix] */

@@ -8,6 +8,7 @@
 #include "base/str.h"
 
 #include "supervisor/config/option_list.h"
+#include "supervisor/config/option_redis.h"
 
 static void *field_of(const struct option_row *row, struct config_answer *answer)
 {
@@ -236,35 +237,39 @@ static const struct value_kind {
 	const char *wanted;
 	const char *unit; /* of the range, in a complaint; NULL: none */
 } kinds[OPTION_TYPE_MAX_] = {
-	[OPTION_TYPE_U32] = {set_u32,               "a number",								    ""        },
-	[OPTION_TYPE_U64] = {set_u64,               "a number",								    ""        },
-	[OPTION_TYPE_SIZE] = {set_size,              "a size such as 512MiB or 4GiB,",                                              " bytes"  },
-	[OPTION_TYPE_SECONDS] = {set_seconds,           "a time such as 90s, 15min or 24h,",                                           " seconds"},
-	[OPTION_TYPE_ID] = {set_u32,               "one numeric id",							      NULL      },
-	[OPTION_TYPE_BOOL] = {set_choice,            "yes or no",								   NULL      },
-	[OPTION_TYPE_FIELDS] = {set_choice,            "refuse or ignore",                                                            NULL      },
-	[OPTION_TYPE_NAMES] = {set_choice,            "strict or compatible",                                                        NULL      },
-	[OPTION_TYPE_LEVEL] = {set_level,             "error, warning, info or debug",                                               NULL      },
-	[OPTION_TYPE_FORMAT] = {set_choice,            "logfmt or json",							      NULL      },
-	[OPTION_TYPE_IDS] = {set_ids,               "numeric ids between spaces, at most 16",                                      NULL      },
-	[OPTION_TYPE_HEADER] = {set_header,            "letters, digits and -, at most 63",                                           NULL      },
-	[OPTION_TYPE_PREFIX] = {set_prefix,            "upper-case letters, digits and _, at most 63",                                NULL      },
-	[OPTION_TYPE_URL_PREFIX] = {set_url_prefix,        "a path from / to /, at most 63",                                              NULL      },
+	[OPTION_TYPE_U32] = {set_u32,                 "a number",								  ""        },
+	[OPTION_TYPE_U64] = {set_u64,                 "a number",								  ""        },
+	[OPTION_TYPE_SIZE] = {set_size,                "a size such as 512MiB or 4GiB,",                                            " bytes"  },
+	[OPTION_TYPE_SECONDS] = {set_seconds,             "a time such as 90s, 15min or 24h,",                                         " seconds"},
+	[OPTION_TYPE_ID] = {set_u32,                 "one numeric id",							    NULL      },
+	[OPTION_TYPE_BOOL] = {set_choice,              "yes or no",								 NULL      },
+	[OPTION_TYPE_FIELDS] = {set_choice,              "refuse or ignore",                                                          NULL      },
+	[OPTION_TYPE_NAMES] = {set_choice,              "strict or compatible",                                                      NULL      },
+	[OPTION_TYPE_LEVEL] = {set_level,               "error, warning, info or debug",                                             NULL      },
+	[OPTION_TYPE_FORMAT] = {set_choice,              "logfmt or json",                                                            NULL      },
+	[OPTION_TYPE_IDS] = {set_ids,                 "numeric ids between spaces, at most 16",                                    NULL      },
+	[OPTION_TYPE_HEADER] = {set_header,              "letters, digits and -, at most 63",                                         NULL      },
+	[OPTION_TYPE_PREFIX] = {set_prefix,              "upper-case letters, digits and _, at most 63",                              NULL      },
+	[OPTION_TYPE_URL_PREFIX] = {set_url_prefix,          "a path from / to /, at most 63",                                            NULL      },
 	[OPTION_TYPE_ORIGINS] = {set_origins,
                              "origins such as https://data.example between spaces, or *",                                          NULL      },
-	[OPTION_TYPE_ENDPOINT] = {set_endpoint,          "printable text without spaces",                                               NULL      },
-	[OPTION_TYPE_REROUTE] = {set_choice,            "refuse or reroute",                                                           NULL      },
-	[OPTION_TYPE_SHARED] = {set_choice,            "refuse, path or trust_credentials",                                           NULL      },
-	[OPTION_TYPE_REDIS] = {option_list_set_redis,
+	[OPTION_TYPE_ENDPOINT] = {set_endpoint,            "printable text without spaces",                                             NULL      },
+	[OPTION_TYPE_REROUTE] = {set_choice,              "refuse or reroute",                                                         NULL      },
+	[OPTION_TYPE_SHARED] = {set_choice,              "refuse, path or trust_credentials",                                         NULL      },
+	[OPTION_TYPE_REDIS] = {option_redis_set_place,
                              "redis://address:port or redis://localhost:port",                                                     NULL      },
-	[OPTION_TYPE_KEY] = {set_key,               "letters, digits and :._-, at most 63",                                        NULL      },
+	[OPTION_TYPE_REDIS_SERVER] =
+		{option_redis_set_server,
+			     "redis://user:password@address:port/database, percent-encoded; localhost is an address",
+			     NULL													    },
+	[OPTION_TYPE_KEY] = {set_key,                 "letters, digits and :._-, at most 63",                                      NULL      },
 	[OPTION_TYPE_RULES] =
 		{option_list_set,
 			     "hosts such as a.example:443, *.b.example:9092 or 10.0.0.0/8:5432 between spaces, 2047 bytes in all",
 			     NULL													    },
 	[OPTION_TYPE_BUCKETS] = {option_list_set,
                              "bucket or bucket/prefix between spaces, 2047 bytes in all",                                          NULL      },
-	[OPTION_TYPE_PATHS] = {option_list_set,       "host/path between spaces, 2047 bytes in all",
+	[OPTION_TYPE_PATHS] = {option_list_set,         "host/path between spaces, 2047 bytes in all",
                              NULL													    },
 	[OPTION_TYPE_NETWORKS] = {option_list_set,
                              "private networks such as 10.1.0.0/16 between spaces, at most 32",				    NULL      },
@@ -272,7 +277,7 @@ static const struct value_kind {
 		{option_list_set,
 			     "localhost:8181, 10.1.2.3:9092 or name:80=127.0.0.1:8181 between spaces, at most 16",
 			     NULL													    },
-	[OPTION_TYPE_SECRET] = {set_secret,            "printable text",							      NULL      },
+	[OPTION_TYPE_SECRET] = {set_secret,              "printable text",                                                            NULL      },
 };
 
 int option_value_set(const struct option_row *row, const char *value, struct config_answer *answer,

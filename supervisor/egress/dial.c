@@ -13,25 +13,6 @@
 #define CONNECT_TIMEOUT (10 * USEC_PER_SEC)
 #define NEXT_ADDRESS    (USEC_PER_SEC) /* for one of several, before the next is tried */
 
-static socklen_t sockaddr_of(const struct egress_address *address, uint32_t port,
-			     struct sockaddr_storage *ret)
-{
-	struct sockaddr_in *v4 = (void *)ret;
-	struct sockaddr_in6 *v6 = (void *)ret;
-
-	memset(ret, 0, sizeof(*ret));
-	if (address->family == AF_INET) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons((uint16_t)port);
-		memcpy(&v4->sin_addr, address->bytes, 4);
-		return sizeof(*v4);
-	}
-	v6->sin6_family = AF_INET6;
-	v6->sin6_port = htons((uint16_t)port);
-	memcpy(&v6->sin6_addr, address->bytes, 16);
-	return sizeof(*v6);
-}
-
 static int datagram_socket(uint32_t family)
 {
 	return socket((int)family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -41,7 +22,7 @@ static bool can_bind(const struct egress_address *address)
 {
 	AUTO_CLOSE int fd = datagram_socket(address->family);
 	union socket_address local;
-	socklen_t size = sockaddr_of(address, 0, &local.storage);
+	socklen_t size = socket_address_of(address, 0, &local);
 
 	return fd >= 0 && bind(fd, &local.any, size) == 0;
 }
@@ -51,7 +32,7 @@ static bool is_own_source(const struct egress_address *address, uint32_t port)
 {
 	AUTO_CLOSE int fd = datagram_socket(address->family);
 	union socket_address remote, local = {0};
-	socklen_t size = sockaddr_of(address, port, &remote.storage);
+	socklen_t size = socket_address_of(address, port, &remote);
 
 	if (fd < 0 || connect(fd, &remote.any, size) < 0 || getsockname(fd, &local.any, &size) < 0)
 		return false;
@@ -120,7 +101,7 @@ static int try_address(struct conn *conn, const struct egress_address *address)
 {
 	const int on = 1;
 	union socket_address remote;
-	socklen_t size = sockaddr_of(address, conn->dial.port, &remote.storage);
+	socklen_t size = socket_address_of(address, conn->dial.port, &remote);
 	AUTO_CLOSE int fd =
 		socket((int)address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int r;

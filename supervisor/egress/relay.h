@@ -11,12 +11,11 @@
  */
 #pragma once
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "base/host_name.h"
+#include "base/socket_address.h"
 
 #include "supervisor/egress/http_flow.h"
 #include "supervisor/egress/resolver.h"
@@ -25,13 +24,6 @@
 #define DNS_PORT 53
 
 /* One address, as calls take it and as it is read: no pointer of one type to another. */
-union socket_address {
-	struct sockaddr any;
-	struct sockaddr_in v4;
-	struct sockaddr_in6 v6;
-	struct sockaddr_storage storage;
-};
-
 /* What each connection of a session is counted and closed by. */
 struct conn_base {
 	struct list link; /* session.connections */

@@ -15,7 +15,6 @@
  */
 #include "supervisor/helper/redis.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <hiredis.h>
 #include <stdbool.h>
@@ -29,6 +28,7 @@
 #include "base/id.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/socket_address.h"
 #include "base/str.h"
 
 #include "sandboxd/redis.h"
@@ -250,27 +250,14 @@ static int connect_to(const struct redis_place *place)
 {
 	const struct timeval timeout = {.tv_sec = TIMEOUT_S};
 	AUTO_CLOSE int fd = socket((int)place->address.family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	const bool is_v4 = place->address.family == AF_INET;
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} to = {0};
+	union socket_address to;
+	socklen_t size = socket_address_of(&place->address, place->port, &to);
 
 	/* Of a connect, too. */
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0)
 		return -errno;
-	if (is_v4) {
-		to.v4.sin_family = AF_INET;
-		to.v4.sin_port = htons((uint16_t)place->port);
-		memcpy(&to.v4.sin_addr, place->address.bytes, sizeof(to.v4.sin_addr));
-	} else {
-		to.v6.sin6_family = AF_INET6;
-		to.v6.sin6_port = htons((uint16_t)place->port);
-		memcpy(&to.v6.sin6_addr, place->address.bytes, sizeof(to.v6.sin6_addr));
-	}
-	if (connect(fd, &to.any, is_v4 ? sizeof(to.v4) : sizeof(to.v6)) < 0)
+	if (connect(fd, &to.any, size) < 0)
 		return -errno;
 	return TAKE_FD(fd);
 }

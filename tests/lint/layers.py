@@ -33,15 +33,16 @@ LAYERS = [
     ("supervisor/api/metrics/", [*PURE_BASE, "sandboxd/", "supervisor/api/metrics/"], []),
     ("supervisor/api/store/", [*SHARED, *DOMAIN, "supervisor/api/store/"],
      ["sqlite3.h", "libpq-fe.h", "systemd/", "jansson.h", "sodium.h"]),
+    ("supervisor/api/redis/", [*SHARED, "supervisor/api/redis/"], ["systemd/", "hiredis.h"]),
     ("supervisor/api/migrate/", [*SHARED, "supervisor/api/store/"], ["libpq-fe.h"]),
     ("supervisor/api/", [*SHARED, "policy/image.h", "policy/confine_worker.h", *API_APP],
-     ["systemd/", "jansson.h", "sodium.h"]),
+     ["systemd/", "jansson.h", "sodium.h", "hiredis.h"]),
     ("supervisor/egress/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
                             "supervisor/egress/"], ["ares.h"]),
     ("supervisor/config/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
                             "supervisor/config/"], ["ini.h"]),
     ("supervisor/helper/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
-                            "supervisor/helper/"], ["sodium.h"]),
+                            "supervisor/helper/"], ["sodium.h", "hiredis.h"]),
     ("supervisor/", [*SHARED, "policy/image.h", "supervisor/"], []),
     ("shim/", [*SHARED, "shim/"], []),
     ("jail/loader/", [*SHARED, "jail/loader/"], ["yaml.h"]),
@@ -51,7 +52,7 @@ LAYERS = [
 NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/config/",
                        "supervisor/helper/")
 LIBRARIES = ("jansson.h", "sodium.h", "seccomp.h", "sys/capability.h", "microhttpd.h", "systemd/",
-             "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis/", "wslay/", "nettle/",
+             "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis.h", "wslay/", "nettle/",
              "uriparser/", "ares.h")
 
 

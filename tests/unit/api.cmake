@@ -7,3 +7,4 @@ sandboxd_unit_test(test_migrate SOURCES test_migrate.c LIBS sandboxd_api_store P
 sandboxd_unit_test(test_pg_dsn LIBS sandboxd_api_store)
 sandboxd_unit_test(test_metrics LIBS sandboxd_api_metrics)
 sandboxd_unit_test(test_egress_policy LIBS sandboxd_api_domain PkgConfig::JANSSON)
+sandboxd_unit_test(test_redis_client LIBS sandboxd_api_redis)

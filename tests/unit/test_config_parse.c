@@ -300,6 +300,38 @@ static void test_config_parse_quota_mistakes_are_named(void **state)
 	expect_complaint(fixture, text, "at most 256 owners and workspaces");
 }
 
+static void test_config_parse_redis_servers(void **state)
+{
+	static const char *const wrong[] = {
+		"rediss://127.0.0.1:1",    "redis://127.0.0.1",       "redis://s3cret:1",
+		"redis://x%2@127.0.0.1:1", "redis://%00@127.0.0.1:1", "redis://127.0.0.1:1/x",
+	};
+	struct fixture *fixture = *state;
+	const struct redis_server *server = &fixture->answer->api.platform.redis;
+
+	assert_int_equal(
+		parse(fixture, "[platform]\nredis_url = redis://a%40b:p%3a%2Fw@127.0.0.1:6379/2\n"),
+		0);
+	assert_string_equal(server->user, "a@b");
+	assert_string_equal(server->password, "p:/w");
+	assert_string_equal(server->database, "2");
+	assert_int_equal(server->place.port, 6379);
+	assert_int_equal(config_check(fixture->answer, sizeof(*fixture->answer), NULL), 0);
+	assert_int_equal(parse(fixture, "[platform]\nredis_password = s3cret\n"
+					"redis_url = redis://:@localhost:1/0\n"),
+			 0);
+	assert_string_equal(server->user, "");
+	assert_string_equal(server->password, "s3cret");
+	assert_string_equal(server->database, "");
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		char text[128];
+
+		(void)snprintf(text, sizeof(text), "[platform]\nredis_url = %s\n", wrong[i]);
+		expect_complaint(fixture, text, "line 2: [platform] redis_url wants ");
+		assert_null(strstr(buf_text(&fixture->complaints), "s3cret"));
+	}
+}
+
 /* The supervisor keeps what only a restart changes by a table of its own. */
 static void test_option_table_and_the_supervisor_agree_on_restarts(void **state)
 {
@@ -539,6 +571,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(test_config_parse_quota_of_one_tenant, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_quota_mistakes_are_named, set_up,
 					tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_redis_servers, set_up, tear_down),
 	cmocka_unit_test(test_option_table_and_the_supervisor_agree_on_restarts),
 	cmocka_unit_test(test_bundle_read_takes_whole_bundles_only),
 	cmocka_unit_test_setup_teardown(test_config_parse_every_mistake_is_named_in_one_run, set_up,

@@ -10,7 +10,7 @@ static const char *const names[] = {
 	[READINESS_SERVICE] = "service", [READINESS_SUPERVISOR] = "supervisor",
 	[READINESS_STORE] = "store",     [READINESS_EGRESS] = "egress",
 	[READINESS_CONFIG] = "config",   [READINESS_AUDIT] = "audit",
-	[READINESS_CANARY] = "canary",
+	[READINESS_CANARY] = "canary",   [READINESS_REDIS] = "redis",
 };
 _Static_assert(ARRAY_SIZE(names) == READINESS_MAX_, "one name per part");
 

@@ -13,6 +13,7 @@ enum readiness_part {
 	READINESS_CONFIG, /* the last reload was taken */
 	READINESS_AUDIT,  /* lines are written */
 	READINESS_CANARY, /* it has run, and was refused everything */
+	READINESS_REDIS,  /* the platform's server takes frames, or none is configured */
 	READINESS_MAX_,
 };
 

@@ -1,0 +1,567 @@
+/*
+ * Theory. The connection goes round this circle:
+ *
+ *   DOWN        nothing; the timer says when the next try begins
+ *   CONNECTING  the kernel connects; a deadline ends it
+ *   GREETING    AUTH, SELECT and a PING are on their way
+ *   READY       others' commands
+ *
+ * Protocol and commands are hiredis' reader and formatter; its own connections are not used, as
+ * they resolve names and hold what they cannot send without bound. Answers come in the order of
+ * the questions, so the oldest command alone has a deadline that counts. A callback only queues:
+ * what ends the connection happens outside of them, in on_socket and on_timer.
+ */
+#include "supervisor/api/redis/client.h"
+
+#include <errno.h>
+#include <hiredis.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/socket_address.h"
+#include "base/str.h"
+
+#define COMMANDS_MAX    4096
+#define BYTES_MAX       ((size_t)8 * 1024 * 1024)
+#define ELEMENTS_MAX    (1 << 20) /* of one array */
+#define CONNECT_TIMEOUT (5 * USEC_PER_SEC)
+#define RETRY_MIN       (100 * USEC_PER_MS)
+#define RETRY_MAX       (10 * USEC_PER_SEC)
+#define IDLE            (30 * USEC_PER_SEC) /* then it is asked whether it is still there */
+#define READ_BYTES      ((size_t)8 * 1024)
+#define READS_A_TURN    64
+
+enum client_state {
+	CLIENT_STATE_DOWN,
+	CLIENT_STATE_CONNECTING,
+	CLIENT_STATE_GREETING,
+	CLIENT_STATE_READY,
+};
+
+/* Sent, or about to be, and not answered. */
+struct command {
+	struct list link;
+	redis_answer answer;
+	void *userdata;
+	usec_t deadline;
+};
+
+struct redis_client {
+	struct redis_client_options options;
+	struct redis_client_events events;
+	void *userdata;
+	enum client_state state;
+	int fd;
+	sd_event_source *source;
+	sd_event_source *timer;
+	redisReader *reader;
+	redisReplyObjectFunctions replies;
+	void *(*create_array)(const redisReadTask *task, int elements);
+	struct buf out;
+	size_t sent; /* of out */
+	struct list commands;
+	size_t n_commands;
+	usec_t heard_at;
+	usec_t retry_delay;
+	const char *failed; /* the connection must end, and why */
+	const char *reason; /* there is none, and why */
+};
+
+/* --- the clock ------------------------------------------------------------------------------- */
+
+static const struct command *oldest(const struct redis_client *client)
+{
+	return list_empty(&client->commands)
+		       ? NULL
+		       : LIST_ENTRY(client->commands.next, struct command, link);
+}
+
+/* When the timer is next needed; in DOWN and CONNECTING it was set. */
+static void arm(struct redis_client *client)
+{
+	const struct command *command = oldest(client);
+
+	if (client->state < CLIENT_STATE_GREETING)
+		return;
+	(void)sd_event_source_set_time(client->timer, command ? command->deadline
+							      : clock_add(client->heard_at, IDLE));
+	(void)sd_event_source_set_enabled(client->timer, SD_EVENT_ONESHOT);
+}
+
+static void arm_at(struct redis_client *client, usec_t at)
+{
+	(void)sd_event_source_set_time(client->timer, at);
+	(void)sd_event_source_set_enabled(client->timer, SD_EVENT_ONESHOT);
+}
+
+/* Many workers that lost the same server do not come back in one moment. */
+static usec_t with_jitter(usec_t delay)
+{
+	uint32_t random = 0;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return delay;
+	return delay / 2 + delay / 2 * random / UINT32_MAX;
+}
+
+/* --- the end of a connection ----------------------------------------------------------------- */
+
+/* Those who are told may send, and are refused. */
+static void fail_commands(struct redis_client *client)
+{
+	while (!list_empty(&client->commands)) {
+		struct command *command = LIST_ENTRY(client->commands.next, struct command, link);
+
+		list_remove(&command->link);
+		client->n_commands--;
+		if (command->answer)
+			command->answer(command->userdata, NULL);
+		free(command);
+	}
+}
+
+static void close_connection(struct redis_client *client)
+{
+	client->source = sd_event_source_disable_unref(client->source);
+	client->fd = fd_close(client->fd);
+	if (client->reader)
+		redisReaderFree(client->reader);
+	client->reader = NULL;
+	/* It may hold the password. */
+	if (client->out.data)
+		explicit_bzero(client->out.data, client->out.size);
+	buf_done(&client->out);
+	client->sent = 0;
+	client->failed = NULL;
+	client->state = CLIENT_STATE_DOWN;
+}
+
+static void lose(struct redis_client *client, const char *reason)
+{
+	bool was_ready = client->state == CLIENT_STATE_READY;
+
+	/* Once for each reason, not for each try. */
+	if (was_ready || !client->reason || !str_equal(client->reason, reason))
+		log_line(LOG_LEVEL_WARNING, NULL, "no connection to Redis",
+			 "client=%s reason=\"%s\"", client->options.name, reason);
+	client->reason = reason;
+	close_connection(client);
+	client->retry_delay =
+		client->retry_delay * 2 < RETRY_MAX ? client->retry_delay * 2 : RETRY_MAX;
+	if (client->retry_delay == 0)
+		client->retry_delay = RETRY_MIN;
+	arm_at(client, clock_add(clock_boottime(), with_jitter(client->retry_delay)));
+	fail_commands(client);
+	if (was_ready && client->events.lost)
+		client->events.lost(client->userdata);
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+static void watch(struct redis_client *client)
+{
+	uint32_t events = EPOLLIN | (client->out.size > client->sent ? (uint32_t)EPOLLOUT : 0);
+
+	if (client->state == CLIENT_STATE_CONNECTING)
+		events = EPOLLOUT;
+	if (sd_event_source_set_io_events(client->source, events) < 0)
+		client->failed = "its socket is not watched";
+}
+
+static int append(struct redis_client *client, const struct redis_command *command)
+{
+	sds text = NULL;
+	int length =
+		redisFormatSdsCommandArgv(&text, (int)command->n, command->word, command->size);
+	int r;
+
+	if (length < 0)
+		return -ENOMEM;
+	/* Not for each: it moves the rest. */
+	if (client->sent > client->out.size / 2) {
+		buf_consume(&client->out, client->sent);
+		client->sent = 0;
+	}
+	r = buf_append(&client->out, text, (size_t)length);
+	explicit_bzero(text, (size_t)length);
+	redisFreeSdsCommand(text);
+	return r == -EMSGSIZE ? -ENOBUFS : r;
+}
+
+static int queue(struct redis_client *client, const struct redis_command *command,
+		 redis_answer answer, void *userdata)
+{
+	struct command *entry = malloc(sizeof(*entry));
+	int r = entry ? append(client, command) : -ENOMEM;
+
+	if (r < 0) {
+		free(entry);
+		return r;
+	}
+	*entry = (struct command){
+		.answer = answer,
+		.userdata = userdata,
+		.deadline = clock_add(clock_boottime(),
+				      command->timeout ? command->timeout : REDIS_CLIENT_TIMEOUT),
+	};
+	list_append(&client->commands, &entry->link);
+	if (client->n_commands++ == 0)
+		arm(client);
+	watch(client);
+	return 0;
+}
+
+bool redis_client_has_room(const struct redis_client *client, size_t n_commands, size_t bytes)
+{
+	return client->state == CLIENT_STATE_READY && !client->failed &&
+	       client->n_commands + n_commands <= client->options.max_commands &&
+	       client->out.size - client->sent + bytes <= client->options.max_bytes;
+}
+
+int redis_client_send(struct redis_client *client, const struct redis_command *command,
+		      redis_answer answer, void *userdata)
+{
+	if (client->state != CLIENT_STATE_READY || client->failed)
+		return -ENOTCONN;
+	if (client->n_commands >= client->options.max_commands)
+		return -ENOBUFS;
+	return queue(client, command, answer, userdata);
+}
+
+static void write_out(struct redis_client *client)
+{
+	while (client->sent < client->out.size) {
+		ssize_t n = send(client->fd, client->out.data + client->sent,
+				 client->out.size - client->sent, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			if (errno != EAGAIN)
+				client->failed = "it closed the connection";
+			break;
+		}
+		client->sent += (size_t)n;
+	}
+	if (client->sent == client->out.size) {
+		buf_reset(&client->out);
+		client->sent = 0;
+	}
+	watch(client);
+}
+
+/* --- the greeting ---------------------------------------------------------------------------- */
+
+static bool is_error(const struct redisReply *reply, const char *prefix)
+{
+	return reply->type == REDIS_REPLY_ERROR && str_has_prefix(reply->str, prefix);
+}
+
+static void on_login(void *userdata, const struct redisReply *reply)
+{
+	struct redis_client *client = userdata;
+
+	if (reply && reply->type == REDIS_REPLY_ERROR)
+		client->failed = "the server refuses the login";
+}
+
+static void on_select(void *userdata, const struct redisReply *reply)
+{
+	struct redis_client *client = userdata;
+
+	if (reply && reply->type == REDIS_REPLY_ERROR && !client->failed)
+		client->failed = "the server refuses the database";
+}
+
+/* A user that may not PING is one that the server knows. */
+static void on_ready(void *userdata, const struct redisReply *reply)
+{
+	struct redis_client *client = userdata;
+
+	if (!reply || client->failed)
+		return;
+	if (reply->type == REDIS_REPLY_ERROR && !is_error(reply, "NOPERM")) {
+		client->failed = is_error(reply, "NOAUTH") ? "the server wants a password"
+							   : "the server is not ready";
+		return;
+	}
+	client->state = CLIENT_STATE_READY;
+	client->retry_delay = 0;
+	client->reason = NULL;
+	log_line(LOG_LEVEL_INFO, NULL, "connected to Redis", "client=%s", client->options.name);
+	if (client->events.connected)
+		client->events.connected(client->userdata);
+}
+
+static int greet(struct redis_client *client)
+{
+	const struct redis_server *server = client->options.server;
+	const char *login[3] = {"AUTH", server->user, server->password};
+	const char *plain[2] = {"AUTH", server->password};
+	const struct redis_command commands[] = {
+		{.word = server->user[0] ? login : plain,              .n = server->user[0] ? 3 : 2},
+		{.word = (const char *[]){"SELECT", server->database}, .n = 2                      },
+		{.word = (const char *[]){"PING"},                     .n = 1                      },
+	};
+	int r = 0;
+
+	if (server->password[0])
+		r = queue(client, &commands[0], on_login, client);
+	if (r >= 0 && server->database[0])
+		r = queue(client, &commands[1], on_select, client);
+	return r < 0 ? r : queue(client, &commands[2], on_ready, client);
+}
+
+/* --- connecting ------------------------------------------------------------------------------ */
+
+/* The server says how long an array is before it sends a byte of it. */
+static void *create_array(const redisReadTask *task, int elements)
+{
+	const struct redis_client *client = task->privdata;
+
+	return elements > ELEMENTS_MAX ? NULL : client->create_array(task, elements);
+}
+
+static int make_reader(struct redis_client *client)
+{
+	redisReader *reader = redisReaderCreate();
+
+	if (!reader)
+		return -ENOMEM;
+	client->replies = *reader->fn;
+	client->create_array = client->replies.createArray;
+	client->replies.createArray = create_array;
+	reader->fn = &client->replies;
+	reader->privdata = client;
+	client->reader = reader;
+	return 0;
+}
+
+static int on_socket(sd_event_source *source, int fd, uint32_t events, void *userdata);
+
+static int open_socket(struct redis_client *client)
+{
+	const struct redis_place *place = &client->options.server->place;
+	const int yes = 1;
+	union socket_address to;
+	socklen_t size = socket_address_of(&place->address, place->port, &to);
+
+	client->fd =
+		socket((int)place->address.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (client->fd < 0)
+		return -errno;
+	(void)setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+	if (connect(client->fd, &to.any, size) < 0 && errno != EINPROGRESS)
+		return -errno;
+	return sd_event_add_io(client->options.event, &client->source, client->fd, EPOLLOUT,
+			       on_socket, client);
+}
+
+static void connect_now(struct redis_client *client)
+{
+	int r = make_reader(client);
+
+	client->out = BUF_NULL(client->options.max_bytes);
+	client->state = CLIENT_STATE_CONNECTING;
+	if (r >= 0)
+		r = open_socket(client);
+	if (r < 0)
+		lose(client, "it cannot be reached");
+	else
+		arm_at(client, clock_add(clock_boottime(), CONNECT_TIMEOUT));
+}
+
+static void end_connect(struct redis_client *client)
+{
+	int error = 0;
+	socklen_t size = sizeof(error);
+
+	if (getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0) {
+		client->failed = "it cannot be reached";
+		return;
+	}
+	client->state = CLIENT_STATE_GREETING;
+	client->heard_at = clock_boottime();
+	if (greet(client) < 0)
+		client->failed = "no memory";
+}
+
+/* --- answers --------------------------------------------------------------------------------- */
+
+static bool is_message(const struct redisReply *reply)
+{
+	const struct redisReply *kind;
+
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3)
+		return false;
+	kind = reply->element[0];
+	return kind->type == REDIS_REPLY_STRING &&
+	       (str_equal(kind->str, "message") || str_equal(kind->str, "pmessage"));
+}
+
+static void dispatch(struct redis_client *client, const struct redisReply *reply)
+{
+	struct command *command;
+
+	if (client->events.message && is_message(reply)) {
+		client->events.message(client->userdata, reply);
+		return;
+	}
+	if (list_empty(&client->commands)) {
+		client->failed = "it answers what nobody asked";
+		return;
+	}
+	command = LIST_ENTRY(client->commands.next, struct command, link);
+	list_remove(&command->link);
+	client->n_commands--;
+	if (command->answer)
+		command->answer(command->userdata, reply);
+	free(command);
+}
+
+static void take_replies(struct redis_client *client)
+{
+	while (!client->failed) {
+		void *reply = NULL;
+
+		if (redisReaderGetReply(client->reader, &reply) != REDIS_OK) {
+			client->failed = "it does not speak Redis' protocol";
+			return;
+		}
+		if (!reply)
+			break;
+		dispatch(client, reply);
+		freeReplyObject(reply);
+	}
+	/* Of an answer that is not whole yet. */
+	if (client->reader->len - client->reader->pos > client->options.max_bytes)
+		client->failed = "its answer is too big";
+}
+
+static void read_in(struct redis_client *client)
+{
+	char data[READ_BYTES];
+
+	for (unsigned int i = 0; i < READS_A_TURN && !client->failed; i++) {
+		ssize_t n = recv(client->fd, data, sizeof(data), 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			client->failed = "it closed the connection";
+			return;
+		}
+		client->heard_at = clock_boottime();
+		if (redisReaderFeed(client->reader, data, (size_t)n) != REDIS_OK) {
+			client->failed = "no memory";
+			return;
+		}
+		take_replies(client);
+		if ((size_t)n < sizeof(data))
+			return;
+	}
+}
+
+static int on_socket(sd_event_source *source, int fd, uint32_t events, void *userdata)
+{
+	struct redis_client *client = userdata;
+
+	(void)source;
+	(void)fd;
+	if (client->state == CLIENT_STATE_CONNECTING)
+		end_connect(client);
+	else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		read_in(client);
+	if (!client->failed)
+		write_out(client);
+	if (client->failed)
+		lose(client, client->failed);
+	else
+		arm(client);
+	return 0;
+}
+
+static int on_timer(sd_event_source *source, uint64_t at, void *userdata)
+{
+	struct redis_client *client = userdata;
+
+	(void)source;
+	(void)at;
+	if (client->state == CLIENT_STATE_DOWN)
+		connect_now(client);
+	else if (client->state == CLIENT_STATE_CONNECTING)
+		lose(client, "it cannot be reached");
+	else if (client->failed)
+		lose(client, client->failed);
+	else if (oldest(client) && clock_boottime() >= oldest(client)->deadline)
+		lose(client, "it does not answer");
+	else if (oldest(client) || clock_boottime() < clock_add(client->heard_at, IDLE) ||
+		 redis_client_ask(client, NULL, NULL, "PING") >= 0)
+		arm(client);
+	else
+		lose(client, "no memory");
+	return 0;
+}
+
+/* --- the object ------------------------------------------------------------------------------ */
+
+int redis_client_new(const struct redis_client_options *options,
+		     const struct redis_client_events *events, void *userdata,
+		     struct redis_client **ret_client)
+{
+	struct redis_client *client = calloc(1, sizeof(*client));
+	int r;
+
+	if (!client)
+		return -ENOMEM;
+	client->options = *options;
+	if (client->options.max_commands == 0)
+		client->options.max_commands = COMMANDS_MAX;
+	if (client->options.max_bytes == 0)
+		client->options.max_bytes = BYTES_MAX;
+	if (events)
+		client->events = *events;
+	client->userdata = userdata;
+	client->fd = -1;
+	client->reason = "connecting";
+	list_init(&client->commands);
+	/* In the loop's next turn: none of the events comes from inside this. */
+	r = sd_event_add_time(options->event, &client->timer, CLOCK_BOOTTIME, 0, USEC_PER_MS,
+			      on_timer, client);
+	if (r < 0) {
+		free(client);
+		return r;
+	}
+	*ret_client = client;
+	return 0;
+}
+
+struct redis_client *redis_client_free(struct redis_client *client)
+{
+	if (!client)
+		return NULL;
+	close_connection(client);
+	fail_commands(client);
+	client->timer = sd_event_source_disable_unref(client->timer);
+	free(client);
+	return NULL;
+}
+
+bool redis_client_is_up(const struct redis_client *client)
+{
+	return client->state == CLIENT_STATE_READY;
+}
+
+const char *redis_client_reason(const struct redis_client *client)
+{
+	return client->reason ? client->reason : "";
+}

@@ -1,0 +1,107 @@
+#include "supervisor/config/option_redis.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "base/str.h"
+
+#include "supervisor/config/option_list.h"
+
+#define SCHEME        "redis://"
+#define DATABASES_MAX 65535
+
+int option_redis_set_place(const struct option_row *row, const char *value,
+			   struct config_answer *answer)
+{
+	const char *place = value + strlen(SCHEME);
+	size_t length;
+
+	if (!str_has_prefix(value, SCHEME))
+		return -EINVAL;
+	length = strlen(place);
+	/* Its own address, and the first of its databases. */
+	if (str_has_suffix(place, "/0"))
+		length -= strlen("/0");
+	return option_list_place(place, length,
+				 (struct redis_place *)(void *)((char *)answer + row->offset));
+}
+
+static int hex_digit(char c)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *at = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + ('a' - 'A') : c) : NULL;
+
+	return at ? (int)(at - digits) : -1;
+}
+
+/* What of a URL is percent-encoded; printable ASCII comes out of it. */
+static int decode(const char *text, size_t length, char *ret_text, size_t ret_bytes)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		int c = (unsigned char)text[i];
+
+		if (c == '%' && length - i > 2) {
+			int high = hex_digit(text[i + 1]);
+			int low = hex_digit(text[i + 2]);
+
+			c = high < 0 || low < 0 ? -1 : high * 16 + low;
+			i += 2;
+		} else if (c == '%') {
+			return -EINVAL;
+		}
+		if (c <= 0x20 || c >= 0x7f || used + 1 >= ret_bytes)
+			return -EINVAL;
+		ret_text[used++] = (char)c;
+	}
+	ret_text[used] = '\0';
+	return 0;
+}
+
+/* user:password, :password */
+static int set_login(const char *text, size_t length, struct redis_server *server)
+{
+	const char *colon = memchr(text, ':', length);
+	size_t user = colon ? (size_t)(colon - text) : length;
+	int r = decode(text, user, server->user, sizeof(server->user));
+
+	/* Without one it is the next option's. */
+	if (r < 0 || !colon || user + 1 == length)
+		return r;
+	return decode(colon + 1, length - user - 1, server->password, sizeof(server->password));
+}
+
+static int set_database(const char *text, struct redis_server *server)
+{
+	uint32_t number = 0;
+
+	if (text[0] && num_parse_u32(text, 0, DATABASES_MAX, &number) < 0)
+		return -EINVAL;
+	server->database[0] = '\0';
+	return number == 0 ? 0
+			   : str_format(server->database, sizeof(server->database), "%u", number);
+}
+
+int option_redis_set_server(const struct option_row *row, const char *value,
+			    struct config_answer *answer)
+{
+	struct redis_server *server = (void *)((char *)answer + row->offset);
+	const char *place = value + strlen(SCHEME);
+	const char *at;
+	size_t length;
+	int r = 0;
+
+	if (!str_has_prefix(value, SCHEME))
+		return -EINVAL;
+	server->user[0] = '\0';
+	at = strrchr(place, '@');
+	if (at)
+		r = set_login(place, (size_t)(at - place), server);
+	place = at ? at + 1 : place;
+	length = strcspn(place, "/");
+	if (r == 0)
+		r = set_database(place[length] ? place + length + 1 : "", server);
+	return r < 0 ? r : option_list_place(place, length, &server->place);
+}
