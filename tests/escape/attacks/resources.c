@@ -178,30 +178,49 @@ static int listen_on_loopback(struct sockaddr_in *address)
 	return fd;
 }
 
-/* Connections whose buffers are filled and read by nobody: ENOBUFS when a hundred of them hold less
- * than 200 MiB. */
-static long one_connection(long i)
+/* What one more connection holds that nobody reads, both buffers as large as the kernel makes them.
+ * A size asked for would keep them below net.core.wmem_max, which is 208 KiB before Linux 6.17. */
+static long fill_connection(void)
 {
 	static char block[65536];
 	static struct sockaddr_in address;
 	static int listener = -1;
-	static long held;
-	const int size = 1 << 24;
+	long held = 0;
 
-	if (i == 0)
+	if (listener < 0)
 		listener = listen_on_loopback(&address);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	if (connect(fd, &address, sizeof(address)) < 0)
+	if (connect(fd, &address, sizeof(address)) < 0 ||
+	    accept4(listener, NULL, NULL, SOCK_CLOEXEC) < 0)
 		return -1;
-	int other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	(void)setsockopt(other, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	for (ssize_t n = 0; n >= 0;) {
 		n = send(fd, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
 		held += n > 0 ? n : 0;
 	}
-	errno = ENOBUFS;
-	return i > 0 && i % 100 == 99 && held < 200l * (1 << 20) ? -1 : 0;
+	return held;
+}
+
+/* ENOBUFS when one more connection holds next to nothing. Where buffers count as memory, the kernel
+ * ends the largest process, whoever holds them: ours, by what it does not need. */
+static long one_buffered_mebibyte(long i)
+{
+	static long held;
+
+	for (long n = 0; i == 0 && n < 16; n++) {
+		if (one_resident_mebibyte(n) < 0)
+			return -1;
+	}
+	while (held <= i << 20) {
+		long more = fill_connection();
+		if (more < 0)
+			return -1;
+		if (more < 1 << 17) {
+			errno = ENOBUFS;
+			return -1;
+		}
+		held += more;
+	}
+	return 0;
 }
 
 static const struct resource {
@@ -220,7 +239,7 @@ static const struct resource {
 	{"inodes",    one_inode            },
 	{"tmpfs",     one_mebibyte         },
 	{"memory",    one_resident_mebibyte},
-	{"tcp",       one_connection       },
+	{"tcp",       one_buffered_mebibyte},
 };
 
 static void give_back(const char *name)
