@@ -28,6 +28,8 @@
 #define WORKERS_PIDS   (16u + UNSEAL_MAX)
 #define EGRESS_PIDS    40u
 
+/* Of swap, version 2 counts swap alone and version 1 memory and swap together: there is none in
+ * both. */
 static const struct workers_row {
 	enum cgroup_controller controller;
 	const char *v2_file;
@@ -35,10 +37,11 @@ static const struct workers_row {
 	uint64_t value[CGROUP_WORKERS_MAX_];
 	bool may_lack; /* a kernel without swap accounting has no such file */
 } workers_rows[] = {
-	{CGROUP_MEMORY, "memory.max",      "/memory.limit_in_bytes", {3ull << 29, 1ull << 29},    false},
-	{CGROUP_MEMORY, "memory.swap.max", NULL,                     {0, 0},                      true },
-	{CGROUP_PIDS,   "pids.max",        "/pids.max",              {WORKERS_PIDS, EGRESS_PIDS}, false},
-	{CGROUP_CPU,    "cpu.weight",      NULL,                     {1000, 1000},                false},
+	{CGROUP_MEMORY, "memory.max",      "/memory.limit_in_bytes",       {3ull << 29, 1ull << 29},    false},
+	{CGROUP_MEMORY, "memory.swap.max", NULL,                           {0, 0},                      true },
+	{CGROUP_MEMORY, NULL,              "/memory.memsw.limit_in_bytes", {3ull << 29, 1ull << 29},    true },
+	{CGROUP_PIDS,   "pids.max",        "/pids.max",                    {WORKERS_PIDS, EGRESS_PIDS}, false},
+	{CGROUP_CPU,    "cpu.weight",      NULL,                           {1000, 1000},                false},
 };
 
 static const char *const workers_names[CGROUP_WORKERS_MAX_] = {"workers", "egress"};
@@ -53,9 +56,11 @@ uint64_t cgroup_workers_total(enum cgroup_controller controller)
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(workers_rows); i++) {
+		/* Asked for version 2, whose workers are below the sessions' total. */
+		if (workers_rows[i].controller != controller || !workers_rows[i].v2_file)
+			continue;
 		for (size_t k = 0; k < CGROUP_WORKERS_MAX_; k++)
-			total += workers_rows[i].controller == controller ? workers_rows[i].value[k]
-									  : 0;
+			total += workers_rows[i].value[k];
 	}
 	return total;
 }
@@ -81,6 +86,8 @@ static int set_value(const struct cgroup *cgroup, const struct workers_row *row,
 	int r;
 
 	if (cgroup->in_v2[row->controller]) {
+		if (!row->v2_file)
+			return 0;
 		dir_fd = cgroup->v2_fd;
 		r = str_format(path, sizeof(path), "%s/%s", workers_names[which], row->v2_file);
 	} else if (row->v1_file && joins(cgroup, row->controller)) {

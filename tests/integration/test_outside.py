@@ -69,6 +69,8 @@ def test_workers_memory_has_a_limit(daemon):
               and any((path / file).exists() for file in ("memory.max", "memory.limit_in_bytes"))}
     limit = next(path for path in (group / "memory.limit_in_bytes", group / "memory.max") if path.exists())
     assert int(limit.read_text()) == 3 << 29
+    for file, swap in (("memory.memsw.limit_in_bytes", 3 << 29), ("memory.swap.max", 0)):
+        assert not (group / file).exists() or int((group / file).read_text()) == swap, file
     script = f"open('{group}/cgroup.procs', 'w').write('0'); held = bytearray(3 << 30); print(len(held))"
     greedy = subprocess.run(["python3", "-c", script], capture_output=True, check=False)
     assert greedy.returncode == -signal.SIGKILL and greedy.stdout == b"", greedy
