@@ -11,9 +11,12 @@
 #define ANSWER(status, text)                                                                       \
 	"HTTP/1.1 " status "\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" text "\n"
 
-/* Of one connection, each a round trip to the inspector: then the others have a turn. */
-#define INSPECTIONS_PER_TURN 4
-#define ROUNDS               8
+/* What one connection may cost in a turn, where a round trip to the inspector is COST_ASKED and a
+ * head that is known costs COST_KNOWN: then the others have theirs. */
+#define COST_OF_TURN 64u
+#define COST_ASKED   16u
+#define COST_KNOWN   1u
+#define ROUNDS       8
 
 static const char bad_request[] =
 	ANSWER("400 Bad Request", "sandbox: this request is not one that can be checked");
@@ -86,34 +89,79 @@ static void begin_body(struct http_flow *flow, const struct http_head *head)
 		       HTTP_UPGRADE_NAME);
 }
 
-static int approve_head(struct conn *conn)
+static bool pay(uint32_t *left, uint32_t cost)
+{
+	if (*left < cost)
+		return false;
+	*left -= cost;
+	return true;
+}
+
+static bool is_known(const struct http_flow *flow)
+{
+	size_t bytes = flow->known.head.head_bytes;
+
+	return bytes > 0 && bytes <= flow->used - flow->approved &&
+	       memcmp(flow->data + flow->approved, flow->known.text, bytes) == 0;
+}
+
+static void keep_known(struct http_flow *flow, const struct http_head *head)
+{
+	flow->known.head.head_bytes = 0;
+	if (head->head_bytes > sizeof(flow->known.text) || head->upgrade != HTTP_UPGRADE_NONE)
+		return;
+	flow->known.head = *head;
+	memcpy(flow->known.text, flow->data + flow->approved, head->head_bytes);
+}
+
+/* What the flow's next head is goes into flow->known where it fits, else into *space. 0 with *ret;
+ * 1: not whole yet, or refused; -errno. */
+static int read_head(struct conn *conn, uint32_t *left, struct inspect_answer *space,
+		     const struct http_head **ret)
 {
 	struct http_flow *flow = conn->http;
-	struct inspect_answer found;
+	int r;
+
+	*ret = &flow->known.head;
+	if (is_known(flow) && pay(left, COST_KNOWN))
+		return 0;
+	if (!pay(left, COST_ASKED))
+		return 1;
+	r = inspect(conn->base.session->egress->inspector_fd, INSPECT_HTTP_HEAD,
+		    flow->data + flow->approved, flow->used - flow->approved, space);
+	if (r < 0)
+		return r;
+	*ret = &space->u.http;
+	if (space->u.http.verdict == HTTP_BAD)
+		refuse(conn, EGRESS_REASON_PROTOCOL, bad_request);
+	if (space->u.http.verdict != HTTP_OK)
+		return 1;
+	keep_known(flow, &space->u.http);
+	return 0;
+}
+
+static int approve_head(struct conn *conn, uint32_t *left)
+{
+	struct http_flow *flow = conn->http;
+	struct inspect_answer space;
+	const struct http_head *head;
 	uint32_t reason;
 	int r;
 
-	r = inspect(conn->base.session->egress->inspector_fd, INSPECT_HTTP_HEAD,
-		    flow->data + flow->approved, flow->used - flow->approved, &found);
-	if (r < 0)
-		return r;
-	if (found.u.http.verdict == HTTP_MORE)
-		return 0;
-	if (found.u.http.verdict == HTTP_BAD) {
-		refuse(conn, EGRESS_REASON_PROTOCOL, bad_request);
-		return 0;
-	}
-	reason = judge(conn, &found.u.http);
+	r = read_head(conn, left, &space, &head);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	reason = judge(conn, head);
 	if (reason != 0) {
 		refuse(conn, reason, reason == EGRESS_REASON_HOST ? misdirected : forbidden);
 		return 0;
 	}
 	flow->n_requests++;
-	begin_body(flow, &found.u.http);
+	begin_body(flow, head);
 	return 1;
 }
 
-static int approve_chunk(struct conn *conn)
+static int approve_chunk(struct conn *conn, uint32_t *left)
 {
 	struct http_flow *flow = conn->http;
 	bool is_first = flow->phase == HTTP_PHASE_CHUNK_FIRST;
@@ -121,6 +169,8 @@ static int approve_chunk(struct conn *conn)
 	struct inspect_answer found;
 	int r;
 
+	if (!pay(left, COST_ASKED))
+		return 0;
 	/* The longest head of a chunk is far shorter. */
 	r = inspect(conn->base.session->egress->inspector_fd,
 		    is_first ? INSPECT_HTTP_CHUNK : INSPECT_HTTP_CHUNK_NEXT,
@@ -148,17 +198,17 @@ static bool wants_inspection(const struct http_flow *flow)
 		flow->phase == HTTP_PHASE_CHUNK_NEXT);
 }
 
-static int ask_inspector(struct conn *conn, uint32_t *inspections)
+static int approve_next(struct conn *conn, uint32_t *left)
 {
-	if (!wants_inspection(conn->http) || *inspections == INSPECTIONS_PER_TURN)
+	if (!wants_inspection(conn->http))
 		return 0;
-	(*inspections)++;
-	return conn->http->phase == HTTP_PHASE_HEAD ? approve_head(conn) : approve_chunk(conn);
+	return conn->http->phase == HTTP_PHASE_HEAD ? approve_head(conn, left)
+						    : approve_chunk(conn, left);
 }
 
 /* 1: something was approved, or the phase has changed; 0: not without more bytes, or not in this
  * turn; -errno. */
-static int approve_some(struct conn *conn, uint32_t *inspections)
+static int approve_some(struct conn *conn, uint32_t *left)
 {
 	struct http_flow *flow = conn->http;
 	size_t more = flow->used - flow->approved;
@@ -167,7 +217,7 @@ static int approve_some(struct conn *conn, uint32_t *inspections)
 	case HTTP_PHASE_HEAD:
 	case HTTP_PHASE_CHUNK_FIRST:
 	case HTTP_PHASE_CHUNK_NEXT:
-		return ask_inspector(conn, inspections);
+		return approve_next(conn, left);
 	case HTTP_PHASE_BODY:
 		if (flow->body_left == 0) {
 			flow->phase = flow->after_body;
@@ -219,6 +269,7 @@ static int read_client(struct conn *conn)
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 1 : -errno;
 	flow->eof = n == 0;
+	flow->drained = (size_t)n < sizeof(flow->data) - flow->used;
 	flow->used += (size_t)n;
 	return 0;
 }
@@ -242,21 +293,26 @@ static int go_on(struct conn *conn)
 		conn->out.state = PUMP_WANT_BUDGET; /* for nothing of the client's */
 		return 1;
 	}
+	if (flow->drained) {
+		conn->out.state = PUMP_WANT_READ; /* epoll tells of what comes */
+		return 1;
+	}
 	return read_client(conn);
 }
 
 int http_flow_run(struct conn *conn, uint64_t *moved, bool *ret_fatal)
 {
 	struct http_flow *flow = conn->http;
-	uint32_t inspections = 0;
+	uint32_t left = COST_OF_TURN;
 	int r = 0;
 
 	*ret_fatal = false;
+	flow->drained = false;
 	if (conn->out.state == PUMP_DONE)
 		return 0;
 	for (int i = 0; r == 0 && i < ROUNDS; i++) {
 		do {
-			r = approve_some(conn, &inspections);
+			r = approve_some(conn, &left);
 		} while (r > 0);
 		if (r < 0) {
 			*ret_fatal = true;
@@ -264,7 +320,7 @@ int http_flow_run(struct conn *conn, uint64_t *moved, bool *ret_fatal)
 		}
 		if (flow->approved > 0)
 			r = send_approved(conn, moved);
-		else if (inspections == INSPECTIONS_PER_TURN && wants_inspection(flow))
+		else if (left < COST_ASKED && wants_inspection(flow))
 			break;
 		else
 			r = go_on(conn);

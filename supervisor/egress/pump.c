@@ -5,8 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ROUNDS     4 /* then the others have a turn */
-#define COPY_BYTES 65536u
+#define ROUNDS      4 /* then the others have a turn */
+#define COPY_BYTES  65536u
+/* Who had less than this has most likely no more: epoll says so if not, which costs no more than
+ * the call that would find nothing. */
+#define SHORT_BYTES 16384u
 
 static int pool_take(struct pipe_pool *pool, uint32_t *n_session, int ret_pipe[2])
 {
@@ -117,16 +120,20 @@ static int drain(struct pump *pump, int to)
 int pump_run(struct pump *pump, struct pipe_pool *pool, uint32_t *n_session, int from, int to,
 	     uint64_t *budget)
 {
+	bool is_short = false;
 	int r = 0;
 
 	if (pump->state == PUMP_DONE)
 		return 0;
 	pump->state = PUMP_WANT_READ;
-	for (int i = 0; r == 0 && i < ROUNDS && !pump->eof; i++) {
+	for (int i = 0; r == 0 && i < ROUNDS && !pump->eof && !is_short; i++) {
+		uint64_t before = *budget;
+
 		if (pump->held == 0)
 			r = fill(pump, pool, n_session, from, to, budget);
 		while (r == 0 && pump->held > 0)
 			r = drain(pump, to);
+		is_short = before - *budget < SHORT_BYTES;
 	}
 	if (pump->held == 0)
 		pump_stop(pump, pool, n_session);

@@ -22,6 +22,12 @@
 #define HTTP_PORT        80
 #define TLS_PORT         443
 
+/* Directions, as bits: an event of one socket is for one of them, and a look at the other would be
+ * a system call for nothing. */
+#define SIDE_OUT 1u
+#define SIDE_IN  2u
+#define SIDES    (SIDE_OUT | SIDE_IN)
+
 /* The other end sees a reset, not an end: a refusal is none that a protocol could take for one. */
 static void close_by_reset(int fd)
 {
@@ -163,8 +169,10 @@ static int update_events(struct conn *conn)
 		upstream |= EPOLLOUT;
 	if ((conn->out.state == PUMP_WANT_BUDGET && !conn->http) ||
 	    conn->in.state == PUMP_WANT_BUDGET) {
+		/* Who comes later does not make the first wait longer. */
+		if (list_empty(&session->paused))
+			loop_timer_set(session->refill, clock_add(clock_boottime(), REFILL));
 		list_append(&session->paused, &conn->paused_link);
-		loop_timer_set(session->refill, clock_add(clock_boottime(), REFILL));
 	}
 	r = loop_set_events(conn->client, client);
 	if (r == 0 && conn->connected)
@@ -195,8 +203,8 @@ static void count_bytes(struct conn *conn, uint64_t out, uint64_t in)
 		conn->active_at = clock_boottime();
 }
 
-/* Both directions as far as they go. 0; 1: we answer ourselves; -errno of a socket. */
-static int move_bytes(struct conn *conn, bool *ret_fatal)
+/* The directions of `sides` as far as they go. 0; 1: we answer ourselves; -errno of a socket. */
+static int move_bytes(struct conn *conn, uint32_t sides, bool *ret_fatal)
 {
 	struct session *session = conn->base.session;
 	struct pipe_pool *pipes = &session->egress->pipes;
@@ -206,15 +214,15 @@ static int move_bytes(struct conn *conn, bool *ret_fatal)
 	int r = 0;
 
 	*ret_fatal = false;
-	if (conn->http) {
+	if (conn->http && sides & SIDE_OUT) {
 		r = http_flow_run(conn, &out, ret_fatal);
-	} else if (conn->connected) {
+	} else if (conn->connected && sides & SIDE_OUT) {
 		r = pump_run(&conn->out, pipes, &session->n_pipes, conn->base.client_fd,
 			     conn->upstream_fd, &budget);
 		out = before - budget;
 		before = budget;
 	}
-	if (r == 0 && conn->connected) {
+	if (r == 0 && conn->connected && sides & SIDE_IN) {
 		if (http_flow_answer(conn))
 			r = pump_run(&conn->in, pipes, &session->n_pipes, conn->upstream_fd,
 				     conn->base.client_fd, &budget);
@@ -229,13 +237,13 @@ static int move_bytes(struct conn *conn, bool *ret_fatal)
 }
 
 /* As a loop callback: negative ends the worker. The connection may be gone afterwards. */
-static int conn_run(struct conn *conn)
+static int conn_run(struct conn *conn, uint32_t sides)
 {
 	bool fatal;
 	int r;
 
 	list_remove(&conn->paused_link);
-	r = move_bytes(conn, &fatal);
+	r = move_bytes(conn, sides, &fatal);
 	if (fatal)
 		return r;
 	if (r == 1)
@@ -267,16 +275,23 @@ static int begin(struct conn *conn)
 
 	conn->active_at = clock_boottime();
 	loop_timer_set(conn->timer, clock_add(conn->active_at, span));
-	return conn_run(conn);
+	return conn_run(conn, SIDES);
+}
+
+/* What an event of one socket is for: `reading` of it, `writing` to it. A hang-up is for both. */
+static uint32_t sides_of(uint32_t events, uint32_t reading, uint32_t writing)
+{
+	if (events & (EPOLLERR | EPOLLHUP))
+		return SIDES;
+	return (events & EPOLLIN ? reading : 0) | (events & EPOLLOUT ? writing : 0);
 }
 
 int relay_on_upstream(void *userdata, uint32_t events)
 {
 	struct conn *conn = userdata;
 
-	(void)events;
 	if (conn->connected)
-		return conn_run(conn);
+		return conn_run(conn, sides_of(events, SIDE_IN, SIDE_OUT));
 	if (!dial_on_writable(conn))
 		return 0;
 	conn->connected = true;
@@ -334,12 +349,12 @@ static int on_client(void *userdata, uint32_t events)
 {
 	struct conn *conn = userdata;
 
-	(void)events;
 	if (conn->closing) {
 		drain_closing(conn);
 		return 0;
 	}
-	return conn->checked ? conn_run(conn) : check_hello(conn);
+	return conn->checked ? conn_run(conn, sides_of(events, SIDE_OUT, SIDE_IN))
+			     : check_hello(conn);
 }
 
 static int on_timer(void *userdata, uint32_t events)
@@ -374,7 +389,7 @@ int relay_on_refill(void *userdata, uint32_t events)
 	LIST_FOR_EACH (link, &session->paused)
 		n++;
 	for (; r == 0 && n > 0 && !list_empty(&session->paused); n--)
-		r = conn_run(LIST_ENTRY(session->paused.next, struct conn, paused_link));
+		r = conn_run(LIST_ENTRY(session->paused.next, struct conn, paused_link), SIDES);
 	return r;
 }
 

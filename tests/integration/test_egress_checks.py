@@ -4,6 +4,7 @@ import ssl
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -160,6 +161,40 @@ def test_a_request_behind_a_chunked_body_is_checked(web, worker):
     assert "421" in ask(web, smuggled)
     assert len(web.server.heads) == 1
     worker.expect_denial(channel=rig.HTTP, reason="host")
+
+
+def waits_of_the_inspector(worker):
+    """How often it went to sleep: once for each question that comes alone."""
+    pid = worker.process.pid
+    inspector = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
+    status = Path(f"/proc/{inspector}/status").read_text()
+    return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+
+def test_a_head_that_is_said_again_is_not_read_again(web, worker):
+    """One at a time, each head equal to the last; the framing of its body is remembered with it."""
+    same = "POST /s HTTP/1.1\r\nHost: web.example.com\r\nContent-Length: 5\r\n\r\n"
+    with web.connect(web.address, 80) as client:
+        for n in range(100):
+            client.sendall(f"{same}{n:05}".encode())
+            assert client.recv(4096).endswith(b"ok")
+            if n == 0:
+                before = waits_of_the_inspector(worker)
+        assert waits_of_the_inspector(worker) - before < 20
+    assert len(web.server.heads) == 100 and web.server.bodies == b"".join(b"%05d" % n for n in range(100))
+
+
+@pytest.mark.parametrize("other, what", [
+    (get("other.example.com", "/s"), "421"),
+    (get("web.example.com", "/s", "Host: other.example.com\r\n"), "400"),
+    (get("web.example.com", "/s", "Content-Length: 0\r\nContent-Length: 1\r\n"), "400"),
+], ids=["host", "two hosts", "two lengths"])
+def test_a_head_that_differs_from_the_one_before_is_read(web, worker, other, what):
+    same = get("web.example.com", "/s")
+    answer = ask(web, same * 200, other)
+    assert answer.count("200 OK") == 200 and what in answer.rpartition("200 OK")[2], answer[-400:]
+    assert not any("other" in head for head in web.server.heads)
+    worker.expect_denial(channel=rig.HTTP)
 
 
 def test_a_websocket_is_passed_on_once_the_server_agrees(web):
