@@ -52,7 +52,7 @@ static bool is_idle(const struct app *app)
 
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		n += app->server[i] ? http_server_requests(app->server[i]) : 0;
-	return n == 0 && store_stats(app->store).n_waiting == 0 &&
+	return n == 0 && store_stats(app->store).n_waiting == 0 && platform_is_idle(app) &&
 	       (app->phase == APP_PHASE_LEAVING || sessions_with_tree(app) == 0);
 }
 
@@ -473,11 +473,11 @@ static void stop(struct app *app)
 	canary_free(app);
 	if (app->store)
 		drop_sessions(app);
-	platform_stop(app);
 	app->egress = egress_hub_free(app->egress);
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		app->server[i] = http_server_free(app->server[i]);
 	app->store = store_close(app->store);
+	platform_stop(app);
 	task_cancel_drop(app);
 	audit_stop(app);
 	job_table_done(&app->tasks);

@@ -145,6 +145,7 @@ struct single {
 static int append_singles(struct buf *text, const struct app *app)
 {
 	const struct store_stats stats = store_stats(app->store);
+	const struct platform_counters published = platform_counters(app);
 	const struct single all[] = {
 		{"sessions",                   "gauge",   "Sessions that this worker holds.",
 		 registry_count(&app->registry)									   },
@@ -166,6 +167,12 @@ static int append_singles(struct buf *text, const struct app *app)
 		{"store_failed_commits_total", "counter", "Commits that the store refused.",
 		 stats.n_failed_commits										   },
 		{"store_waiting",              "gauge",   "Writes that wait.",                stats.n_waiting             },
+		{"frames_published_total",     "counter",
+		 "Task frames that the platform's Redis server took.",                        published.n_published       },
+		{"frames_unheard_total",       "counter",
+		 "Published task frames to which nobody had subscribed.",                     published.n_unheard         },
+		{"frames_unpublished_total",   "counter",
+		 "Task frames that were not published: the server stayed away or refused.",   published.n_given_up        },
 		{"store_degraded",             "gauge",   "1 while the store refuses.",       stats.degraded              },
 	};
 	int r = 0;

@@ -20,6 +20,7 @@
 #include "supervisor/api/jobs/progress.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/loader_run.h"
+#include "supervisor/api/platform.h"
 #include "supervisor/api/quotas.h"
 
 #define MAX_HELD_NUMBERS  SHIM_LINK_WINDOW
@@ -67,8 +68,10 @@ static void on_write(void *userdata, enum store_result result)
 
 	sessions_note_write(registry_find(&app->registry, &write->session), result,
 			    &write->is_degraded);
-	if (job && write->last_seq > 0)
+	if (job && write->last_seq > 0) {
 		frames_settle(&job->frames, write->last_seq);
+		platform_frames(app, job);
+	}
 	if (write->last_seq > 0)
 		task_streams_wake(app, &write->task);
 	if (write->is_degraded)
@@ -172,6 +175,7 @@ void tasks_store_frames(struct app *app, struct job *job, uint32_t first_seq, st
 		/* No memory: readers still get their frames. */
 		job->is_incomplete = true;
 		frames_settle(&job->frames, job->frames.next_seq - 1);
+		platform_frames(app, job);
 		task_streams_wake(app, &job->id);
 		return;
 	}

@@ -8,16 +8,19 @@ from pathlib import Path
 from harness import wait_until
 
 ADMIN = "sandboxd-admin"
+PLATFORM = "sandboxd-frames"
 
 
 class Redis:
-    def __init__(self, default="off", admin_may="+acl +scan +unlink"):
+    def __init__(self, default="off", admin_may="+acl +scan +unlink",
+                 platform_may="+select +publish +pubsub|numsub"):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.password, self.admin_password = secrets.token_hex(16), secrets.token_hex(16)
         self.home = tempfile.TemporaryDirectory(prefix="sbx-redis-")
-        self.admin_may = admin_may
+        self.platform_password = secrets.token_hex(16)
+        self.admin_may, self.platform_may = admin_may, platform_may
         self.default = default
         self.process = None
         self.start()
@@ -25,6 +28,7 @@ class Redis:
     def start(self):
         users = [f"user test on >{self.password} ~* &* +@all",
                  f"user {ADMIN} on >{self.admin_password} ~* -@all {self.admin_may}"]
+        users.append(f"user {PLATFORM} on >{self.platform_password} resetchannels &alphaswarm:task:* -@all {self.platform_may}")
         if self.default != "on":
             users.append("user default off")
         file = Path(self.home.name) / "redis.conf"
@@ -46,6 +50,10 @@ class Redis:
         values = {"url": f"redis://127.0.0.1:{self.port}", "user": ADMIN,
                   "password": self.admin_password, **more}
         return "\n[redis]\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
+
+    def platform(self, **more):
+        values = {"redis_url": f"redis://{PLATFORM}:{self.platform_password}@127.0.0.1:{self.port}/1", **more}
+        return "\n[platform]\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
 
     def users(self):
         return [line for line in self.ask("acl", "users").splitlines() if "sandbox-" in line]

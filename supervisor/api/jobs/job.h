@@ -63,6 +63,7 @@ struct job {
 	uint32_t n_held_feeds;     /* in how many pieces they came */
 	uint32_t n_owed;           /* writes of it that the store has neither done nor given up */
 	bool is_incomplete;        /* the store has not all of it and never will */
+	bool is_announced;         /* platform.c publishes its frames */
 
 	struct list queue_link; /* session->jobs */
 	struct list table_link; /* job_table: oldest end first */
