@@ -25,13 +25,14 @@ static const struct request_rule requests[] = {
         {LAUNCH_TRACE,     true },
 	{LAUNCH_LOG_LEVEL, false},
         {LAUNCH_REDIS,     true },
+        {LAUNCH_LINK,      false},
 };
-_Static_assert(ARRAY_SIZE(requests) == LAUNCH_REDIS / 2, "one rule per request");
+_Static_assert(ARRAY_SIZE(requests) == LAUNCH_LINK / 2, "one rule per request");
 #define IS_EVEN(type) ((type) % 2 == 0)
 _Static_assert(IS_EVEN(LAUNCH_HELLO) && IS_EVEN(LAUNCH_START) && IS_EVEN(LAUNCH_KILL) &&
 		       IS_EVEN(LAUNCH_FREEZE) && IS_EVEN(LAUNCH_THAW) && IS_EVEN(LAUNCH_STAT) &&
 		       IS_EVEN(LAUNCH_REDIS) && IS_EVEN(LAUNCH_ADOPT) && IS_EVEN(LAUNCH_PROOF) &&
-		       IS_EVEN(LAUNCH_TRACE) && IS_EVEN(LAUNCH_LOG_LEVEL) &&
+		       IS_EVEN(LAUNCH_TRACE) && IS_EVEN(LAUNCH_LOG_LEVEL) && IS_EVEN(LAUNCH_LINK) &&
 		       !IS_EVEN(LAUNCH_EVENT_GONE) && !IS_EVEN(LAUNCH_EVENT_FACTS) &&
 		       !IS_EVEN(LAUNCH_EVENT_CONFIG) && !IS_EVEN(LAUNCH_EVENT_LINK) &&
 		       !IS_EVEN(LAUNCH_EVENT_NET) && !IS_EVEN(LAUNCH_EVENT_NET_GONE),
@@ -70,6 +71,8 @@ static int request_check(const struct launch_msg *msg)
 	if (rule->type == LAUNCH_HELLO && !hello_valid(&msg->u.hello))
 		return -EPROTO;
 	if (rule->type == LAUNCH_START && secret_request_check(&msg->u.start.secrets) < 0)
+		return -EPROTO;
+	if (rule->type == LAUNCH_LINK && msg->u.link.egress > PLAN_EGRESS_MAX)
 		return -EPROTO;
 	if (rule->type == LAUNCH_REDIS &&
 	    (msg->u.redis.action == 0 || msg->u.redis.action >= REDIS_ACTION_MAX_))

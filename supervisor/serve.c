@@ -217,6 +217,17 @@ static int priv_log_level(struct serve_client *client, const struct launch_msg *
 	return 0;
 }
 
+static int priv_link(struct serve_client *client, const struct launch_msg *msg,
+		     struct serve_session *entry)
+{
+	const struct serve_options *options = &client->serve->options;
+	bool linked = msg->u.link.egress < options->n_egress &&
+		      options->link(options->userdata, msg->u.link.egress);
+
+	(void)entry;
+	return refuse(client, msg, linked ? LAUNCH_E_NONE : LAUNCH_E_STATE);
+}
+
 static int priv_redis(struct serve_client *client, const struct launch_msg *msg,
 		      struct serve_session *entry)
 {
@@ -262,6 +273,7 @@ static const struct permit {
 	{LAUNCH_TRACE,     "trace",     priv_trace,     FROM_API,               LIVE | FROZEN,                     0                              },
 	{LAUNCH_LOG_LEVEL, "log-level", priv_log_level, FROM_API,               0,                                 PERMIT_NO_SESSION              },
 	{LAUNCH_REDIS,     "redis",     priv_redis,     FROM_API,               0,                                 PERMIT_NEW                     },
+	{LAUNCH_LINK,      "link",      priv_link,      FROM_API,               0,                                 PERMIT_NO_SESSION              },
 };
 _Static_assert(ARRAY_SIZE(permits) <= 32, "one bit each in serve_client.used");
 

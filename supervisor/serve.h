@@ -36,6 +36,8 @@ struct serve_options {
 	const struct config_answer *config; /* in force, changed in place; NULL: no Redis */
 	/* The operator wants another level: of this process and of every worker. */
 	void (*log_level)(void *userdata, enum log_level level);
+	/* A new socket pair for the api worker and that egress worker; false: it is not up. */
+	bool (*link)(void *userdata, uint32_t egress);
 	/* Every session has ended; only while stopping. */
 	void (*emptied)(void *userdata);
 	void *userdata;

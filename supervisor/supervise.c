@@ -130,6 +130,13 @@ static void on_log_level(void *userdata, enum log_level level)
 	workers_set_log_level(app->workers, level);
 }
 
+static bool on_link(void *userdata, uint32_t egress)
+{
+	const struct app *app = userdata;
+
+	return workers_link(app->workers, egress);
+}
+
 static void on_emptied(void *userdata)
 {
 	struct app *app = userdata;
@@ -314,6 +321,7 @@ static int stage_serve(struct app *app, struct err *err)
 		.unsealer = &app->unsealer,
 		.config = &app->reload.config,
 		.log_level = on_log_level,
+		.link = on_link,
 		.emptied = on_emptied,
 		.userdata = app,
 	};

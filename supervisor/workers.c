@@ -208,7 +208,7 @@ void workers_tell_config(const struct workers *workers)
 
 /* A socket pair of their own for the api worker and that egress worker, if both are up. Without
  * one the sessions of that worker get no new policy: the next life of either tries again. */
-static void link_egress(struct worker *egress)
+static bool link_egress(struct worker *egress)
 {
 	struct worker *api = &egress->workers->worker[0];
 	struct launch_msg event = launch_message(LAUNCH_EVENT_LINK, 0, NULL);
@@ -216,17 +216,24 @@ static void link_egress(struct worker *egress)
 	int r;
 
 	if (!is_up(api) || !is_up(egress))
-		return;
+		return false;
 	r = sockmsg_pair(fds, 1);
 	if (r < 0) {
 		log_line(LOG_LEVEL_ERROR, NULL, "no socket between api and egress worker",
 			 "errno=%d", -r);
 		kill_process(egress);
-		return;
+		return false;
 	}
 	event.u.link.egress = egress->index;
 	peer_send(&api->client.peer, &event, fds[0]);
 	peer_send(&egress->client.peer, &event, fds[1]);
+	return true;
+}
+
+bool workers_link(struct workers *workers, uint32_t egress)
+{
+	/* The first is the api worker. */
+	return egress + 1 < workers->n_workers && link_egress(&workers->worker[egress + 1]);
 }
 
 static void link_workers(struct worker *worker)
@@ -234,13 +241,13 @@ static void link_workers(struct worker *worker)
 	struct workers *workers = worker->workers;
 
 	if (worker->kind == SERVE_WORKER_EGRESS) {
-		link_egress(worker);
+		(void)link_egress(worker);
 		serve_hand_over(&worker->client);
 		return;
 	}
 	for (uint32_t i = 0; i < workers->n_workers; i++) {
 		if (workers->worker[i].kind == SERVE_WORKER_EGRESS)
-			link_egress(&workers->worker[i]);
+			(void)link_egress(&workers->worker[i]);
 	}
 }
 

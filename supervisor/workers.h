@@ -45,5 +45,8 @@ void workers_tell_config(const struct workers *workers);
 void workers_stop(struct workers *workers, enum serve_worker kind, int signal_number, usec_t grace);
 /* Of every worker, those that start later included. Accepts NULL. */
 void workers_set_log_level(struct workers *workers, enum log_level level);
+/* A new socket pair for the api worker and that egress worker; false: one of them is not up, and
+ * its next HELLO brings one. */
+bool workers_link(struct workers *workers, uint32_t egress);
 /* Kills what is left and waits a moment for its end. Returns NULL. */
 struct workers *workers_free(struct workers *workers);

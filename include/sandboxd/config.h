@@ -27,6 +27,9 @@
 #define CONFIG_KEEP_MAX_S       (10ull * 366 * 24 * 3600)
 #define CONFIG_QUOTA_JOBS_MAX   1000000u
 #define CONFIG_QUOTA_RATE_MAX   (1ull << 40)
+#define CONFIG_NET_BYTES_MAX    (1ull << 40)
+#define CONFIG_CONNECTIONS_MAX  65536u
+#define CONFIG_CONNECTS_MAX     100000u
 #define CONFIG_JANITOR_MIN_S    1u
 #define CONFIG_JANITOR_MAX_S    3600u
 #define CONFIG_HOLD_MAX_S       60u

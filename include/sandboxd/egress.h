@@ -3,11 +3,12 @@
  * refused.
  *
  * Theory. The supervisor makes one SOCK_SEQPACKET socket pair for each egress worker, whenever the
- * api worker or that egress worker has (re)started, and hands one end to each (LAUNCH_EVENT_LINK).
- * It never reads from it: policies are text, and the supervisor reads none. A new pair replaces the
- * former one, and whoever gets it begins with EGRESS_HELLO. Nothing is remembered from pair to
- * pair: the api worker sends the policy of each session again, and until then an egress worker goes
- * on with the one it had, if it had any. A session without a policy is allowed nothing.
+ * api worker or that egress worker has (re)started, or the api worker has lost its end of one
+ * (LAUNCH_LINK), and hands one end to each (LAUNCH_EVENT_LINK). It never reads from it: policies
+ * are text, and the supervisor reads none. A new pair replaces the former one, and whoever gets it
+ * begins with EGRESS_HELLO. Nothing is remembered from pair to pair: the api worker sends the
+ * policy of each session again, and until then an egress worker goes on with the one it had, if it
+ * had any. A session without a policy is allowed nothing.
  *
  * The sessions' sockets come from the supervisor (LAUNCH_EVENT_NET), policies from the api worker;
  * either may be first.

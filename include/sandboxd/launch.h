@@ -35,6 +35,9 @@ enum launch_type {
 	LAUNCH_LOG_LEVEL = 20, /* struct launch_level: of all our processes, until the next start */
 	LAUNCH_REDIS = 22, /* by session id: struct launch_redis; answered with struct redis_report.
 			      For REDIS_LIST the id is any */
+	LAUNCH_LINK = 24,  /* struct launch_link: the connection to that egress worker is lost,
+			      and a new LAUNCH_EVENT_LINK is wanted. LAUNCH_E_STATE: that
+			      worker is not up, and brings one when it is */
 	LAUNCH_EVENT_GONE =
 		101, /* the session ended by itself: struct launch_gone; it is already cleaned up */
 	LAUNCH_EVENT_FACTS = 103,  /* struct launch_facts: after HELLO and whenever they change */

@@ -95,6 +95,13 @@ struct network_config {
 	struct config_production production[CONFIG_PRODUCTION_MAX];
 };
 
+/* Of each session. */
+struct network_limits {
+	uint64_t bytes_per_s; /* both directions together; 0: no bound */
+	uint32_t connections;
+	uint32_t connects_per_s;
+};
+
 /* The Redis server of the sessions. */
 struct redis_place {
 	struct egress_address address;
@@ -174,6 +181,7 @@ struct api_config {
 	char component_allow[CONFIG_LIST_BYTES]; /* rules of every session of that profile */
 	char agent_allow[CONFIG_LIST_BYTES];
 	struct network_config network;
+	struct network_limits network_limits;
 	struct redis_place redis;
 	char redis_root[CONFIG_TEXT_BYTES]; /* keys of a session: ROOT:ID:* */
 	struct platform_config platform;

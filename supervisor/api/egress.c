@@ -11,11 +11,19 @@
 #include "sandboxd/config.h"
 #include "supervisor/api/link/egress_link.h"
 
-#define LOOK_EVERY USEC_PER_SEC
+#define LOOK_EVERY   USEC_PER_SEC
+#define RENEW_MIN    (50 * USEC_PER_MS)
+#define RENEW_MAX    (10 * USEC_PER_SEC)
+#define STEADY_AFTER (30 * USEC_PER_SEC)
 
+/* One that ends while both workers live is asked for again, after a pause that grows while that
+ * does not last. Where a worker has died the supervisor brings the next one unasked. */
 struct hub_link {
 	struct egress_hub *hub;
 	struct egress_link *link; /* NULL: there is none */
+	usec_t linked_at;         /* boottime */
+	usec_t renew_at;          /* boottime; 0: not */
+	usec_t renew_pause;
 };
 
 struct egress_hub {
@@ -40,6 +48,18 @@ struct wait {
 	size_t n;
 	struct egress_counters counters[]; /* EGRESS_RULES_MAX + 1 for a question */
 };
+
+static void arm(struct egress_hub *hub)
+{
+	usec_t at = list_empty(&hub->waits) ? USEC_NEVER : clock_add(clock_boottime(), LOOK_EVERY);
+
+	for (size_t i = 0; i < CONFIG_EGRESS_MAX; i++)
+		if (hub->link[i].renew_at != 0 && hub->link[i].renew_at < at)
+			at = hub->link[i].renew_at;
+	(void)sd_event_source_set_time(hub->timer, at);
+	(void)sd_event_source_set_enabled(hub->timer,
+					  at == USEC_NEVER ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+}
 
 static struct egress_link *link_of(const struct app *app, const struct session *session)
 {
@@ -119,7 +139,7 @@ void egress_push(struct app *app, struct session *session)
 	/* What cannot be said in full is not said in part: nothing is allowed then. */
 	if (r < 0 && r != -EPIPE) {
 		log_line(LOG_LEVEL_ERROR, &context, "network policy not sent", "errno=%d", -r);
-		IGNORE_RESULT(egress_link_forget(link, &session->id));
+		egress_link_forget(link, &session->id);
 	}
 	policy_done(&policy);
 }
@@ -145,12 +165,25 @@ void egress_push_all(struct app *app)
 	push_those_of(app, NULL);
 }
 
+void egress_end_waits(struct app *app, const struct session *session)
+{
+	if (!app->egress)
+		return; /* a start that failed */
+	LIST_FOR_EACH_SAFE (entry, following, &app->egress->waits) {
+		struct wait *wait = LIST_ENTRY(entry, struct wait, link);
+
+		if (wait->settled && id_equal(&wait->session, &session->id))
+			finish(wait, -ESHUTDOWN);
+	}
+}
+
 void egress_forget(struct app *app, const struct session *session)
 {
 	struct egress_link *link = link_of(app, session);
 
 	if (egress_link_ready(link))
-		IGNORE_RESULT(egress_link_forget(link, &session->id)); /* it ends with the link */
+		egress_link_forget(link, &session->id);
+	egress_end_waits(app, session);
 }
 
 /* What comes from a link. */
@@ -227,10 +260,23 @@ static void on_counted(void *userdata, uint32_t serial, const struct egress_coun
 	}
 }
 
+/* The link itself is freed when the next one comes. */
 static void on_closed(void *userdata, int error)
 {
-	(void)userdata; /* freed when the next one comes */
-	log_line(LOG_LEVEL_INFO, NULL, "an egress worker left", "errno=%d", -error);
+	struct hub_link *hub_link = userdata;
+	usec_t now = clock_boottime();
+
+	log_line(LOG_LEVEL_INFO, NULL, "connection to an egress worker ended", "errno=%d", -error);
+	if (now - hub_link->linked_at > STEADY_AFTER)
+		hub_link->renew_pause = RENEW_MIN;
+	hub_link->renew_at = clock_add(now, hub_link->renew_pause);
+	LIST_FOR_EACH_SAFE (entry, following, &hub_link->hub->waits) {
+		struct wait *wait = LIST_ENTRY(entry, struct wait, link);
+
+		if (wait->asked == hub_link)
+			finish(wait, error);
+	}
+	arm(hub_link->hub);
 }
 
 static const struct egress_link_events events = {
@@ -253,20 +299,40 @@ void egress_take_link(struct app *app, uint32_t index, int fd)
 	}
 	hub_link = &app->egress->link[index];
 	hub_link->link = egress_link_free(hub_link->link);
+	hub_link->linked_at = clock_boottime();
+	hub_link->renew_at = 0;
 	r = egress_link_new(app->event, fd, &events, hub_link, &hub_link->link);
 	if (r < 0)
-		log_line(LOG_LEVEL_ERROR, NULL, "no connection to an egress worker", "errno=%d",
-			 -r);
+		on_closed(hub_link, r);
+}
+
+static void on_renewed(void *userdata, const struct launch_msg *answer, int fd)
+{
+	(void)userdata;
+	(void)answer; /* the new socket comes as an event, or is asked for again */
+	(void)fd_close(fd);
+}
+
+static void renew_links(struct egress_hub *hub, usec_t now)
+{
+	for (uint32_t i = 0; i < CONFIG_EGRESS_MAX; i++) {
+		struct hub_link *hub_link = &hub->link[i];
+
+		if (hub_link->renew_at == 0 || hub_link->renew_at > now)
+			continue;
+		hub_link->renew_pause *= 2;
+		if (hub_link->renew_pause > RENEW_MAX)
+			hub_link->renew_pause = RENEW_MAX;
+		hub_link->renew_at = clock_add(now, hub_link->renew_pause);
+		IGNORE_RESULT(supervisor_client_request(
+			hub->app->supervisor,
+			&(struct supervisor_request){
+				.type = LAUNCH_LINK, .egress = i, .timeout = APP_REQUEST_TIMEOUT},
+			on_renewed, NULL));
+	}
 }
 
 /* Waiting. */
-
-static void arm(struct egress_hub *hub)
-{
-	(void)sd_event_source_set_time(hub->timer, clock_add(clock_boottime(), LOOK_EVERY));
-	(void)sd_event_source_set_enabled(hub->timer, list_empty(&hub->waits) ? SD_EVENT_OFF
-									      : SD_EVENT_ONESHOT);
-}
 
 static int on_timer(sd_event_source *source, uint64_t at, void *userdata)
 {
@@ -289,6 +355,7 @@ static int on_timer(sd_event_source *source, uint64_t at, void *userdata)
 			break;
 		}
 	}
+	renew_links(hub, now);
 	arm(hub);
 	return 0;
 }
@@ -352,7 +419,7 @@ int egress_hub_new(struct app *app, struct egress_hub **ret_hub)
 	hub->app = app;
 	list_init(&hub->waits);
 	for (size_t i = 0; i < CONFIG_EGRESS_MAX; i++)
-		hub->link[i].hub = hub;
+		hub->link[i] = (struct hub_link){.hub = hub, .renew_pause = RENEW_MIN};
 	r = sd_event_add_time(app->event, &hub->timer, CLOCK_BOOTTIME, 0, 0, on_timer, hub);
 	if (r < 0) {
 		free(hub);

@@ -1,7 +1,8 @@
 /*
  * The sessions' network policies: made here, sent to the egress worker of each session, and sent
- * again whenever either worker has restarted, the configuration was loaded again, or the session's
- * tree was. What the egress workers refuse becomes a denial record of the session.
+ * again whenever either worker has restarted, the connection between them was lost, the
+ * configuration was loaded again, or the session's tree was. What the egress workers refuse becomes
+ * a denial record of the session.
  */
 #pragma once
 
@@ -24,6 +25,8 @@ void egress_push(struct app *app, struct session *session);
 void egress_push_all(struct app *app);
 /* Nothing is left of its tree. */
 void egress_forget(struct app *app, const struct session *session);
+/* It ends: who waits for its policy is told now. */
+void egress_end_waits(struct app *app, const struct session *session);
 
 /* It has a tree, or gets one: its egress worker holds a policy of it. */
 bool egress_is_wanted(const struct session *session);
@@ -33,8 +36,8 @@ MUST_USE int egress_policy_of(const struct app *app, const struct session *sessi
 			      struct net_policy *ret_policy);
 
 /* Call back once when the policy that was sent last is in force (error 0), was not taken (errno),
- * or when neither happened in time (-ETIMEDOUT). Not from inside. -ENOMEM: it will not be called.
- */
+ * when its tree ends first (-ESHUTDOWN), or when nothing happened in time (-ETIMEDOUT). Not from
+ * inside. -ENOMEM: it will not be called. */
 typedef void (*egress_settled)(void *userdata, const struct id *session, int error);
 MUST_USE int egress_wait_settled(struct app *app, const struct session *session,
 				 egress_settled settled, void *userdata);

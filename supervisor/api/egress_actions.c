@@ -123,7 +123,8 @@ static void on_settled(void *userdata, const struct id *id, int error)
 
 	(void)id;
 	op->is_settled = true;
-	op->error = error;
+	/* Without a tree there is nothing for them to be in force in. */
+	op->error = error == -ESHUTDOWN ? 0 : error;
 	finish_set(op);
 }
 

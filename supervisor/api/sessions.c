@@ -432,6 +432,8 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
 		log_line(LOG_LEVEL_INFO, &context, "session ends", "state=%s reason=%s",
 			 session_state_text(session->state), session_reason_text(session->reason));
+	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
+		egress_end_waits(app, session);
 	do_tree_actions(app, session, actions);
 	if (actions & SESSION_ACTION_FORGET) {
 		end_row(live_of(session));

@@ -125,6 +125,12 @@ static const struct option_row rows[] = {
 	 AT(api.network.n_private), OPTION_RELOAD, "private networks that rules may lead to, as address/prefix"},
 	{NETWORK, "host_services", OPTION_TYPE_HOST_SERVICES, 0, 0, NULL,
 	 AT(api.network.n_host_services), OPTION_RELOAD, "services of this host that endpoints may name, as name:port or name:port=address:port"},
+	{NETWORK, "bytes_per_second", OPTION_TYPE_SIZE, 0, CONFIG_NET_BYTES_MAX, "0",
+	 AT(api.network_limits.bytes_per_s), OPTION_RELOAD, "bytes a second of one session, both directions together; 0: no bound"},
+	{NETWORK, "connections", OPTION_TYPE_U32, 1, CONFIG_CONNECTIONS_MAX, "256",
+	 AT(api.network_limits.connections), OPTION_RELOAD, "connections of one session at once"},
+	{NETWORK, "connects_per_second", OPTION_TYPE_U32, 1, CONFIG_CONNECTS_MAX, "200",
+	 AT(api.network_limits.connects_per_s), OPTION_RELOAD, "connections a second of one session"},
 
 	{REDIS, "url", OPTION_TYPE_REDIS, 0, 0, NULL,
 	 AT(api.redis), OPTION_RESTART, "server where each session gets a user and keys of its own, as redis://127.0.0.1:6379; unset: none"},

@@ -10,6 +10,8 @@
 
 uint64_t bucket_fill(struct bucket *bucket, uint64_t per_second, uint64_t burst, usec_t now)
 {
+	usec_t span = now - bucket->filled_at;
+	usec_t rest = 0; /* in which part of one has come */
 	uint64_t fresh;
 
 	if (bucket->filled_at == 0) {
@@ -17,12 +19,15 @@ uint64_t bucket_fill(struct bucket *bucket, uint64_t per_second, uint64_t burst,
 		bucket->left = burst;
 		return burst;
 	}
-	if (now - bucket->filled_at > USEC_PER_SEC)
+	if (span > USEC_PER_SEC) {
 		fresh = burst > per_second ? burst : per_second;
-	else
-		fresh = (now - bucket->filled_at) * per_second / USEC_PER_SEC;
+	} else {
+		fresh = span * per_second / USEC_PER_SEC;
+		if (fresh > 0)
+			rest = span * per_second % USEC_PER_SEC / per_second;
+	}
 	if (fresh > 0) {
-		bucket->filled_at = now;
+		bucket->filled_at = now - rest;
 		bucket->left = burst - bucket->left < fresh ? burst : bucket->left + fresh;
 	}
 	return bucket->left;

@@ -1,3 +1,9 @@
+/*
+ * Theory. The addresses of a name, IPv6 and IPv4 in turns, are tried as RFC 8305 says: the next one
+ * a quarter of a second after the one before, or at once where that failed, and what is under way
+ * goes on beside it. The first that answers is taken. How many sockets this needs is bounded, for
+ * one connection and for all; beyond that the oldest attempt makes room.
+ */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,7 +17,7 @@
 #include "supervisor/egress/relay.h"
 
 #define CONNECT_TIMEOUT (10 * USEC_PER_SEC)
-#define NEXT_ADDRESS    (USEC_PER_SEC) /* for one of several, before the next is tried */
+#define NEXT_ADDRESS    (250 * USEC_PER_MS) /* before the next is tried beside it (RFC 8305) */
 
 static int datagram_socket(uint32_t family)
 {
@@ -84,6 +90,38 @@ static uint32_t judge(const struct conn *conn, const struct egress_address *addr
 	return is_own_address(address, conn->dial.port) ? EGRESS_REASON_LOOPBACK : 0;
 }
 
+/* The production rule that one of the names on the way fits; EGRESS_NO_RULE: none. An alias of
+ * production is production, wherever its addresses are listed or not. */
+static uint32_t production_of_chain(const struct conn *conn)
+{
+	const struct policy *policy = conn->base.session->policy;
+
+	for (const char *at = conn->dial.chain; at && *at; at += strlen(at) + 1) {
+		uint32_t reason;
+		uint32_t rule = policy_match(policy, at, &conn->dialled, conn->dial.port, &reason);
+
+		if (rule != EGRESS_NO_RULE && policy->rules[rule].flags & EGRESS_PRODUCTION)
+			return rule;
+	}
+	return EGRESS_NO_RULE;
+}
+
+/* false: no memory. */
+static bool keep_chain(struct dial *dial, const char *chain)
+{
+	const char *end = chain;
+
+	if (!chain)
+		return true;
+	while (*end)
+		end += strlen(end) + 1;
+	dial->chain = malloc((size_t)(end - chain) + 1);
+	if (!dial->chain)
+		return false;
+	memcpy(dial->chain, chain, (size_t)(end - chain) + 1);
+	return true;
+}
+
 static usec_t connect_span(const struct conn *conn)
 {
 	uint32_t ms = conn->base.session->policy->limits.connect_timeout_ms;
@@ -97,9 +135,49 @@ static uint32_t reason_of(int error_number)
 							       : EGRESS_REASON_CONNECT;
 }
 
-static int try_address(struct conn *conn, const struct egress_address *address)
+static int on_attempt(void *userdata, uint32_t events);
+
+static void end_attempt(struct dial_attempt *attempt)
+{
+	struct conn *conn = attempt->conn;
+
+	if (!attempt->source)
+		return;
+	attempt->source = loop_remove(attempt->source);
+	attempt->fd = fd_close(attempt->fd);
+	conn->dial.n_attempts--;
+	conn->base.session->egress->n_attempts--;
+}
+
+/* NULL: there is none. */
+static struct dial_attempt *oldest_attempt(struct dial *dial)
+{
+	struct dial_attempt *oldest = NULL;
+
+	for (size_t i = 0; i < DIAL_ATTEMPTS; i++)
+		if (dial->attempt[i].source && (!oldest || dial->attempt[i].index < oldest->index))
+			oldest = &dial->attempt[i];
+	return oldest;
+}
+
+/* A free place; the oldest attempt makes room where there is none. */
+static struct dial_attempt *take_place(struct dial *dial)
+{
+	struct dial_attempt *oldest = oldest_attempt(dial);
+
+	for (size_t i = 0; i < DIAL_ATTEMPTS; i++)
+		if (!dial->attempt[i].source)
+			return &dial->attempt[i];
+	end_attempt(oldest);
+	return oldest;
+}
+
+static int try_address(struct conn *conn, uint32_t index)
 {
 	const int on = 1;
+	struct egress *egress = conn->base.session->egress;
+	const struct egress_address *address = &conn->dial.address[index];
+	struct dial_attempt *attempt = take_place(&conn->dial);
 	union socket_address remote;
 	socklen_t size = socket_address_of(address, conn->dial.port, &remote);
 	AUTO_CLOSE int fd =
@@ -112,38 +190,79 @@ static int try_address(struct conn *conn, const struct egress_address *address)
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (connect(fd, &remote.any, size) < 0 && errno != EINPROGRESS)
 		return -errno;
-	r = loop_add(conn->base.session->egress->loop, fd, EPOLLOUT, relay_on_upstream, conn,
-		     &conn->upstream);
+	*attempt = (struct dial_attempt){.conn = conn, .fd = -1, .index = index};
+	r = loop_add(egress->loop, fd, EPOLLOUT, on_attempt, attempt, &attempt->source);
 	if (r < 0)
 		return r;
-	conn->upstream_fd = TAKE_FD(fd);
+	attempt->fd = TAKE_FD(fd);
+	conn->dial.n_attempts++;
+	egress->n_attempts++;
 	return 0;
 }
 
-/* The next address that answers; error_number: of the one before. */
+/* The next address that can be tried; error_number: of the one before. */
 static void try_next(struct conn *conn, int error_number)
 {
 	struct dial *dial = &conn->dial;
+	usec_t again = clock_add(clock_boottime(), NEXT_ADDRESS);
 
 	while (dial->next < dial->n) {
-		bool is_last = dial->next + 1 == dial->n;
-		int r = try_address(conn, &dial->address[dial->next++]);
+		int r = try_address(conn, dial->next++);
 
-		if (r == 0) {
-			loop_timer_set(conn->timer,
-				       clock_add(clock_boottime(),
-						 is_last ? connect_span(conn) : NEXT_ADDRESS));
-			return;
-		}
+		if (r == 0)
+			break;
 		error_number = -r;
 	}
-	relay_refuse(conn, EGRESS_CHANNEL_TCP, reason_of(error_number), conn->rule);
+	if (dial->n_attempts == 0)
+		relay_refuse(conn, EGRESS_CHANNEL_TCP, reason_of(error_number), conn->rule);
+	else
+		loop_timer_set(conn->timer, dial->next < dial->n && again < dial->deadline
+						    ? again
+						    : dial->deadline);
 }
 
-static void give_up_address(struct conn *conn)
+/* The first that answers is upstream; the others are closed. */
+static int win(struct dial_attempt *attempt)
 {
-	conn->upstream = loop_remove(conn->upstream);
-	conn->upstream_fd = fd_close(conn->upstream_fd);
+	struct conn *conn = attempt->conn;
+	struct dial *dial = &conn->dial;
+	struct loop *loop = conn->base.session->egress->loop;
+	const struct egress_address address = dial->address[attempt->index];
+	int fd;
+
+	/* The same socket, watched by another callback. */
+	attempt->source = loop_remove(attempt->source);
+	dial->n_attempts--;
+	conn->base.session->egress->n_attempts--;
+	fd = TAKE_FD(attempt->fd);
+	for (size_t i = 0; i < DIAL_ATTEMPTS; i++)
+		end_attempt(&dial->attempt[i]);
+	dial->address[0] = address;
+	dial->n = dial->next = 1;
+	conn->upstream_fd = fd;
+	if (loop_add(loop, fd, EPOLLOUT, relay_on_upstream, conn, &conn->upstream) < 0) {
+		relay_refuse(conn, EGRESS_CHANNEL_TCP, EGRESS_REASON_CONNECT, conn->rule);
+		return 0;
+	}
+	return relay_connected(conn);
+}
+
+static int on_attempt(void *userdata, uint32_t events)
+{
+	struct dial_attempt *attempt = userdata;
+	struct conn *conn = attempt->conn;
+	int error_number = 0;
+	socklen_t size = sizeof(error_number);
+
+	(void)events;
+	if (getsockopt(attempt->fd, SOL_SOCKET, SO_ERROR, &error_number, &size) < 0)
+		error_number = errno;
+	if (error_number == 0)
+		return win(attempt);
+	end_attempt(attempt);
+	/* Not after its time: one that fails calls for the next at once. */
+	try_next(conn, error_number);
+	return 0;
 }
 
 /* Only what may be connected to is kept; what was refused decides the record where nothing is. */
@@ -163,18 +282,27 @@ static void dial_addresses(struct conn *conn, const struct egress_address *addre
 			rule = of_rule;
 		}
 	}
-	if (conn->dial.n == 0)
+	if (conn->dial.n == 0) {
 		relay_refuse(conn, EGRESS_CHANNEL_TCP, reason, rule);
-	else
-		try_next(conn, 0);
+		return;
+	}
+	conn->dial.deadline = clock_add(clock_boottime(), connect_span(conn));
+	try_next(conn, 0);
 }
 
 static void on_answer(void *userdata, const struct resolver_answer *answer)
 {
 	struct conn *conn = userdata;
+	uint32_t production = EGRESS_NO_RULE;
+	bool kept = keep_chain(&conn->dial, answer->chain);
 
 	conn->dial.resolving = false;
-	dial_addresses(conn, answer->address, answer->n);
+	if (kept)
+		production = production_of_chain(conn);
+	if (production != EGRESS_NO_RULE)
+		relay_refuse(conn, EGRESS_CHANNEL_TCP, EGRESS_REASON_PRODUCTION, production);
+	else
+		dial_addresses(conn, answer->address, kept ? answer->n : 0);
 }
 
 void dial_start(struct conn *conn)
@@ -202,41 +330,37 @@ void dial_start(struct conn *conn)
 	list_init(&dial->query.link);
 	dial->resolving = true;
 	r = resolver_ask(conn->base.session->egress->resolver, name, &dial->query, &answer);
-	if (r == 0)
-		return;
-	dial->resolving = false;
-	dial_addresses(conn, answer.address, r < 0 ? 0 : answer.n);
-}
-
-bool dial_on_writable(struct conn *conn)
-{
-	int error_number = 0;
-	socklen_t size = sizeof(error_number);
-
-	if (getsockopt(conn->upstream_fd, SOL_SOCKET, SO_ERROR, &error_number, &size) < 0)
-		error_number = errno;
-	if (error_number == 0)
-		return true;
-	give_up_address(conn);
-	try_next(conn, error_number);
-	return false;
+	if (r < 0)
+		answer = (struct resolver_answer){.n = 0};
+	if (r != 0)
+		on_answer(conn, &answer);
 }
 
 void dial_on_timeout(struct conn *conn)
 {
-	if (conn->dial.resolving) {
+	struct dial *dial = &conn->dial;
+
+	if (dial->resolving) {
 		relay_refuse(conn, EGRESS_CHANNEL_TCP, EGRESS_REASON_RESOLVE, conn->rule);
-		return;
+	} else if (clock_boottime() >= dial->deadline) {
+		relay_refuse(conn, EGRESS_CHANNEL_TCP, EGRESS_REASON_CONNECT, conn->rule);
+	} else {
+		/* Too many of all connections: the one under way makes room for the next. */
+		if (conn->base.session->egress->n_attempts >= DIAL_RACING_MAX &&
+		    dial->next < dial->n)
+			end_attempt(oldest_attempt(dial));
+		try_next(conn, ETIMEDOUT);
 	}
-	give_up_address(conn);
-	try_next(conn, ETIMEDOUT);
 }
 
 bool dial_is_permitted(const struct conn *conn, uint32_t *ret_rule)
 {
 	const struct dial *dial = &conn->dial;
 
-	for (uint32_t i = dial->next > 0 ? dial->next - 1 : 0; i < dial->n; i++)
+	*ret_rule = production_of_chain(conn);
+	if (*ret_rule != EGRESS_NO_RULE)
+		return false;
+	for (uint32_t i = 0; i < dial->n; i++)
 		if (judge(conn, &dial->address[i], ret_rule) != 0)
 			return false;
 	return true;
@@ -247,5 +371,10 @@ void dial_stop(struct conn *conn)
 	if (conn->dial.resolving)
 		resolver_cancel(&conn->dial.query);
 	conn->dial.resolving = false;
-	give_up_address(conn);
+	for (size_t i = 0; i < DIAL_ATTEMPTS; i++)
+		end_attempt(&conn->dial.attempt[i]);
+	conn->upstream = loop_remove(conn->upstream);
+	conn->upstream_fd = fd_close(conn->upstream_fd);
+	free(conn->dial.chain);
+	conn->dial.chain = NULL;
 }

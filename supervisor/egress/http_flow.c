@@ -258,24 +258,31 @@ static int send_approved(struct conn *conn, uint64_t *moved)
 }
 
 /* 0: something came, or its end; 1: not now; -errno. */
-static int read_client(struct conn *conn)
+static int read_client(struct conn *conn, uint64_t *budget)
 {
 	struct http_flow *flow = conn->http;
+	size_t most = sizeof(flow->data) - flow->used;
 	ssize_t n;
 
+	if (*budget == 0) {
+		conn->out.state = PUMP_WANT_BUDGET;
+		return 1;
+	}
 	conn->out.state = PUMP_WANT_READ;
-	n = recv(conn->base.client_fd, flow->data + flow->used, sizeof(flow->data) - flow->used,
-		 MSG_DONTWAIT);
+	if (*budget < most)
+		most = (size_t)*budget;
+	n = recv(conn->base.client_fd, flow->data + flow->used, most, MSG_DONTWAIT);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+	*budget -= (uint64_t)n;
 	flow->eof = n == 0;
-	flow->drained = (size_t)n < sizeof(flow->data) - flow->used;
+	flow->drained = (size_t)n < most;
 	flow->used += (size_t)n;
 	return 0;
 }
 
 /* All that was approved has gone. 1: the connection waits or has ended. */
-static int go_on(struct conn *conn)
+static int go_on(struct conn *conn, uint64_t *budget)
 {
 	struct http_flow *flow = conn->http;
 
@@ -290,17 +297,17 @@ static int go_on(struct conn *conn)
 		return 1;
 	}
 	if (flow->phase == HTTP_PHASE_SWITCHING) {
-		conn->out.state = PUMP_WANT_BUDGET; /* for nothing of the client's */
+		conn->out.state = PUMP_WANT_NOTHING;
 		return 1;
 	}
 	if (flow->drained) {
 		conn->out.state = PUMP_WANT_READ; /* epoll tells of what comes */
 		return 1;
 	}
-	return read_client(conn);
+	return read_client(conn, budget);
 }
 
-int http_flow_run(struct conn *conn, uint64_t *moved, bool *ret_fatal)
+int http_flow_run(struct conn *conn, uint64_t *budget, uint64_t *moved, bool *ret_fatal)
 {
 	struct http_flow *flow = conn->http;
 	uint32_t left = COST_OF_TURN;
@@ -323,7 +330,7 @@ int http_flow_run(struct conn *conn, uint64_t *moved, bool *ret_fatal)
 		else if (left < COST_ASKED && wants_inspection(flow))
 			break;
 		else
-			r = go_on(conn);
+			r = go_on(conn, budget);
 	}
 	/* The turn is over, and there may be bytes here that no event of the client's will tell of:
 	 * upstream can be written to, which brings us back. */

@@ -52,7 +52,8 @@ struct http_flow {
 };
 
 /* 0 with the state in conn->out.state; 1: the first request was refused, farewell says how; -errno
- * of a socket; *ret_fatal: there is no inspector. *moved: bytes sent upstream. */
-MUST_USE int http_flow_run(struct conn *conn, uint64_t *moved, bool *ret_fatal);
+ * of a socket; *ret_fatal: there is no inspector. At most *budget bytes are taken from the client,
+ * and *budget becomes what is left; *moved grows by what was sent upstream. */
+MUST_USE int http_flow_run(struct conn *conn, uint64_t *budget, uint64_t *moved, bool *ret_fatal);
 /* Before upstream's bytes are passed on, while a switch is open. false: not yet. */
 bool http_flow_answer(struct conn *conn);

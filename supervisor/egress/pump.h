@@ -26,7 +26,8 @@ enum pump_state {
 	PUMP_WANT_READ,
 	PUMP_WANT_WRITE,
 	PUMP_WANT_BUDGET,
-	PUMP_DONE, /* the sender has ended and everything was delivered */
+	PUMP_WANT_NOTHING, /* of this side: the other one decides */
+	PUMP_DONE,         /* the sender has ended and everything was delivered */
 };
 
 struct pump {

@@ -133,6 +133,7 @@ void relay_refuse(struct conn *conn, enum egress_channel channel, uint32_t reaso
 static int say(struct conn *conn, const char *farewell)
 {
 	dial_stop(conn);
+	list_remove(&conn->paused_link);
 	conn->connected = false;
 	conn->closing = true;
 	pump_stop(&conn->in, &conn->base.session->egress->pipes, &conn->base.session->n_pipes);
@@ -167,8 +168,9 @@ static int update_events(struct conn *conn)
 		upstream |= EPOLLIN;
 	if (conn->out.state == PUMP_WANT_WRITE)
 		upstream |= EPOLLOUT;
-	if ((conn->out.state == PUMP_WANT_BUDGET && !conn->http) ||
-	    conn->in.state == PUMP_WANT_BUDGET) {
+	if (conn->out.state != PUMP_WANT_BUDGET && conn->in.state != PUMP_WANT_BUDGET) {
+		list_remove(&conn->paused_link);
+	} else if (list_empty(&conn->paused_link)) {
 		/* Who comes later does not make the first wait longer. */
 		if (list_empty(&session->paused))
 			loop_timer_set(session->refill, clock_add(clock_boottime(), REFILL));
@@ -180,14 +182,21 @@ static int update_events(struct conn *conn)
 	return r;
 }
 
+/* Those that wait for it come first. */
 static uint64_t budget_of(struct session *session)
 {
 	uint64_t rate = session->policy->limits.max_bytes_per_s;
 
-	return rate ? bucket_fill(&session->bytes, rate, rate, clock_boottime()) : UINT64_MAX;
+	if (rate == 0)
+		return UINT64_MAX;
+	if (session->is_refilling)
+		return session->bytes.left;
+	return list_empty(&session->paused)
+		       ? bucket_fill(&session->bytes, rate, rate, clock_boottime())
+		       : 0;
 }
 
-static void count_bytes(struct conn *conn, uint64_t out, uint64_t in)
+static void count_bytes(struct conn *conn, uint64_t out, uint64_t in, uint64_t taken)
 {
 	struct session *session = conn->base.session;
 	struct policy_counters *of_rule = counters(conn);
@@ -197,8 +206,7 @@ static void count_bytes(struct conn *conn, uint64_t out, uint64_t in)
 	of_rule->bytes_out += out;
 	of_rule->bytes_in += in;
 	if (session->policy->limits.max_bytes_per_s)
-		session->bytes.left -=
-			out + in < session->bytes.left ? out + in : session->bytes.left;
+		session->bytes.left -= taken < session->bytes.left ? taken : session->bytes.left;
 	if (out + in > 0)
 		conn->active_at = clock_boottime();
 }
@@ -208,31 +216,33 @@ static int move_bytes(struct conn *conn, uint32_t sides, bool *ret_fatal)
 {
 	struct session *session = conn->base.session;
 	struct pipe_pool *pipes = &session->egress->pipes;
-	uint64_t budget = budget_of(session);
-	uint64_t before = budget;
+	const uint64_t most = budget_of(session);
+	uint64_t budget = most;
+	uint64_t in = 0;
 	uint64_t out = 0;
 	int r = 0;
 
 	*ret_fatal = false;
 	if (conn->http && sides & SIDE_OUT) {
-		r = http_flow_run(conn, &out, ret_fatal);
+		r = http_flow_run(conn, &budget, &out, ret_fatal);
 	} else if (conn->connected && sides & SIDE_OUT) {
 		r = pump_run(&conn->out, pipes, &session->n_pipes, conn->base.client_fd,
 			     conn->upstream_fd, &budget);
-		out = before - budget;
-		before = budget;
+		out = most - budget;
 	}
 	if (r == 0 && conn->connected && sides & SIDE_IN) {
+		in = budget;
 		if (http_flow_answer(conn))
 			r = pump_run(&conn->in, pipes, &session->n_pipes, conn->upstream_fd,
 				     conn->base.client_fd, &budget);
 		else
 			conn->in.state = PUMP_WANT_READ;
+		in -= budget;
 		/* What the answer allowed may already be here. */
-		if (r == 0 && conn->http && conn->out.state == PUMP_WANT_BUDGET)
-			r = http_flow_run(conn, &out, ret_fatal);
+		if (r == 0 && conn->http && conn->out.state == PUMP_WANT_NOTHING)
+			r = http_flow_run(conn, &budget, &out, ret_fatal);
 	}
-	count_bytes(conn, out, before - budget);
+	count_bytes(conn, out, in, most - budget);
 	return r;
 }
 
@@ -242,7 +252,6 @@ static int conn_run(struct conn *conn, uint32_t sides)
 	bool fatal;
 	int r;
 
-	list_remove(&conn->paused_link);
 	r = move_bytes(conn, sides, &fatal);
 	if (fatal)
 		return r;
@@ -290,10 +299,11 @@ int relay_on_upstream(void *userdata, uint32_t events)
 {
 	struct conn *conn = userdata;
 
-	if (conn->connected)
-		return conn_run(conn, sides_of(events, SIDE_IN, SIDE_OUT));
-	if (!dial_on_writable(conn))
-		return 0;
+	return conn_run(conn, sides_of(events, SIDE_IN, SIDE_OUT));
+}
+
+int relay_connected(struct conn *conn)
+{
 	conn->connected = true;
 	if (conn->checked)
 		return begin(conn);
@@ -385,11 +395,23 @@ int relay_on_refill(void *userdata, uint32_t events)
 	int r = 0;
 
 	(void)events;
-	/* Once each: one that is still without a budget comes back at the end of the list. */
+	/* Once each, while there is something to take: one that wants more comes back at the end of
+	 * the list, and those behind it are the first of the next turn. */
 	LIST_FOR_EACH (link, &session->paused)
 		n++;
-	for (; r == 0 && n > 0 && !list_empty(&session->paused); n--)
-		r = conn_run(LIST_ENTRY(session->paused.next, struct conn, paused_link), SIDES);
+	if (n > 0 && session->policy->limits.max_bytes_per_s > 0)
+		(void)bucket_fill(&session->bytes, session->policy->limits.max_bytes_per_s,
+				  session->policy->limits.max_bytes_per_s, clock_boottime());
+	session->is_refilling = true;
+	for (; r == 0 && n > 0 && !list_empty(&session->paused) && budget_of(session) > 0; n--) {
+		struct conn *conn = LIST_ENTRY(session->paused.next, struct conn, paused_link);
+
+		list_remove(&conn->paused_link);
+		r = conn_run(conn, SIDES);
+	}
+	session->is_refilling = false;
+	if (!list_empty(&session->paused))
+		loop_timer_set(session->refill, clock_add(clock_boottime(), REFILL));
 	return r;
 }
 
@@ -430,8 +452,12 @@ struct dialled {
 };
 
 /* For one connection more, also among the descriptors that all sessions share. */
-static bool has_room(const struct session *session, uint32_t max)
+static bool has_room(const struct session *session)
 {
+	uint32_t max = session->policy ? session->policy->limits.max_connections : 0;
+
+	if (max == 0)
+		max = CONNECTIONS_MAX;
 	return session->n_connections < max &&
 	       session->egress->n_connections < session->egress->max_connections;
 }
@@ -441,7 +467,6 @@ static uint32_t judge(struct session *session, struct dialled *dialled)
 	const struct policy *policy = session->policy;
 	const char *name = names_find(&session->names, &dialled->address);
 	const struct egress_rule *rule;
-	uint32_t max = CONNECTIONS_MAX;
 	uint32_t rate = CONNECTS_PER_S;
 	uint32_t reason;
 
@@ -457,11 +482,9 @@ static uint32_t judge(struct session *session, struct dialled *dialled)
 	rule = &policy->rules[dialled->rule];
 	if (rule->flags & EGRESS_PRODUCTION && !rule->reroute_name[0] && !rule->reroute.family)
 		return EGRESS_REASON_PRODUCTION;
-	if (policy->limits.max_connections)
-		max = policy->limits.max_connections;
 	if (policy->limits.max_connects_per_s)
 		rate = policy->limits.max_connects_per_s;
-	if (!has_room(session, max) ||
+	if (!has_room(session) ||
 	    bucket_fill(&session->connects, rate, rate, clock_boottime()) == 0)
 		return EGRESS_REASON_LIMIT;
 	session->connects.left--;
@@ -542,7 +565,7 @@ static void take_connection(struct session *session, int fd, const struct sockad
 	}
 	/* The resolver's own address is the one of loopback that is steered to us. */
 	if (net_class_of(&dialled.address) == NET_CLASS_LOOPBACK && dialled.port == DNS_PORT) {
-		if (has_room(session, CONNECTIONS_MAX))
+		if (has_room(session))
 			stub_accept(session, fd);
 		else
 			close_by_reset(fd);

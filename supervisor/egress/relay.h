@@ -32,13 +32,26 @@ struct conn_base {
 	void (*free)(struct conn_base *base);
 };
 
+/* One address that is being connected to. */
+struct dial_attempt {
+	struct conn *conn;
+	struct loop_source *source; /* NULL: the place is free */
+	int fd;
+	uint32_t index; /* of dial.address */
+};
+
+#define DIAL_ATTEMPTS 4 /* of one connection at once */
 struct dial {
 	struct resolver_query query;
-	struct egress_address address[RESOLVER_MAX_ADDRESSES];
+	struct egress_address address[RESOLVER_MAX_ADDRESSES]; /* connected: only that one */
+	struct dial_attempt attempt[DIAL_ATTEMPTS];
+	uint32_t n_attempts; /* places that are taken */
 	uint32_t n;
 	uint32_t next;
 	uint32_t port;
 	bool resolving;
+	char *chain;     /* owned: resolver_answer.chain */
+	usec_t deadline; /* boottime; of all attempts */
 };
 
 struct conn {
@@ -81,10 +94,11 @@ const struct egress_rule *relay_rule(const struct conn *conn);
 
 /* dial.c: where the rule leads. Each may end in relay_refuse: the connection may be gone. */
 void dial_start(struct conn *conn);
-bool dial_on_writable(struct conn *conn); /* true: upstream is there */
 void dial_on_timeout(struct conn *conn);
 /* Whether the rules in force permit the address that it is connected to, and those still to be
  * tried; *ret_rule: which one does not. */
 bool dial_is_permitted(const struct conn *conn, uint32_t *ret_rule);
 void dial_stop(struct conn *conn);
 int relay_on_upstream(void *userdata, uint32_t events);
+/* Upstream is there and watched by relay_on_upstream. As a loop callback. */
+MUST_USE int relay_connected(struct conn *conn);

@@ -37,6 +37,7 @@ struct cached {
 	usec_t until;
 	struct list queries;
 	struct resolver_answer answer;
+	char *chain; /* owned: answer.chain */
 	char name[HOST_NAME_BYTES];
 };
 
@@ -159,15 +160,64 @@ static int take_nodes(const struct ares_addrinfo *info, struct resolver_answer *
 	return ttl < TTL_MIN_S ? TTL_MIN_S : ttl;
 }
 
+/* As a rule has names. -EMSGSIZE: no room. */
+static int append_name(char chain[RESOLVER_MAX_CHAIN], size_t *used, const char *name)
+{
+	size_t length = name ? strlen(name) : 0;
+
+	if (length > 0 && name[length - 1] == '.')
+		length--;
+	if (length == 0)
+		return 0;
+	if (length >= RESOLVER_MAX_CHAIN - *used - 1)
+		return -EMSGSIZE;
+	for (size_t i = 0; i < length; i++)
+		chain[*used + i] =
+			name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] | 0x20) : name[i];
+	*used += length + 1;
+	return 0;
+}
+
+/* Every name on the way, whatever order they came in. */
+static int take_chain(const struct ares_addrinfo *info, char **ret_chain)
+{
+	char chain[RESOLVER_MAX_CHAIN] = {0};
+	size_t used = 0;
+	int r = 0;
+
+	for (const struct ares_addrinfo_cname *at = info->cnames; r == 0 && at; at = at->next) {
+		r = append_name(chain, &used, at->alias);
+		if (r == 0)
+			r = append_name(chain, &used, at->name);
+	}
+	if (r < 0 || used == 0)
+		return r;
+	*ret_chain = malloc(used + 1);
+	if (!*ret_chain)
+		return -ENOMEM;
+	memcpy(*ret_chain, chain, used + 1);
+	return 0;
+}
+
+static void drop_answer(struct cached *cached)
+{
+	free(cached->chain);
+	cached->chain = NULL;
+	cached->answer = (struct resolver_answer){.n = 0};
+}
+
 static void on_answer(void *userdata, int status, int timeouts, struct ares_addrinfo *info)
 {
 	struct cached *cached = userdata;
 	int keep_s = FAILURE_S;
 
 	(void)timeouts;
-	memset(&cached->answer, 0, sizeof(cached->answer));
-	if (status == ARES_SUCCESS && info)
+	drop_answer(cached);
+	/* Names that nobody can look at could be production's. */
+	if (status == ARES_SUCCESS && info && take_chain(info, &cached->chain) == 0) {
 		keep_s = take_nodes(info, &cached->answer);
+		cached->answer.chain = cached->chain;
+	}
 	if (info)
 		ares_freeaddrinfo(info);
 	cached->pending = false;
@@ -223,6 +273,7 @@ int resolver_new(struct loop *loop, struct resolver **ret_resolver)
 
 static void cached_free(struct cached *cached)
 {
+	drop_answer(cached);
 	list_remove(&cached->link);
 	cached->resolver->n_cached--;
 	free(cached);

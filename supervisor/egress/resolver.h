@@ -17,8 +17,13 @@
 
 struct resolver;
 
+#define RESOLVER_MAX_CHAIN 2048 /* bytes; an answer with more is taken for none */
+
 struct resolver_answer {
 	uint32_t n; /* 0: there is none */
+	/* The names that led to the addresses (CNAME), lower-case, a NUL behind each and one at the
+	 * end. The resolver's, until the next question. NULL: none. */
+	const char *chain;
 	struct egress_address address[RESOLVER_MAX_ADDRESSES];
 };
 

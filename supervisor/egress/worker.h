@@ -26,6 +26,8 @@
 #include "supervisor/egress/pump.h"
 
 #define SESSION_BUCKETS 1024
+/* Attempts of all connections, beyond which none is made beside another of the same connection. */
+#define DIAL_RACING_MAX 256u
 
 /* So many at once and so many a second; `per_second` 0: no bound. */
 struct bucket {
@@ -54,6 +56,7 @@ struct egress {
 	struct api_link api;
 	struct list sessions[SESSION_BUCKETS];
 	uint32_t n_connections;
+	uint32_t n_attempts;      /* sockets that are being connected */
 	uint32_t max_connections; /* by RLIMIT_NOFILE */
 };
 
@@ -88,6 +91,7 @@ struct session {
 	struct bucket questions;
 	struct bucket bytes;
 	struct list paused;         /* conn.paused_link: the byte rate is used up */
+	bool is_refilling;          /* and they have their turn */
 	struct loop_source *refill; /* timer of `paused` */
 	struct policy_counters total;
 	struct denials denials;

@@ -111,7 +111,8 @@ class World:
     def answer(self):
         with contextlib.suppress(OSError):  # it is closed
             while True:
-                self.answer_one(*self.name_server.recvfrom(512))
+                packet, peer = self.name_server.recvfrom(512)
+                self.answer_one(packet, peer)
 
     def answer_one(self, packet, peer):
         at, labels = 12, []

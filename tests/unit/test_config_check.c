@@ -41,6 +41,8 @@ static struct config_answer *good_answer(void)
 	answer->api.janitor_interval_s = 1;
 	answer->api.audit_file_bytes = CONFIG_AUDIT_MIN_BYTES;
 	answer->api.store_max_bytes = CONFIG_STORE_MIN_BYTES;
+	answer->api.network_limits.connections = 1;
+	answer->api.network_limits.connects_per_s = 1;
 	answer->egress.magic = CONFIG_MAGIC;
 	answer->egress.version = CONFIG_VERSION;
 	answer->egress.size = sizeof(answer->egress);
@@ -113,6 +115,12 @@ static void test_config_check_each_number_has_a_range(void **state)
 	answer = good_answer();
 	answer->api.endpoint_default_set = 1u << ENDPOINTS_N;
 	expect_refused(answer, "endpoint_default_set");
+	answer = good_answer();
+	answer->api.network_limits.connects_per_s = 0;
+	expect_refused(answer, "connects_per_second");
+	answer = good_answer();
+	answer->api.network_limits.bytes_per_s = CONFIG_NET_BYTES_MAX + 1;
+	expect_refused(answer, "bytes_per_second");
 	answer = good_answer();
 	answer->egress.n_name_servers = CONFIG_MAX_NS + 1;
 	expect_refused(answer, "n_name_servers");

@@ -80,6 +80,13 @@ static json_t *endpoint_names(uint32_t set)
 	return names;
 }
 
+static json_t *limits_describe(const struct egress_policy *limits)
+{
+	return json_pack("{s:I, s:I, s:I}", "connections", (json_int_t)limits->max_connections,
+			 "connects_per_second", (json_int_t)limits->max_connects_per_s,
+			 "bytes_per_second", (json_int_t)limits->max_bytes_per_s);
+}
+
 json_t *policy_describe(const struct net_policy *policy, const struct egress_counters *counters)
 {
 	json_t *rules = json_array();
@@ -87,8 +94,9 @@ json_t *policy_describe(const struct net_policy *policy, const struct egress_cou
 	for (size_t i = 0; i < policy->n_rules; i++)
 		(void)json_array_append_new(
 			rules, rule_describe(&policy->rule[i], counters ? &counters[i] : NULL));
-	return json_pack("{s:o, s:o}", "rules", rules, "production_reachable_by_credentials",
-			 endpoint_names(policy->by_credentials));
+	return json_pack("{s:o, s:o, s:o}", "rules", rules, "production_reachable_by_credentials",
+			 endpoint_names(policy->by_credentials), "limits",
+			 limits_describe(&policy->limits));
 }
 
 /* Of its production hosts the kernel, which compares addresses, knows none. */

@@ -307,6 +307,7 @@ static int make(struct making *making)
 int policy_make(const struct policy_input *input, struct net_policy *ret_policy)
 {
 	AUTO_FREE struct making *making = calloc(1, sizeof(*making)); /* big for a stack */
+	const struct network_limits *limits = &input->config->network_limits;
 	struct net_policy policy = NET_POLICY_NULL;
 	int r;
 
@@ -314,6 +315,11 @@ int policy_make(const struct policy_input *input, struct net_policy *ret_policy)
 		return -ENOMEM;
 	making->input = input;
 	making->policy = &policy;
+	policy.limits = (struct egress_policy){
+		.max_connections = limits->connections,
+		.max_connects_per_s = limits->connects_per_s,
+		.max_bytes_per_s = limits->bytes_per_s,
+	};
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		if (endpoint_read(i, input->value[i], &making->value[i]))
 			making->value[i] = (struct endpoint_value){0};

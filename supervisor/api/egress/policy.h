@@ -41,6 +41,7 @@ struct net_policy {
 	size_t n_paths;
 	size_t n_rules_allocated;
 	size_t n_paths_allocated;
+	struct egress_policy limits; /* n_rules is the link's */
 	uint32_t by_credentials; /* bit per endpoint: only the session's credentials keep it from
 				    that production */
 };

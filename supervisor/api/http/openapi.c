@@ -62,7 +62,9 @@ static const struct schema_row schemas[] = {
 	{"Egress",
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"in_force\":" BOOLEAN
 	 ",\"rules\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/EgressRule\"}}"
-	 ",\"production_reachable_by_credentials\":" STRINGS "}}"                                                          },
+	 ",\"production_reachable_by_credentials\":" STRINGS ",\"limits\":{\"type\":\"object\","
+	 "\"properties\":{\"connections\":" INTEGER ",\"connects_per_second\":" INTEGER
+	 ",\"bytes_per_second\":" INTEGER "}}}}"									   },
 	{"EgressRule",     "{\"type\":\"object\",\"properties\":{\"label\":" STRING
 		       ",\"action\":{\"enum\":[\"allow\","
 		       "\"allow_paths\",\"refuse\",\"reroute\"]},\"host\":" NULLABLE

@@ -240,6 +240,7 @@ int egress_link_policy(struct egress_link *link, const struct id *session, uint3
 	int r;
 
 	msg.generation = generation;
+	msg.u.policy = policy->limits;
 	msg.u.policy.n_rules = (uint32_t)policy->n_rules;
 	r = send_message(link, &msg);
 	for (size_t i = 0; r >= 0 && i < policy->n_rules; i++) {
@@ -258,11 +259,13 @@ int egress_link_policy(struct egress_link *link, const struct id *session, uint3
 	return r < 0 ? r : send_message(link, &msg);
 }
 
-int egress_link_forget(struct egress_link *link, const struct id *session)
+void egress_link_forget(struct egress_link *link, const struct id *session)
 {
 	struct egress_msg msg = message(EGRESS_FORGET, session);
+	int r = send_message(link, &msg);
 
-	return send_message(link, &msg);
+	if (r < 0)
+		close_link(link, r);
 }
 
 int egress_link_count(struct egress_link *link, const struct id *session, uint32_t serial)

@@ -44,5 +44,7 @@ bool egress_link_is_busy(const struct egress_link *link);
 /* 0; -EPIPE: closed; -ENOBUFS: it does not read; -ENOMEM. */
 MUST_USE int egress_link_policy(struct egress_link *link, const struct id *session,
 				uint32_t generation, const struct net_policy *policy);
-MUST_USE int egress_link_forget(struct egress_link *link, const struct id *session);
+/* Never lost: where it cannot wait for the socket either, the link is closed, and the next one
+ * begins from nothing. */
+void egress_link_forget(struct egress_link *link, const struct id *session);
 MUST_USE int egress_link_count(struct egress_link *link, const struct id *session, uint32_t serial);

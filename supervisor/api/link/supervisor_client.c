@@ -271,6 +271,8 @@ int supervisor_client_request(struct supervisor_client *client,
 	}
 	if (request->type == LAUNCH_LOG_LEVEL)
 		pending->msg.u.level.level = request->level;
+	if (request->type == LAUNCH_LINK)
+		pending->msg.u.link.egress = request->egress;
 	if (request->redis)
 		pending->msg.u.redis = *request->redis;
 	pending->since = clock_boottime();

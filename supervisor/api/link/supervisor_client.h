@@ -43,10 +43,11 @@ struct supervisor_client *supervisor_client_free(struct supervisor_client *clien
 
 struct supervisor_request {
 	enum launch_type type;
-	const struct id *session;             /* NULL: HELLO, ADOPT, LOG_LEVEL */
+	const struct id *session;             /* NULL: HELLO, ADOPT, LOG_LEVEL, LINK */
 	const struct plan *plan;              /* LAUNCH_START only */
 	const struct secret_request *secrets; /* of it; NULL: none */
 	uint32_t level;                       /* LAUNCH_LOG_LEVEL only */
+	uint32_t egress;                      /* LAUNCH_LINK only */
 	const struct launch_redis *redis;     /* LAUNCH_REDIS only */
 	usec_t timeout;
 };
