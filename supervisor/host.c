@@ -243,9 +243,9 @@ int host_settle(struct host *host, struct err *err)
 		host->mask_error = rootfs_seal(err);
 	if (host->mask_error == 0)
 		log_line(LOG_LEVEL_INFO, NULL, "looked through /usr",
-			 "entries=%u sockets=%u devices=%u setuid=%u private=%u ms=%llu",
+			 "entries=%u sockets=%u devices=%u setuid=%u private=%u copied=%u ms=%llu",
 			 mask->n_entries, mask->n_sockets, mask->n_devices, mask->n_setuid,
-			 mask->n_private,
+			 mask->n_private, mask->copies.n,
 			 (unsigned long long)((clock_boottime() - job->begun_at) / USEC_PER_MS));
 	return host->mask_error;
 }

@@ -58,6 +58,7 @@ struct host {
 	int program_fd[HOST_PROGRAMS];
 	struct rootfs_proc_mask proc_mask;
 	struct usr_mask usr_mask;
+	struct usr_copies_use usr_use;
 	struct usr_mask_job mask_job; /* until the first session needs its result */
 	struct loop_source *mask_source;
 	int mask_error;             /* what it ended with */

@@ -24,6 +24,7 @@ static const struct layer {
 } layers[] = {
 	{KERNEL_USR_IDMAP,   "/u"},
 	{KERNEL_TMPFS_IDMAP, "/m"},
+	{KERNEL_TMPFS_IDMAP, "/h"},
 	{KERNEL_TMPFS_IDMAP, "/e"},
 };
 

@@ -28,6 +28,7 @@ add_library(sandboxd_launch STATIC
 	steps_child.c
 	steps_parent.c
 	userns.c
+	usr_copies.c
 	usr_mask.c
 	weaken.c
 )

@@ -57,6 +57,13 @@ int mountns_prepare(struct mountns *mountns, const struct plan *plan, uint32_t i
 	return r;
 }
 
+int mountns_prepare_usr(struct mountns *mountns, uint8_t set)
+{
+	if (set == 0)
+		return str_copy(mountns->usr_layers, sizeof(mountns->usr_layers), "m:u");
+	return str_format(mountns->usr_layers, sizeof(mountns->usr_layers), "m:h/%u:u", set);
+}
+
 int mountns_tmpfs(struct mountns *mountns)
 {
 	const struct rootfs_option options[] = {
@@ -136,7 +143,8 @@ int mountns_root(struct mountns *mountns)
 
 int mountns_usr(struct mountns *mountns)
 {
-	int fd = weakened(WEAKEN_OVERLAY) ? rootfs_clone(AT_FDCWD, "/u") : overlay("m:u");
+	int fd = weakened(WEAKEN_OVERLAY) ? rootfs_clone(AT_FDCWD, "/u")
+					  : overlay(mountns->usr_layers);
 
 	if (fd < 0)
 		return fd;

@@ -2,7 +2,7 @@
  * A session's mounts, made by its child between clone and exec; and the root of a worker.
  *
  *   /          overlay of the session's own over (its private layer : the template)   ro nosuid
- * nodev /usr       overlay of the session's own over (mask : host's /usr)                 ro nosuid
+ * nodev /usr       overlay of the session's own over (mask : copies : host's /usr)        ro nosuid
  * nodev /session, /tmp, /dev/shm   three directories of one tmpfs: the session's only disk, with
  * its quota /proc      own procfs              /dev   devices of the template        /dev/pts   own
  * devpts
@@ -34,6 +34,7 @@ struct mountns {
 	char tty_gid[12];
 	char shim_gid[12]; /* host id: hidepid hides nothing from pid 1 and its runners */
 	char machine_id[36];
+	char usr_layers[16];
 	uint32_t user_id; /* host id of `user` */
 	uint32_t root_id; /* of uid 0 inside */
 	bool subset_pid;
@@ -48,6 +49,8 @@ struct mountns {
 
 MUST_USE int mountns_prepare(struct mountns *mountns, const struct plan *plan, uint32_t id_base,
 			     bool subset_pid, const struct rootfs_proc_mask *proc_mask);
+/* The layers of its /usr: with a set of copies, or 0. */
+MUST_USE int mountns_prepare_usr(struct mountns *mountns, uint8_t set);
 
 /* Steps, in this order. 0 or -errno. */
 MUST_USE int mountns_tmpfs(struct mountns *mountns);    /* the session's disk */

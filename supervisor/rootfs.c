@@ -18,7 +18,7 @@
 #include "supervisor/etc_template.h"
 #include "supervisor/rootfs_mount.h"
 
-static const char *const letters[] = {"u", "m", "e", "w", "s", "n", "d", "proc"};
+static const char *const letters[] = {"u", "m", "h", "e", "w", "s", "n", "d", "proc"};
 
 /* Directories of the session's root. Those below /etc come from etc_template. */
 static const char *const session_dirs[] = {"dev",  "dev/pts", "dev/shm", "etc",
@@ -165,7 +165,10 @@ static int build(int root_fd, int usr_fd, struct usr_mask_job *ret_job, struct e
 	AUTO_CLOSE int mask_fd = open_dir(root_fd, "m");
 	if (mask_fd < 0)
 		return err_fail(err, mask_fd, "rootfs", "open the mask layer");
-	r = usr_mask_begin(usr_fd, mask_fd, ret_job, err);
+	AUTO_CLOSE int copies_fd = open_dir(root_fd, "h");
+	if (copies_fd < 0)
+		return err_fail(err, copies_fd, "rootfs", "open the copies");
+	r = usr_mask_begin(usr_fd, mask_fd, copies_fd, ret_job, err);
 	if (r < 0)
 		return r;
 	r = build_session(root_fd, usr_fd, etc_fd, err);

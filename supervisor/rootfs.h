@@ -6,6 +6,7 @@
  *   /s   where a session's tmpfs is attached while its root is built, in its own namespace
  *   /n   where that root is attached         /proc   own procfs of the supervisor's PID namespace
  *   /d   the service's state directory, for the roots of its workers
+ *   /h   copies of files of /u, in numbered sets (usr_copies.h)
  *
  * Theory. Every session is cloned from this namespace, and CLONE_NEWNS copies the whole mount table
  * under one global lock: four mounts make that cheap, where a host's hundreds do not. Nothing is

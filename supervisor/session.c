@@ -82,12 +82,18 @@ static void close_all(struct session *session)
 	session->events_fd = fd_close(session->events_fd);
 }
 
+static void session_free(struct session *session)
+{
+	usr_copies_give(&session->host->usr_use, session->usr_set);
+	free(session);
+}
+
 void session_free_dead(struct host *host)
 {
 	LIST_FOR_EACH_SAFE (link, following, &host->dead) {
 		struct session *session = LIST_ENTRY(link, struct session, link);
 		list_remove(&session->link);
-		free(session);
+		session_free(session);
 	}
 }
 
@@ -428,7 +434,7 @@ int session_start(struct host *host, const struct session_launch *launch,
 	if (r < 0 && session->pid_fd < 0) {
 		/* No child exists, so nothing can be busy. */
 		(void)!steps_parent_undo(session);
-		free(session);
+		session_free(session);
 		*ret_error = error;
 		if (err)
 			*err = why;

@@ -21,6 +21,7 @@ struct session {
 	void *userdata;
 	enum session_state state;
 
+	uint8_t usr_set;      /* of usr_copies.h */
 	struct userns userns; /* fd only until the child has it; base until the end */
 	int clock;            /* index in host->clocks, SESSION_NO_CLOCK */
 	bool has_group;

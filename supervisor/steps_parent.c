@@ -153,6 +153,17 @@ static const char *fail_step_of(const struct session *session)
 	return session->plan.flags & PLAN_CANARY ? NULL : session->host->fail_step;
 }
 
+/* Where copies cannot be idmapped as their originals are, they would seem to be nobody's. */
+static uint8_t choose_usr_set(struct session *session, uint32_t idmap)
+{
+	struct host *host = session->host;
+	bool differ = (idmap & KERNEL_USR_IDMAP) && !(idmap & KERNEL_TMPFS_IDMAP);
+
+	if (differ || !usr_copies_current(&host->usr_mask.copies, "/u"))
+		return 0;
+	return usr_copies_take(&host->usr_use);
+}
+
 /* Everything the child needs, as values: it formats, looks up and allocates nothing. */
 static int prepare_child(struct session *session, struct steps_child *child)
 {
@@ -198,8 +209,12 @@ static int prepare_child(struct session *session, struct steps_child *child)
 	int r = str_format(child->tasks, sizeof(child->tasks), "%s/tasks", session->name);
 	if (r < 0)
 		return r;
-	return mountns_prepare(&child->mountns, plan, session->userns.base,
-			       profile->proc == POLICY_PROC_SUBSET, &host->proc_mask);
+	r = mountns_prepare(&child->mountns, plan, session->userns.base,
+			    profile->proc == POLICY_PROC_SUBSET, &host->proc_mask);
+	if (r < 0)
+		return r;
+	session->usr_set = choose_usr_set(session, child->idmap);
+	return mountns_prepare_usr(&child->mountns, session->usr_set);
 }
 
 /* Barrier, data and descriptor in one message. It waits for the child, not the child for it: a

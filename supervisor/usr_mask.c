@@ -115,7 +115,18 @@ int usr_mask_build(int usr_fd, int mask_fd, struct usr_mask *ret_mask, struct er
 	return 0;
 }
 
-int usr_mask_begin(int usr_fd, int mask_fd, struct usr_mask_job *ret_job, struct err *err)
+/* Without copies sessions have the host's files. */
+static int build(int usr_fd, int mask_fd, int copies_fd, struct usr_mask *ret_mask)
+{
+	int r = usr_mask_build(usr_fd, mask_fd, ret_mask, NULL);
+
+	if (r == 0 && usr_copies_build(usr_fd, copies_fd, &ret_mask->copies, NULL) < 0)
+		ret_mask->copies.n = 0;
+	return r;
+}
+
+int usr_mask_begin(int usr_fd, int mask_fd, int copies_fd, struct usr_mask_job *ret_job,
+		   struct err *err)
 {
 	int pid_fd = -1;
 	struct clone_args args = {.flags = CLONE_PIDFD, .pidfd = (uintptr_t)&pid_fd};
@@ -127,7 +138,7 @@ int usr_mask_begin(int usr_fd, int mask_fd, struct usr_mask_job *ret_job, struct
 	/* A copy of a process with one thread, so it may allocate; it execs nothing. */
 	pid_t pid = kernel_clone3(&args);
 	if (pid == 0)
-		_exit(-usr_mask_build(usr_fd, mask_fd, result, NULL));
+		_exit(-build(usr_fd, mask_fd, copies_fd, result));
 	if (pid < 0) {
 		int r = -errno;
 		(void)munmap(result, sizeof(*result));

@@ -8,12 +8,15 @@
 #include "base/clock.h"
 #include "base/err.h"
 
+#include "supervisor/usr_copies.h"
+
 struct usr_mask {
 	uint32_t n_entries; /* looked at */
 	uint32_t n_sockets; /* also fifos */
 	uint32_t n_devices;
 	uint32_t n_setuid; /* also setgid */
 	uint32_t n_private;
+	struct usr_copies copies; /* made by the same process */
 };
 
 /* A scan in a process of its own, so that the start need not wait for it. */
@@ -24,8 +27,9 @@ struct usr_mask_job {
 };
 #define USR_MASK_JOB_NULL ((struct usr_mask_job){.pid_fd = -1})
 
-/* Begin. Both descriptors stay the caller's. */
-MUST_USE int usr_mask_begin(int usr_fd, int mask_fd, struct usr_mask_job *ret_job, struct err *err);
+/* Begin; the copies of usr_copies.h go below copies_fd. The descriptors stay the caller's. */
+MUST_USE int usr_mask_begin(int usr_fd, int mask_fd, int copies_fd, struct usr_mask_job *ret_job,
+			    struct err *err);
 /* Wait for the end and take the result. Called once. */
 MUST_USE int usr_mask_end(struct usr_mask_job *job, struct usr_mask *ret_mask, struct err *err);
 /* End it without its result. Accepts one that is none. */

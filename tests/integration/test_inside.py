@@ -4,6 +4,7 @@ Each attack has a control run: the same program outside a session, as root in th
 namespaces, must succeed there, or the attack would prove nothing.
 """
 import os
+import re
 import subprocess
 
 import pytest
@@ -295,6 +296,26 @@ def test_setuid_copy_gains_nothing(alice, session):
                                   "/session/id -u; find / -xdev -perm /6000 -type f 2>/dev/null "
                                   "| grep -v ^/session")
     assert result.text.splitlines() == ["1000"], result
+
+
+def test_two_sessions_map_other_copies_of_libc(alice):
+    """One session's mappings of a file make those of another wait for the file's one lock in the kernel."""
+    libc = "/usr/lib/x86_64-linux-gnu/libc.so.6"
+    made = [alice.create() for _ in range(4)]
+    try:
+        layers = [re.search(r"lowerdir=(m:h/\d:u)\b", alice.run(s, "/bin/cat", "/proc/self/mountinfo").text)[1]
+                  for s in made]
+        assert len(set(layers)) > 1, layers
+        files = f"{libc} /usr/bin/python3 /usr/bin/dash"
+        same = subprocess.run(f"sha256sum {files}", shell=True, capture_output=True, text=True, check=True).stdout
+        for session in made:
+            assert alice.shell(session, f"sha256sum {files}").text == same
+            assert alice.shell(session, f"stat -c '%a %s %Y' {libc}").text == subprocess.run(
+                ["stat", "-c", "%a %s %Y", libc], capture_output=True, text=True, check=True).stdout
+            assert "Read-only" in alice.shell(session, f"exec 2>&1; echo x >> {libc}").text
+    finally:
+        for session in made:
+            alice.remove(session)
 
 
 def test_locks_on_the_template_do_not_cross(alice):

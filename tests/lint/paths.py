@@ -53,6 +53,7 @@ KNOWN = {
     "supervisor/trusted_dir.c": "directories of root's, each component checked",
     "supervisor/unseal.c": "the sealed store of root's",
     "supervisor/userns.c": "/proc of a helper of ours",
+    "supervisor/usr_copies.c": "the host's /usr, by descriptor, and copies of our own",
     "supervisor/usr_mask.c": "the host's /usr, by descriptor",
 }
 
