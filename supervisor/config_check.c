@@ -50,6 +50,8 @@ static const struct number_rule {
 	{"api.rows_keep", NUMBER(api.rows_keep_s), CONFIG_KEEP_MIN_S, CONFIG_KEEP_MAX_S},
 	{"api.bodies_keep", NUMBER(api.bodies_keep_s), CONFIG_KEEP_MIN_S, CONFIG_KEEP_MAX_S},
 	{"api.janitor_interval", NUMBER(api.janitor_interval_s), CONFIG_JANITOR_MIN_S, CONFIG_JANITOR_MAX_S},
+	{"api.stream_wait", NUMBER(api.stream_wait_s), 0, CONFIG_HOLD_MAX_S},
+	{"api.chat_stream_wait", NUMBER(api.chat_stream_wait_s), 0, CONFIG_HOLD_MAX_S},
 	{"audit.file_size", NUMBER(api.audit_file_bytes), CONFIG_AUDIT_MIN_BYTES, CONFIG_AUDIT_MAX_BYTES},
 	{"state.max_bytes", NUMBER(api.store_max_bytes), CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES},
 	{"owner.sessions", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].sessions), 0, CONFIG_SESSIONS_MAX},

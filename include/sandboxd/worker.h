@@ -170,6 +170,8 @@ struct api_config {
 	uint32_t rows_keep_s;
 	uint32_t bodies_keep_s;
 	uint32_t janitor_interval_s;
+	uint32_t stream_wait_s;
+	uint32_t chat_stream_wait_s;
 	uint64_t audit_file_bytes;        /* of one file */
 	uint64_t store_max_bytes;         /* of the embedded database */
 	char store_dsn[CONFIG_DSN_BYTES]; /* of PostgreSQL; "": the embedded one. Secret */

@@ -416,6 +416,7 @@ static int start(struct app *app)
 	list_init(&app->crediting);
 	list_init(&app->streams);
 	list_init(&app->cancels);
+	list_init(&app->lookups);
 	list_init(&app->adopting);
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	settings_spread(app);
@@ -479,6 +480,7 @@ static void stop(struct app *app)
 	app->store = store_close(app->store);
 	platform_stop(app);
 	task_cancel_drop(app);
+	task_lookups_drop(app);
 	audit_stop(app);
 	job_table_done(&app->tasks);
 	registry_done(&app->registry);

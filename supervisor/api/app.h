@@ -90,7 +90,10 @@ struct app {
 	struct list crediting; /* struct live: acknowledged at the end of the turn */
 	struct list streams;   /* struct task_stream */
 	struct list cancels;   /* struct cancel_waiter */
-	struct list adopting;  /* struct adoptee, between ADOPT and the first request */
+	struct list lookups;   /* task_lookup.c: wait for a task to appear */
+	uint32_t n_lookups;
+	sd_event_source *lookup_timer; /* NULL: none has waited yet */
+	struct list adopting;          /* struct adoptee, between ADOPT and the first request */
 	sd_event_source *deadline_timer;
 	sd_event_source *tick_timer;
 	sd_event_source *store_timer;
@@ -161,3 +164,4 @@ void tasks_warn(struct app *app);
 void tasks_go_on(struct app *app, struct session *session);
 void tasks_heartbeat(struct app *app, usec_t now);
 void tasks_wake_all(struct app *app);
+void task_lookups_drop(struct app *app);

@@ -201,121 +201,24 @@ void tasks_heartbeat(struct app *app, usec_t now)
 	}
 }
 
-/* Requests: a task is looked up in memory, then in the store; who may not see it gets the 404. */
-
-enum lookup_kind {
-	LOOKUP_STATE,
-	LOOKUP_EVENTS,
-	LOOKUP_LINES,
-	LOOKUP_CANCEL,
-};
-
-struct lookup {
-	struct app *app;
-	struct answer_to to;
-	struct id task;
-	enum lookup_kind kind;
-	uint32_t after;
-};
-
-static void start_stream(struct request *request, const struct lookup *lookup)
+void task_stream_start(struct request *request, const struct id *task, uint32_t after,
+		       bool as_lines)
 {
+	struct app *app = request_app(request);
 	struct task_stream *stream = calloc(1, sizeof(*stream));
-	bool as_lines = lookup->kind == LOOKUP_LINES;
 
 	if (!stream) {
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
 		return;
 	}
-	stream->app = lookup->app;
+	stream->app = app;
 	stream->to = answer_to(request);
-	stream->task = lookup->task;
-	stream->after = lookup->after;
+	stream->task = *task;
+	stream->after = after;
 	stream->as_lines = as_lines;
 	stream->pending = BUF_NULL(PENDING_BYTES);
 	stream->last_sent = clock_boottime();
-	list_append(&lookup->app->streams, &stream->link);
+	list_append(&app->streams, &stream->link);
 	request_start_stream(request, as_lines ? "application/x-ndjson" : "text/event-stream",
 			     &stream_ops, stream);
-}
-
-static void answer_lookup(struct request *request, const struct lookup *lookup, struct job *job)
-{
-	struct viewer viewer = {
-		.owner = request->identity.user,
-		.workspace = request->identity.workspace,
-		.sees_all = request->identity.is_operator,
-	};
-
-	if (!registry_may_see(job->owner, job->workspace, &viewer))
-		reply_not_found(request);
-	else if (lookup->kind == LOOKUP_CANCEL && !job_state_ended(job->state))
-		task_cancel(request, job);
-	else if (lookup->kind == LOOKUP_STATE || lookup->kind == LOOKUP_CANCEL)
-		reply_json(request, MHD_HTTP_OK,
-			   job_describe(job, lookup->app->config->stream_url));
-	else
-		start_stream(request, lookup);
-}
-
-static void on_task_read(void *userdata, enum store_result result, const struct store_task *task)
-{
-	struct lookup *lookup = userdata;
-	struct request *request = answer_get(&lookup->to);
-	struct job *job = NULL;
-
-	if (request && result == STORE_OK) {
-		job = tasks_stored(task);
-		if (job)
-			answer_lookup(request, lookup, job);
-		else
-			reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
-	} else if (request && result == STORE_NOT_FOUND) {
-		reply_not_found(request);
-	} else if (request) {
-		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "store unavailable");
-	}
-	(void)job_free(job);
-	free(lookup);
-}
-
-static void look_up(struct request *request, enum lookup_kind kind, uint32_t after)
-{
-	struct app *app = request_app(request);
-	struct lookup here = {.app = app, .to = answer_to(request), .kind = kind, .after = after};
-	struct lookup *later;
-	struct job *job;
-
-	if (id_parse(request->path_id, &here.task) < 0) {
-		reply_not_found(request);
-		return;
-	}
-	job = job_table_find(&app->tasks, &here.task);
-	if (job) {
-		answer_lookup(request, &here, job);
-		return;
-	}
-	later = malloc(sizeof(*later));
-	if (later) {
-		*later = here;
-		if (store_task_get(app->store, &here.task, on_task_read, later) >= 0)
-			return;
-	}
-	free(later);
-	reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
-}
-
-void action_task(struct request *request)
-{
-	look_up(request, LOOKUP_STATE, 0);
-}
-
-void action_task_cancel(struct request *request)
-{
-	look_up(request, LOOKUP_CANCEL, 0);
-}
-
-void action_task_stream(struct request *request, bool as_lines, uint32_t after)
-{
-	look_up(request, as_lines ? LOOKUP_LINES : LOOKUP_EVENTS, after);
 }

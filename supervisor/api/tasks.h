@@ -43,5 +43,8 @@ MUST_USE int task_run_resume(struct app *app, struct session *session, struct jo
  * store lost how it ended, that was an error. NULL: no memory; else job_free it. */
 struct job *tasks_stored(const struct store_task *task);
 
+/* task_stream.c: answers with the frames behind `after`. */
+void task_stream_start(struct request *request, const struct id *task, uint32_t after,
+		       bool as_lines);
 /* Readers of this task look again. */
 void task_streams_wake(struct app *app, const struct id *task);

@@ -67,6 +67,11 @@ static const struct option_row rows[] = {
 	{API, "janitor_interval", OPTION_TYPE_SECONDS, CONFIG_JANITOR_MIN_S, CONFIG_JANITOR_MAX_S, "60s",
 	 AT(api.janitor_interval_s), OPTION_RELOAD, "pause between two looks at what was kept long enough"},
 
+	{API, "stream_wait", OPTION_TYPE_SECONDS, 0, CONFIG_HOLD_MAX_S, "0s",
+	 AT(api.stream_wait_s), OPTION_RELOAD, "a stream below /dagster/sandbox/tasks/ waits this long for a task that is not known yet"},
+	{API, "chat_stream_wait", OPTION_TYPE_SECONDS, 0, CONFIG_HOLD_MAX_S, "0s",
+	 AT(api.chat_stream_wait_s), OPTION_RELOAD, "the same below /chat/stream/"},
+
 	{AUDIT, "file_size", OPTION_TYPE_SIZE, CONFIG_AUDIT_MIN_BYTES, CONFIG_AUDIT_MAX_BYTES, "16MiB",
 	 AT(api.audit_file_bytes), OPTION_RELOAD, "size of one file of the audit; eight are kept"},
 

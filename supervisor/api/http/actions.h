@@ -48,7 +48,8 @@ void action_execute(struct request *request, struct session *session);
 void action_session_tasks(struct request *request, const struct session *session);
 void action_task(struct request *request);        /* state of the path's task */
 void action_task_cancel(struct request *request); /* ends it, then the same */
-void action_task_stream(struct request *request, bool as_lines, uint32_t after);
+/* is_chat: by the route below /chat/, which has a wait of its own for a task to appear. */
+void action_task_stream(struct request *request, bool as_lines, uint32_t after, bool is_chat);
 
 void action_proof(struct request *request, struct session *session);
 void action_trace(struct request *request, struct session *session);

@@ -45,5 +45,6 @@ void handle_task_stream(struct request *request)
 	    num_parse_u32(request->last_event_id, 0, UINT32_MAX, &after) < 0)
 		after = 0;
 	if (websocket_judge(request))
-		action_task_stream(request, request->websocket || wants_lines(request), after);
+		action_task_stream(request, request->websocket || wants_lines(request), after,
+				   str_has_prefix(request->route->pattern, "/chat/"));
 }

@@ -1,0 +1,87 @@
+"""A stream of a task that is not known yet: it may come, and a foreign one takes the same time."""
+import sqlite3
+import threading
+import time
+import uuid
+
+import pytest
+
+from harness import ABSENT_ID, CONFIG, SLOW, Daemon
+
+TASKS = "/dagster/sandbox/tasks"
+WAIT = 2
+
+
+@pytest.fixture(scope="module")
+def waiting():
+    started = Daemon(CONFIG + f"[api]\nstream_wait = {WAIT}s\n")
+    yield started
+    started.done()
+
+
+def timed(caller, url):
+    began = time.monotonic()
+    answer = caller.get(url)
+    return answer, time.monotonic() - began
+
+
+def finished(caller):
+    session = caller.create()
+    assert caller.write(session, "one", "type: demo.Thing\n").status == 200
+    task = caller.execute(session)
+    return task, caller.frames(task)
+
+
+def test_unknown_and_foreign_wait_and_answer_alike(waiting):
+    alice, bob = waiting.client("alice"), waiting.client("bob")
+    task, _ = finished(alice)
+    answers = [timed(bob, f"{TASKS}/{name}/stream") for name in (ABSENT_ID, task)]
+    for answer, took in answers:
+        assert answer.status == 404 and WAIT <= took < WAIT + 20 * SLOW, (answer, took)
+    assert answers[0][0].body == answers[1][0].body
+    # What is no stream, or not of this route, does not wait.
+    for url in (f"{TASKS}/{ABSENT_ID}", f"{TASKS}/{task}", f"/chat/stream/{ABSENT_ID}", f"/chat/stream/{task}"):
+        answer, took = timed(bob, url)
+        assert answer.status == 404 and took < WAIT, (url, took)
+
+
+def test_a_task_that_another_writer_adds_is_streamed(waiting):
+    """As another host's worker would, into the store that both share."""
+    alice, bob = waiting.client("alice"), waiting.client("bob")
+    task, frames = finished(alice)
+    came = str(uuid.uuid4())
+    told = {}
+    readers = [threading.Thread(target=lambda: told.update(alice=alice.frames(came))),
+               threading.Thread(target=lambda: told.update(bob=bob.get(f"{TASKS}/{came}/stream")))]
+    for reader in readers:
+        reader.start()
+    time.sleep(0.5)
+    store = sqlite3.connect(waiting.state / "api" / "api.db", timeout=20)
+    with store:
+        for table, column in (("sandbox_tasks", "task_id"), ("sandbox_frames", "task_id")):
+            columns = [row[1] for row in store.execute(f"PRAGMA table_info({table})")]
+            column = column if column in columns else "id"
+            names = ", ".join(columns)
+            values = ", ".join("?" if name == column else name for name in columns)
+            store.execute(f"INSERT INTO {table} ({names}) SELECT {values} FROM {table} WHERE {column} = ?", (came, task))
+    store.close()
+    for reader in readers:
+        reader.join(60 * SLOW)
+    assert told["alice"] == frames
+    assert told["bob"].status == 404
+
+
+def test_without_the_option_the_answer_comes_at_once(daemon):
+    answer, took = timed(daemon.client("alice"), f"{TASKS}/{ABSENT_ID}/stream")
+    assert answer.status == 404 and took < WAIT
+
+
+def test_the_end_of_the_service_does_not_wait(waiting):
+    alice = waiting.client("alice")
+    told = []
+    reader = threading.Thread(target=lambda: told.append(timed(alice, f"{TASKS}/{uuid.uuid4()}/stream")))
+    reader.start()
+    time.sleep(0.3)
+    waiting.stop()
+    reader.join(30)
+    assert told and told[0][0].status == 404
