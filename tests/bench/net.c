@@ -6,6 +6,7 @@
  *        bench-net stream ADDRESS PORT CONNECTIONS MIB      prints the seconds
  *        bench-net connect ADDRESS PORT N                   prints the microseconds of each
  *        bench-net request ADDRESS PORT N HOST              likewise
+ *        bench-net differing ADDRESS PORT N HOST            likewise, each for another path
  *        bench-net idle ADDRESS PORT N                      holds them until its input ends
  */
 #include <arpa/inet.h>
@@ -181,10 +182,10 @@ static int stream(const union address *address, uint32_t n, uint64_t bytes)
 	return failed;
 }
 
-static void ask(int fd, const char *host)
+static void ask(int fd, const char *host, uint32_t n)
 {
 	char text[REQUEST];
-	int size = snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host);
+	int size = snprintf(text, sizeof(text), "GET /%u HTTP/1.1\r\nHost: %s\r\n\r\n", n, host);
 
 	send_all(fd, text, (size_t)size);
 	if (recv(fd, block, sizeof(block), 0) <= 0)
@@ -198,21 +199,21 @@ static int time_connects(const union address *address, uint32_t n)
 		usec_t begin = clock_boottime();
 		int fd = dial(address);
 
-		ask(fd, "bench");
+		ask(fd, "bench", 0);
 		printf("%llu\n", (unsigned long long)(clock_boottime() - begin));
 		(void)close(fd);
 	}
 	return EXIT_SUCCESS;
 }
 
-static int time_requests(const union address *address, uint32_t n, const char *host)
+static int time_requests(const union address *address, uint32_t n, const char *host, uint32_t step)
 {
 	int fd = dial(address);
 
 	for (uint32_t i = 0; i < n; i++) {
 		usec_t begin = clock_boottime();
 
-		ask(fd, host);
+		ask(fd, host, i * step);
 		printf("%llu\n", (unsigned long long)(clock_boottime() - begin));
 	}
 	return EXIT_SUCCESS;
@@ -221,7 +222,7 @@ static int time_requests(const union address *address, uint32_t n, const char *h
 static int hold(const union address *address, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		ask(dial(address), "bench");
+		ask(dial(address), "bench", 0);
 	(void)!write(STDOUT_FILENO, "ready\n", 6);
 	while (read(STDIN_FILENO, block, sizeof(block)) > 0)
 		;
@@ -248,7 +249,9 @@ int main(int argc, char **argv)
 	if (argc == 5 && strcmp(argv[1], "connect") == 0)
 		return time_connects(&address, number(argv[4], N_MAX));
 	if (argc == 6 && strcmp(argv[1], "request") == 0)
-		return time_requests(&address, number(argv[4], N_MAX), argv[5]);
+		return time_requests(&address, number(argv[4], N_MAX), argv[5], 0);
+	if (argc == 6 && strcmp(argv[1], "differing") == 0)
+		return time_requests(&address, number(argv[4], N_MAX), argv[5], 1);
 	if (argc == 5 && strcmp(argv[1], "idle") == 0)
 		return hold(&address, number(argv[4], N_MAX));
 	return EXIT_FAILURE;

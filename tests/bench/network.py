@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,11 @@ class Outside:
     def host(self):
         return self.address
 
+    def cpu_us(self):
+        """Of the client: what this process's children took."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (used.ru_utime + used.ru_stime) * 1e6
+
 
 class Inside:
     """A session; the address that its resolver gives for the name."""
@@ -95,6 +101,9 @@ class Inside:
     def host(self):
         return self.name
 
+    def cpu_us(self):
+        return self.client.get(f"/v1/sandboxes/{self.id}/stats").json["cpu_us"]
+
 
 def pasta(address):
     """The peer, where it is installed and runs here."""
@@ -108,10 +117,28 @@ def pasta(address):
         return None
 
 
+def cpu_of(pid):
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
+
+
+def stream_cpu(places, server, relay, rounds, mib):
+    """name → CPU µs of client, relay and server for a MiB. A machine that does other things as well changes who
+    waits for whom, and this far less."""
+    got = {name: {"client": [], "relay": [], "server": [], "all": []} for name in places}
+    for _ in range(rounds):
+        for name, place in places.items():
+            before = place.cpu_us(), cpu_of(relay), cpu_of(server)
+            place.run("stream", PORT, 1, mib)
+            used = [(now - then) / mib for now, then in zip((place.cpu_us(), cpu_of(relay), cpu_of(server)), before)]
+            for key, value in zip(got[name], (*used, sum(used))):
+                got[name][key].append(value)
+    return {name: {key: round(median(values)) for key, values in row.items()} for name, row in got.items()}
+
+
 def measure(places, rounds, mib):
     """name → what → values. One place after the other in each round."""
-    got = {name: {"stream_1": [], "stream_16": [], "connect_us": [], "request_us": [], "request_80_us": []}
-           for name in places}
+    got = {name: {"stream_1": [], "stream_16": [], "connect_us": [], "request_us": [], "request_80_us": [],
+                  "differing_80_us": []} for name in places}
     for _ in range(rounds):
         for name, place in places.items():
             rows = got[name]
@@ -120,6 +147,7 @@ def measure(places, rounds, mib):
             rows["connect_us"] += place.run("connect", PORT, 100)
             rows["request_us"] += place.run("request", PORT, 1000, place.host())
             rows["request_80_us"] += place.run("request", 80, 1000, place.host())
+            rows["differing_80_us"] += place.run("differing", 80, 1000, place.host())
     return got
 
 
@@ -195,11 +223,11 @@ def idle(daemon, client, program, n_sessions):
 
 def print_rows(rows):
     print(f"{'':14}{'1 stream':>12}{'16 streams':>12}{'connect p50':>13}{'p99':>9}{'request p50':>13}{'port 80':>9}"
-          f"{'requests/s':>12}   MiB/s, µs")
+          f"{'differing':>11}{'requests/s':>12}   MiB/s, µs")
     for name, row in rows.items():
         print(f"{name:14}{row['stream_1']['mib_per_s']:>12}{row['stream_16']['mib_per_s']:>12}{row['connect_us']['p50']:>13}"
               f"{row['connect_us']['p99']:>9}{row['request_us']['p50']:>13}{row['request_80_us']['p50']:>9}"
-              f"{1e6 / row['request_us']['p50']:>12.0f}")
+              f"{row['differing_80_us']['p50']:>11}{1e6 / row['request_us']['p50']:>12.0f}")
 
 
 def ratios(rows):
@@ -242,9 +270,12 @@ def main():
         measured = measure(places, options.rounds, options.mib)
         rows = {name: {what: described(values, what) for what, values in of.items()} for name, of in measured.items()}
         print_rows(rows)
-        result = {"places": rows, "ratios": ratios(rows), "idle_floor": idle_floor("127.0.0.1", 1000),
+        near = {name: places[name] for name in ("loopback", "session")}
+        cpu = stream_cpu(near, here.pid, worker(daemon), options.rounds, options.mib)
+        result = {"places": rows, "ratios": ratios(rows), "cpu_us_per_mib": cpu, "idle_floor": idle_floor("127.0.0.1", 1000),
                   "idle": idle(daemon, client, program, options.sessions)}
-        for name, row in [*result["ratios"].items(), ("idle floor", result["idle_floor"]), *result["idle"].items()]:
+        for name, row in [*result["ratios"].items(), *((f"cpu µs per MiB, {place}", row) for place, row in cpu.items()),
+                          ("idle floor", result["idle_floor"]), *result["idle"].items()]:
             print(f"{name}: {json.dumps(row)}")
     finally:
         daemon.done()
