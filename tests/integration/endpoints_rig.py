@@ -107,9 +107,10 @@ def carry_wheels(client, session):
     carry(client, session, WHEELS)
 
 
-def needs_module(client, session, *modules):
-    if client.run(session, "/usr/bin/python3", "-c", "import " + ", ".join(modules)).code != 0:
-        pytest.skip(f"of {', '.join(modules)} one is not installed")
+def needs(client, session, statement):
+    """Skips where Python has not what the statement imports."""
+    if client.run(session, "/usr/bin/python3", "-c", statement).code != 0:
+        pytest.skip(f"not installed: {statement}")
 
 
 def denials(client, session):

@@ -97,3 +97,32 @@ def test_every_verb_of_sandboxctl_is_in_its_page():
     page = (ROOT / "docs/man/sandboxctl.1").read_text(encoding="utf-8")
     assert len(verbs) > 20
     assert [verb for verb in verbs if f".It Cm {verb}" not in page] == []
+
+
+# Modules of the platform that read settings directly, and what their library is imported by.
+NOT_ISOLATED = {
+    "iceberg_catalog": "pyiceberg", "service_manager": "httpx", "polaris_client": "httpx", "visualization_tasks": "datahub",
+    "datahub/client": "datahub", "aspect_puller": "datahub", "alpha_vantage/datahub": "datahub", "kafka_feed": "aiokafka",
+    "kafka_producer": "confluent_kafka", "clusters": "confluent_kafka", "kafka_admin": "confluent_kafka",
+    "hudi_streamer": "org.apache.kafka", "kafka_fetcher": "confluent_kafka", "kafka_sink": "confluent_kafka",
+}
+
+
+def test_every_module_that_was_not_isolated_has_a_row_and_a_test():
+    """A row names endpoint and test; the test is there, and what it runs imports the module's library."""
+    rows = re.findall(r"^\| `([\w/]+)\.py` \|(.*)\|$", (ROOT / "docs/endpoints.md").read_text(), re.M)
+    file = (ROOT / "tests/integration/test_endpoints_clients.py").read_text()
+    bodies = dict(re.findall(r"^def (test_\w+)\(.*?:\n(.*?)(?=^def |\Z|^@)", file, re.M | re.S))
+    programs = dict(re.findall(r'^([A-Z_]+) = (?:SETTINGS \+ )?"""\n(.*?)^"""', file, re.M | re.S))
+    found = {}
+    for module, cells in rows:
+        _, endpoint, _, tests = re.split(r" *\| *", cells.strip())
+        assert endpoint.startswith("`") and tests, module
+        for test in re.findall(r"`(\w+)`", tests):
+            used = " ".join(text for name, text in programs.items() if re.search(rf"\b{name}\b", bodies[test]))
+            found.setdefault(module, "")
+            found[module] += " ".join(line for line in used.splitlines() if "import " in line)
+    for module, library in NOT_ISOLATED.items():
+        row, = [name for name in found if name.endswith(module)]
+        assert library in found[row], (row, library)
+    assert len(found) == len(NOT_ISOLATED)

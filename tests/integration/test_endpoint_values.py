@@ -13,6 +13,7 @@ from traces import (core_limits, core_of_an_unlimited_process, files_with, is_du
                     processes_with)
 
 MARK = "zq93mark"
+SHOWN = "zq94shown"  # the control: of what may be shown, found by the same searches
 DIAL = """
 import socket, sys
 host, port = sys.argv[1].split()
@@ -88,17 +89,20 @@ def test_values_are_in_the_session_and_its_row_and_nowhere_else(private):
     # One worker of the service dies in the middle, and the session is found again.
     os.kill(private.worker_pid("sandboxd-api"), signal.SIGKILL)
     wait_until(lambda: answers(alice, session), 15, "the next worker answers")
-    alice.shell(session, "sleep 60 >/dev/null 2>&1 &")
+    alice.shell(session, f"sh -c 'sleep 60; :' {SHOWN} >/dev/null 2>&1 &")
     # What it dials is refused, at its endpoints' hosts as well: none has an address.
     for place in ("a.example 443", "c.example 80", "f.example 9092", "f.example 1"):
         alice.run(session, "/usr/bin/python3", "-c", DIAL, MARK + place)
     wait_until(lambda: alice.get(f"{SESSIONS}/{session}/denials").json["counts"].get("network", 0) >= 4, 20,
                "the refusals")
     told += [alice.request("PUT", f"{SESSIONS}/{session}/egress", {"allow": rules}).body
-             for rules in ([MARK + ":x"], ["plain.example:443"])]
+             for rules in ([MARK + ":x"], [SHOWN + ".example:443"])]
     told += everything_told(private, alice, session, task)
     for text in told:
         assert MARK.encode() not in text, text[:2000]
+    shown = SHOWN.encode()
+    assert len([text for text in told if shown in text]) >= 4  # answers of both prefixes, the client's table
+    assert processes_with(shown, "cmdline") and files_with(shown, private.home)
 
     inside = set().union(*(descendants(shim) for shim in private.shim_pids()))
     needle = MARK.encode()
@@ -106,7 +110,8 @@ def test_values_are_in_the_session_and_its_row_and_nowhere_else(private):
     # The control: the commands of the session do hold them.
     holders = processes_with(needle, "environ")
     assert holders and set(holders) <= inside, holders
-    assert needle not in private.log.read_bytes()
+    log = private.log.read_bytes()
+    assert needle not in log and session.encode() in log
     # In files: the protected column of the open session, and that is gone with the session.
     database = private.state / "api"
     for file in files_with(needle, private.home):
@@ -154,7 +159,7 @@ def test_a_crash_leaves_no_core(private, tmp_path):
     for sig in ("SEGV", "ABRT"):
         assert alice.shell(session, f"kill -{sig} $$").exit["signal"] == getattr(signal, f"SIG{sig}")
     assert alice.shell(session, "ls -A /session /tmp | grep core").text == ""
-    alice.shell(session, "sleep 60 >/dev/null 2>&1 &")
+    alice.shell(session, f"sh -c 'sleep 60; :' {SHOWN} >/dev/null 2>&1 &")
     [shim] = private.shim_pids()
     workers = [pid for name, pids in private.processes().items() if name != "sandboxd" for pid in pids]
     assert len(workers) >= 2 and not any(map(is_dumpable, workers))

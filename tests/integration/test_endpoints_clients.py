@@ -1,20 +1,18 @@
 """Real client libraries in a session: settings with production as their default, production written in
 the code, and a catalog that sends its client elsewhere. Production's stand-in counts 0 connections."""
-import base64
-import http.server
 import json
 import os
 import shutil
 import socket
 import subprocess
-import threading
 
 import pytest
 
 import egress_rig
-from harness import CONFIG, ROOT, SESSIONS, Daemon, wait_until
+from endpoints_rig import (PRODUCTION, SANDBOX, Counting, Quiet, carry, carry_wheels, heard, needs, records,
+                           web_server)
+from harness import CONFIG, ROOT, Daemon, wait_until
 
-SANDBOX, PRODUCTION = f"{egress_rig.WORLD}.2", f"{egress_rig.WORLD}.3"
 NAMES = {"lake.sandbox.example": [SANDBOX], "gms.sandbox.example": [SANDBOX], "b0.sandbox.example": [SANDBOX],
          "lake.prod.example": [PRODUCTION], "gms.prod.example": [PRODUCTION], "b0.prod.example": [PRODUCTION]}
 CONFIGURED = CONFIG + """
@@ -103,6 +101,21 @@ for server in (gms, "http://gms.prod.example:8181/gms", "http://%(production)s:8
         print("refused")
         print(repr(error)[:600], file=sys.stderr)
 """
+# And its client that reads: one aspect of that data set.
+DATAHUB_READS = SETTINGS + """
+import sys
+sys.path.insert(0, "/session/wheels")
+from datahub.ingestion.graph.client import DataHubGraph
+from datahub.ingestion.graph.config import DatahubClientConfig
+from datahub.metadata.schema_classes import StatusClass
+for server in (gms, "http://gms.prod.example:8181/gms", "http://%(production)s:8181/gms"):
+    try:
+        graph = DataHubGraph(DatahubClientConfig(server=server, retry_max_times=1, timeout_sec=10))
+        print(graph.get_aspect("urn:li:dataset:(urn:li:dataPlatform:file,t,PROD)", StatusClass).removed)
+    except Exception as error:
+        print("refused")
+        print(repr(error)[:600], file=sys.stderr)
+"""
 AIOKAFKA = SETTINGS + """
 import asyncio, sys
 sys.path.insert(0, "/session/wheels")
@@ -141,46 +154,17 @@ public class Topics {
 """
 
 
-class Catalog(http.server.BaseHTTPRequestHandler):
+class Catalog(Quiet):
+    """Of PyIceberg's catalog and DataHub's server as much as their clients ask for first."""
     asked = []
 
     def do_GET(self):
         Catalog.asked.append(self.path)
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = json.dumps({"overrides": {"uri": "http://lake.prod.example:8181/catalog"}, "defaults": {},
-                           "noCode": "true"}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(json.dumps({"overrides": {"uri": "http://lake.prod.example:8181/catalog"}, "defaults": {},
+                                "noCode": "true", "aspect": {"com.linkedin.common.Status": {"removed": True}}}).encode())
 
     do_POST = do_GET
-
-    def log_message(self, *_):
-        pass
-
-
-class Counting:
-    """Takes connections, keeps what is said first, answers nothing."""
-
-    def __init__(self, listener):
-        self.heard = []
-        self.listener = listener
-        listener.settimeout(None)
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            with client:
-                client.settimeout(5)
-                try:
-                    self.heard.append(client.recv(4096))
-                except OSError:
-                    self.heard.append(b"")
 
 
 @pytest.fixture(name="world", scope="module")
@@ -191,18 +175,13 @@ def fixture_world(tmp_path_factory):
 
 @pytest.fixture(name="servers", scope="module")
 def fixture_servers(world):
-    listener = world.listen(SANDBOX, 8181)
-    listener.settimeout(None)
-    catalog = http.server.ThreadingHTTPServer((SANDBOX, 8181), Catalog, bind_and_activate=False)
-    catalog.socket.close()
-    catalog.socket = listener
-    threading.Thread(target=catalog.serve_forever, daemon=True).start()
+    catalog = web_server(world, SANDBOX, 8181, Catalog)
     broker = Counting(world.listen(SANDBOX, 9092))
     production = [Counting(world.listen(PRODUCTION, port)) for port in (8181, 9092)]
     yield broker, production
     catalog.shutdown()
     for server in (broker, *production):
-        server.listener.shutdown(socket.SHUT_RDWR)
+        server.close()
 
 
 @pytest.fixture(name="ann", scope="module")
@@ -221,29 +200,21 @@ def fixture_session(ann):
 
 
 def python(client, session, program, library):
-    if client.run(session, "/usr/bin/python3", "-c", f"import {library}").code != 0:
-        pytest.skip(f"python3-{library.replace('_', '-')} is not installed")
+    needs(client, session, f"import {library}")
     done = client.run(session, "/usr/bin/python3", "-c", program.replace("%(production)s", PRODUCTION), timeout=90)
     return done.text.split()
-
-
-def records(client, session, endpoint):
-    def some():
-        answer = client.get(f"{SESSIONS}/{session}/denials").json["denials"]
-        return [denial for denial in answer if denial["rule"] == f"a production host of endpoint:{endpoint}"]
-    return wait_until(some, 10, f"a record that names {endpoint}")
 
 
 def test_httpx(servers, ann, session):
     assert python(ann, session, HTTPX, "httpx") == ["200", "refused", "refused"]
     assert any("lake.prod.example" in record["what"] for record in records(ann, session, "iceberg_rest_uri"))
-    assert [server.heard for server in servers[1]] == [[], []]
+    assert heard(servers[1]) == [[], []]
 
 
 def test_requests(servers, ann, session):
     assert python(ann, session, REQUESTS, "requests") == ["200", "refused", "refused"]
     assert any("gms.prod.example" in record["what"] for record in records(ann, session, "datahub_gms_url"))
-    assert [server.heard for server in servers[1]] == [[], []]
+    assert heard(servers[1]) == [[], []]
 
 
 def test_a_catalog_that_moves_its_client_is_refused_by_name(servers, ann, session):
@@ -251,7 +222,7 @@ def test_a_catalog_that_moves_its_client_is_refused_by_name(servers, ann, sessio
     assert python(ann, session, MOVED, "requests") == ["refused"]
     assert Catalog.asked == ["/catalog/v1/config"]
     records(ann, session, "iceberg_rest_uri")
-    assert [server.heard for server in servers[1]] == [[], []]
+    assert heard(servers[1]) == [[], []]
 
 
 def test_librdkafka(servers, ann, session):
@@ -260,28 +231,14 @@ def test_librdkafka(servers, ann, session):
     assert len(python(ann, session, KAFKA, "confluent_kafka")) == 3
     assert any(b"rdkafka" in heard for heard in broker.heard)
     records(ann, session, "kafka_bootstrap")
-    assert [server.heard for server in production] == [[], []]
-
-
-def carry(client, session, folder):
-    """A folder of the host into the session, by a command's input alone."""
-    archive = subprocess.run(["tar", "-cJf", "-", "--exclude=__pycache__", "-C", folder.parent, folder.name],
-                             check=True, capture_output=True, env={"PATH": "/usr/bin:/bin", "XZ_OPT": "-1"}).stdout
-    size = 700 * 1024
-    for at in range(0, len(archive), size):
-        text = base64.b64encode(archive[at:at + size]).decode()
-        assert client.run(session, "/bin/sh", "-c", "base64 -d >>/session/carried.tar.xz", stdin=text).code == 0
-    assert client.shell(session, "tar -xJf carried.tar.xz && rm carried.tar.xz", timeout_ms=120000).code == 0
+    assert heard(production) == [[], []]
 
 
 @pytest.fixture(name="with_wheels", scope="module")
 def fixture_with_wheels(ann):
     """A session that has the libraries which Debian does not have."""
-    wheels = ROOT / "build" / "wheels"
-    if not wheels.is_dir():
-        pytest.skip("tests/run has fetched no wheels")
     session = ann.create(env_overrides=OVERRIDES)
-    carry(ann, session, wheels)
+    carry_wheels(ann, session)
     yield session
     ann.remove(session)
 
@@ -292,7 +249,7 @@ def test_pyiceberg(servers, ann, with_wheels):
     assert done.text == "refused\n", done
     assert Catalog.asked and all(path.startswith("/catalog/v1/config") for path in Catalog.asked)
     records(ann, with_wheels, "iceberg_rest_uri")
-    assert [server.heard for server in servers[1]] == [[], []]
+    assert heard(servers[1]) == [[], []]
 
 
 def test_datahub(servers, ann, with_wheels):
@@ -302,7 +259,17 @@ def test_datahub(servers, ann, with_wheels):
     assert done.text.split() == ["answered", "refused", "refused"], done
     assert "/gms/config" in Catalog.asked and any("/aspects" in path for path in Catalog.asked), Catalog.asked
     records(ann, with_wheels, "datahub_gms_url")
-    assert [server.heard for server in servers[1]] == [[], []]
+    assert heard(servers[1]) == [[], []]
+
+
+def test_datahub_reads(servers, ann, with_wheels):
+    Catalog.asked.clear()
+    program = DATAHUB_READS.replace("%(production)s", PRODUCTION)
+    done = ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=150, timeout_ms=140000)
+    assert done.text.split() == ["True", "refused", "refused"], done
+    assert any(path.startswith("/gms/aspects/urn") for path in Catalog.asked), Catalog.asked
+    records(ann, with_wheels, "datahub_gms_url")
+    assert heard(servers[1]) == [[], []]
 
 
 def test_aiokafka(servers, ann, with_wheels):
@@ -312,7 +279,7 @@ def test_aiokafka(servers, ann, with_wheels):
     assert len(ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=120).text.split()) == 3
     assert any(b"aiokafka" in heard for heard in broker.heard[before:])
     records(ann, with_wheels, "kafka_bootstrap")
-    assert [server.heard for server in production] == [[], []]
+    assert heard(production) == [[], []]
 
 
 def test_jvm_kafka_client(servers, ann, session, tmp_path):
@@ -332,7 +299,7 @@ def test_jvm_kafka_client(servers, ann, session, tmp_path):
     assert done.text.split() == ["refused"] * 3, done
     assert any(b"apache-kafka-java" in heard for heard in broker.heard[before:]), broker.heard
     records(ann, session, "kafka_bootstrap")
-    assert [server.heard for server in production] == [[], []]
+    assert heard(production) == [[], []]
 
 
 def test_the_control_reaches_production(world, servers):

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import egress_rig
-from endpoints_rig import PRODUCTION, SANDBOX, Counting, carry, carry_wheels, needs_module, records
+from endpoints_rig import PRODUCTION, SANDBOX, Counting, carry, carry_wheels, needs, records
 from harness import CONFIG, ROOT, Daemon, wait_until
 
 PORT = 9092
@@ -45,7 +45,9 @@ timeout 60 kcat -C -b "$ALPHASWARM_KAFKA_BOOTSTRAP" -t kcat -o beginning -c 1 -q
 LIBRDKAFKA = """
 import os
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 servers = os.environ["ALPHASWARM_KAFKA_BOOTSTRAP"]
+AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic("librdkafka", 1, 1)])["librdkafka"].result(60)
 producer = Producer({"bootstrap.servers": servers})
 producer.produce("librdkafka", b"said-by-librdkafka")
 assert producer.flush(60) == 0
@@ -181,7 +183,7 @@ def test_kcat_by_a_real_broker(ann, session, production):
 
 
 def test_librdkafka_by_a_real_broker(ann, session, production):
-    needs_module(ann, session, "confluent_kafka")
+    needs(ann, session, "import confluent_kafka")
     done = python(ann, session, LIBRDKAFKA)
     assert done.text == "said-by-librdkafka\n", done
     assert advertised_was_reached(ann, session) and production.heard == []

@@ -4,14 +4,13 @@ import json
 import os
 import signal
 import socket
-import threading
 
 import pytest
 
 import egress_rig
+from endpoints_rig import OTHER, PRODUCTION, SANDBOX, Server, denials
 from harness import CONFIG, RUNTIME, SESSIONS, Daemon, ctl, wait_until
 
-SANDBOX, PRODUCTION, OTHER = (f"{egress_rig.WORLD}.{n}" for n in (2, 3, 4))
 PORT = 8080
 NAMES = {"lake.sandbox.example": [SANDBOX], "b.kafka.sandbox.example": [SANDBOX], "gms.prod.example": [PRODUCTION]}
 CONFIGURED = CONFIG + f"""
@@ -34,30 +33,16 @@ except OSError as error:
 """
 
 
-class Server:
+class Named(Server):
     """Says its address to whoever connects, and counts them."""
 
     def __init__(self, address, listener):
-        self.n_accepted = 0
         self.word = f"{address}:{PORT}".encode()
-        self.listener = listener
-        listener.settimeout(None)
-        threading.Thread(target=self.serve, daemon=True).start()
+        super().__init__(listener, self.answer)
 
-    def serve(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            self.n_accepted += 1
-            with client:
-                client.recv(1000)
-                client.sendall(self.word)
-
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+    def answer(self, client):
+        client.recv(1000)
+        client.sendall(self.word)
 
 
 @pytest.fixture(name="world", scope="module")
@@ -68,8 +53,8 @@ def fixture_world(tmp_path_factory):
 
 @pytest.fixture(name="servers", scope="module")
 def fixture_servers(world):
-    servers = {address: Server(address, world.listen(address, PORT)) for address in (SANDBOX, PRODUCTION, OTHER)}
-    servers["127.0.0.1"] = Server("127.0.0.1", socket.create_server(("127.0.0.1", PORT)))
+    servers = {address: Named(address, world.listen(address, PORT)) for address in (SANDBOX, PRODUCTION, OTHER)}
+    servers["127.0.0.1"] = Named("127.0.0.1", socket.create_server(("127.0.0.1", PORT)))
     yield servers
     for server in servers.values():
         server.close()
@@ -101,8 +86,7 @@ def dial(client, session, address, port=PORT):
 
 
 def network_denials(client, session):
-    answer = client.get(f"{SESSIONS}/{session}/denials").json
-    return [denial for denial in answer["denials"] if denial["kind"] == "network"]
+    return [denial for denial in denials(client, session) if denial["kind"] == "network"]
 
 
 def denied(client, session, what):

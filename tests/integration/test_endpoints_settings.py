@@ -1,21 +1,18 @@
 """The six settings as the platform reads them, through pydantic with production as their defaults, and
 production written in the code; and servers that tell their client to go to production. Production's
 stand-ins count 0 connections."""
-import contextlib
-import http.server
 import json
 import socket
 import struct
-import threading
 
 import pytest
 
-from egress_rig import WORLD, hosted_world
-from harness import CONFIG, ENDPOINT_NAMES, SESSIONS, Daemon, ctl, wait_until
-from test_endpoints_clients import Counting
+from egress_rig import hosted_world
+from endpoints_rig import (PRODUCTION, SANDBOX, Counting, Quiet, Server, denials, heard, needs, records,
+                           web_server)
+from harness import CONFIG, ENDPOINT_NAMES, Daemon, ctl, wait_until
 from test_jobs import GO_ON, stopped_task
 
-SANDBOX, PRODUCTION = f"{WORLD}.2", f"{WORLD}.3"
 HTTP, STORE, KAFKA = 8181, 9000, 9092
 FETCH, METADATA = 1, 3  # of the requests of Kafka
 NAMES = {f"{host}.{zone}.example": [address] for zone, address in (("sandbox", SANDBOX), ("prod", PRODUCTION))
@@ -85,51 +82,30 @@ except requests.ConnectionError:
 """
 
 
-class Web(http.server.BaseHTTPRequestHandler):
+class Web(Quiet):
     """Each of the sandbox's services; as a catalog it sends its client to `zone`."""
     zone = "prod"
 
     def do_GET(self):
-        body = json.dumps({
+        self.answer(json.dumps({
             "overrides": {"oauth2-server-uri": f"http://auth.{Web.zone}.example:{HTTP}/v1/oauth/tokens"},
-            "config": {"s3.endpoint": f"http://s3.{Web.zone}.example:{STORE}"}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+            "config": {"s3.endpoint": f"http://s3.{Web.zone}.example:{STORE}"}}).encode())
 
 
-class Broker:
+class Broker(Server):
     """Of Kafka's protocol as much as a client of version 0.8 needs to find the leader of a topic: it
     is the broker that is advertised."""
 
     def __init__(self, listener):
         self.advertised = "b1.prod.example"
         self.keys = []
-        self.listener = listener
-        listener.settimeout(None)
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.answer, args=(client,), daemon=True).start()
+        super().__init__(listener, self.answer)
 
     def answer(self, client):
-        with contextlib.suppress(ConnectionResetError):
-            self.serve_one(client)
-
-    def serve_one(self, client):
         host = self.advertised.encode()
         metadata = struct.pack(">iih", 1, 7, len(host)) + host + struct.pack(">i", KAFKA) \
             + struct.pack(">ihh1sihiiiiii", 1, 0, 1, b"t", 1, 0, 0, 7, 1, 7, 1, 7)
-        with client, client.makefile("rb") as stream:
+        with client.makefile("rb") as stream:
             while len(head := stream.read(4)) == 4:
                 request = stream.read(*struct.unpack(">i", head))
                 key, _, correlation = struct.unpack_from(">hhi", request)
@@ -137,16 +113,6 @@ class Broker:
                 if key == METADATA:
                     body = struct.pack(">i", correlation) + metadata
                     client.sendall(struct.pack(">i", len(body)) + body)
-
-
-def web_server(world, port):
-    listener = world.listen(SANDBOX, port)
-    listener.settimeout(None)
-    server = http.server.ThreadingHTTPServer((SANDBOX, port), Web, bind_and_activate=False)
-    server.socket.close()
-    server.socket = listener
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
 
 
 @pytest.fixture(name="world", scope="module")
@@ -162,13 +128,13 @@ def fixture_broker(world):
 
 @pytest.fixture(name="production", scope="module")
 def fixture_production(world, broker):
-    servers = [web_server(world, port) for port in (HTTP, STORE)]
+    servers = [web_server(world, SANDBOX, port, Web) for port in (HTTP, STORE)]
     production = [Counting(world.listen(PRODUCTION, port)) for port in (HTTP, STORE, KAFKA)]
     yield production
     for server in servers:
         server.shutdown()
     for server in (broker, *production):
-        server.listener.shutdown(socket.SHUT_RDWR)
+        server.close()
 
 
 @pytest.fixture(name="daemon", scope="module")
@@ -187,26 +153,10 @@ def fixture_session(alice):
 
 
 def use_all(client, session, program):
-    if client.run(session, "/usr/bin/python3", "-c", "from pydantic import BaseSettings; import requests").code != 0:
-        pytest.skip("python3-pydantic 1 or python3-requests is not installed")
+    needs(client, session, "from pydantic import BaseSettings; import requests")
     done = client.run(session, "/usr/bin/python3", "-c", program, timeout=200)
     assert done.code == 0, done
     return dict(line.split() for line in done.text.splitlines())
-
-
-def heard(production):
-    return [server.heard for server in production]
-
-
-def denials(client, session):
-    return client.get(f"{SESSIONS}/{session}/denials").json["denials"]
-
-
-def refused_by_name(client, session, host, endpoint):
-    def found():
-        return [record for record in denials(client, session)
-                if host in record["what"] and record["rule"] == f"a production host of endpoint:{endpoint}"]
-    return wait_until(found, 10, f"a record of {host}")
 
 
 def test_settings_with_production_as_their_default_lead_to_the_sandbox(production, alice, session):
@@ -227,7 +177,7 @@ def test_production_in_the_code_is_refused_and_told(daemon, production, alice, s
     assert use_all(alice, session, FROM_CODE) == dict.fromkeys(ENDPOINT_NAMES, "refused")
     for host, endpoint in (("lake", "iceberg_rest_uri"), ("s3", "iceberg_warehouse"), ("polaris", "polaris_base_url"),
                            ("av", "alpha_vantage_base_url"), ("gms", "datahub_gms_url"), ("b0", "kafka_bootstrap")):
-        refused_by_name(alice, session, f"{host}.prod.example", endpoint)
+        records(alice, session, endpoint, f"{host}.prod.example")
     assert heard(production) == [[], [], []]
     # The same at the command line, where an operator looks first.
     shown = ctl(daemon, "denials", session)
@@ -272,7 +222,7 @@ def test_a_catalog_tells_its_client_where_else_to_go(production, alice, session,
     for zone, answer in (("prod", "refused"), ("sandbox", "200")):
         Web.zone = zone
         assert alice.run(session, "/usr/bin/python3", "-c", TOLD, way).text.split() == [answer]
-    refused_by_name(alice, session, f"{host}.prod.example", endpoint)
+    records(alice, session, endpoint, f"{host}.prod.example")
     assert heard(production) == [[], [], []]
 
 
@@ -287,7 +237,7 @@ def test_a_broker_that_advertises_production(production, broker, alice, session)
         broker.keys.clear()
         alice.shell(session, consume)
         assert METADATA in broker.keys and (FETCH in broker.keys) == fetched, broker.keys
-    refused_by_name(alice, session, "b1.prod.example", "kafka_bootstrap")
+    records(alice, session, "kafka_bootstrap", "b1.prod.example")
     assert heard(production) == [[], [], []]
 
 

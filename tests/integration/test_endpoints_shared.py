@@ -1,16 +1,15 @@
 """An object store that sandboxes and production share, with shared_host = path: what a session that
 holds keys for both asks for never arrives for production's bucket."""
-import http.server
 import os
 import signal
-import threading
 
 import pytest
 
 import egress_rig
+from endpoints_rig import SANDBOX, Quiet, denials, web_server
 from harness import CONFIG, SESSIONS, Daemon, wait_until
 
-STORE, HOST, PORT = f"{egress_rig.WORLD}.2", "minio.example", 9000
+HOST, PORT = "minio.example", 9000
 CONFIGURED = CONFIG + f"""
 [endpoint:iceberg_warehouse]
 production = {HOST} *.{HOST}
@@ -46,33 +45,23 @@ def head(path, host=f"{HOST}:{PORT}", method="GET"):
     return f"{method} {path} HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n"
 
 
-class Store(http.server.BaseHTTPRequestHandler):
+class Store(Quiet):
     """Answers 200 to all, and remembers the bucket as such stores read it: by host, else by path."""
     protocol_version = "HTTP/1.1"
     asked = []
 
     def do_GET(self):
         Store.asked.append((self.headers["Host"].split(":")[0], self.path))
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        self.answer()
 
     do_PUT = do_DELETE = do_POST = do_HEAD = do_GET
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture(name="world", scope="module")
 def fixture_world(tmp_path_factory):
-    names = {name: [STORE] for name in (HOST, f"sandbox.{HOST}", f"prod.{HOST}")}
+    names = {name: [SANDBOX] for name in (HOST, f"sandbox.{HOST}", f"prod.{HOST}")}
     with egress_rig.hosted_world(tmp_path_factory, names) as world:
-        listener = world.listen(STORE, PORT)
-        listener.settimeout(None)
-        server = http.server.ThreadingHTTPServer((STORE, PORT), Store, bind_and_activate=False)
-        server.socket.close()
-        server.socket = listener
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        server = web_server(world, SANDBOX, PORT, Store)
         yield world
         server.shutdown()
 
@@ -138,8 +127,7 @@ def test_a_refused_path_is_403_with_a_record(ann, session):
     assert ask(ann, session, HOST, head("/prod/zq98key")) == ["403"]
 
     def record():
-        answer = ann.get(f"{SESSIONS}/{session}/denials").json["denials"]
-        return next((denial for denial in answer if "HTTP request" in denial["what"]), None)
+        return next((denial for denial in denials(ann, session) if "HTTP request" in denial["what"]), None)
     found = wait_until(record, 10, "a record")
     assert found["rule"] == "production shares the host, and this path is not the sandbox's"
     assert "companion:iceberg_warehouse" in found["what"] and "zq98key" not in str(found)
