@@ -21,7 +21,7 @@ def digests():
 @row("A1", "overwrite the entering program by /proc/PID/exe", "hidepid; sealed memfd",
      "not dumpable, other id")
 def entering_program(t):
-    inside = t.session()
+    inside = t.attacker()
     before = digests()
     got = {}
     attack = threading.Thread(target=lambda: got.update(inside.attack("exe", 300, 1500)))
@@ -39,13 +39,13 @@ def entering_program(t):
     copy.write_bytes(PROGRAM_TEXT.path.read_bytes())
     copy.chmod(0o755)
     t.succeeds(outside("exe", "copy", copy))
-    seen = t.session("hidepid").attack("memory-of", 1, "parent")
+    seen = t.attacker("hidepid").attack("memory-of", 1, "parent")
     t.holds({step: seen[step] for step in ("exe of 1", "exe of parent")}, "EACCES")
 
 
 @row("A2", "descriptors left open, cwd behind one", "close-on-exec, close_range")
 def descriptors(t):
-    inside = t.session()
+    inside = t.attacker()
     t.refused(inside.attack("descriptors"), "0 1 2")
     for fd in (3, 4, 7, 10, 50):
         answer = inside.client.run(inside.id, "/bin/true", cwd=f"/proc/self/fd/{fd}")

@@ -3,10 +3,10 @@ seven capabilities. The name is the row's with an r behind it."""
 import os
 import socket
 
+import rows_a  # noqa: F401  what is run again is registered there
 from places import INSIDE, PROGRAM_TEXT, harness, host_process, landlock_abi, outside, steps
-from rows_b import (CLONE3, HOST_CALLS, NEW_MOUNT_API, PROC_NAMES, SHARED_MEMORY, SYSCTLS, explained,
-                    host_session_key)
-from table import row
+from rows_b import CLONE3, HOST_CALLS, NEW_MOUNT_API, PROC_NAMES, SHARED_MEMORY, SYSCTLS, explained
+from table import again_as_root, row
 
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID
 SEVEN = f"{sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7)):016x}"
@@ -15,30 +15,8 @@ HAS_KILL = landlock_abi() >= 6
 GIVEN = SEVEN if HAS_KILL else f"{int(SEVEN, 16) & ~(1 << 5):016x}"
 NONE = "0" * 16
 
-
-@row("A1r", "overwrite the entering program by /proc/PID/exe", "hidepid", "other id")
-def entering_program(t):
-    inside = t.root()
-    t.refused(inside.attack("exe", 300, 500), "0")
-    seen = inside.attack("memory-of", 1, "parent")
-    t.refused({step: seen[step] for step in ("exe of 1", "exe of parent")}, "ENOENT")
-    if not t.controls:
-        return
-    copy = PROGRAM_TEXT.folder / "root-victim"
-    copy.write_bytes(PROGRAM_TEXT.path.read_bytes())
-    copy.chmod(0o755)
-    t.succeeds(outside("exe", "copy", copy))
-    seen = t.root("hidepid").attack("memory-of", 1, "parent")
-    t.holds({step: seen[step] for step in ("exe of 1", "exe of parent")}, "EACCES")
-
-
-@row("A2r", "descriptors left open", "close-on-exec, close_range")
-def descriptors(t):
-    t.refused(t.root().attack("descriptors"), "0 1 2")
-    if t.controls:
-        fd = os.open("/", os.O_PATH)
-        t.succeeds(outside("descriptors", private=False, pass_fds=(fd,)), f"0 1 2 {fd}")
-        os.close(fd)
+for same in ("A1", "A2", "B7", "B18"):
+    again_as_root(same)
 
 
 @row("A9", "ask for another user by a number", "two words, no numbers", control="the word root")
@@ -146,20 +124,6 @@ def families(t):
     t.holds({step: got[step] for step in ("family 17", "family 44", "raw ICMP")}, "EPERM")
 
 
-@row("B7r", "keyrings, and a key of the host", "seccomp", "fresh session keyring")
-def keyring(t):
-    inside = t.root()
-    t.refused(inside.attack("keyring"), "EPERM")
-    t.refused(inside.attack("read-files", "/proc/keys", "/proc/key-users"), "ENOENT|empty|EACCES")
-    serial = host_session_key()
-    t.refused(inside.attack("host-key", serial), "EPERM")
-    if not t.controls:
-        return
-    t.succeeds(outside("host-key", serial))
-    t.holds(t.root("seccomp").attack("host-key", serial),
-            {"read by serial number": "EACCES", "find in the session keyring": "ENOKEY"})
-
-
 @row("B9r", "every refused number of 0 to 600", "seccomp: allowlist", control="layer off")
 def numbers(t):
     table = explained("agent")
@@ -245,13 +209,6 @@ def proc(t):
     off = t.root("proc-mask").attack("read-files", *[f"/proc/{name}" for name in PROC_NAMES])
     t.holds({step: off[step] for step in ("/proc/kcore", "/proc/iomem", "/proc/slabinfo")
              if off[step] not in ("ok", "ENOENT", "empty")}, "EACCES|EPERM")
-
-
-@row("B18r", "dump core into the host's handler", "RLIMIT_CORE 1, hard")
-def core(t):
-    t.refused(t.root().attack("core"), {"raise the limit": "EPERM", "core dumped": "no"})
-    if t.controls:
-        t.succeeds(outside("core"), {"raise the limit": "ok", "core dumped": "yes"})
 
 
 @row("B20r", "use up descriptors, watches, terminals, queues, locked memory", "limits of each kind")

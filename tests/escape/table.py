@@ -21,13 +21,14 @@ class Wrong(Exception):
 
 
 class Row:
-    def __init__(self, name, attack, stopped, second, control, run):
+    def __init__(self, name, attack, stopped, second, control, run, as_root=False):
         self.name = name
         self.attack = attack
         self.stopped = stopped
         self.second = second
         self.control = control
         self.run = run
+        self.as_root = as_root
 
 
 ROWS = {}
@@ -41,11 +42,19 @@ def row(name, attack, stopped, second="–", control="outside"):
     return register
 
 
+def again_as_root(name):
+    """A second row of the same test: what t.attacker() makes attacks by root commands."""
+    made = ROWS[name]
+    ROWS[f"{name}r"] = Row(f"{name}r", f"{made.attack}, as root", made.stopped, made.second, made.control,
+                           made.run, as_root=True)
+
+
 class Test:
     """One run of a row: collects what is wrong instead of stopping at the first."""
 
-    def __init__(self, daemons, off="", plant="", controls=True):
+    def __init__(self, daemons, off="", plant="", controls=True, as_root=False):
         self.daemons = daemons
+        self.as_root = as_root
         self.plant = plant
         self.daemon = daemons.get(off, plant)
         self.controls = controls
@@ -126,6 +135,9 @@ class Test:
         """As session(), whose attacks are root commands."""
         return self.session(off, agent=True, user="root")
 
+    def attacker(self, off=None):
+        return self.root(off) if self.as_root else self.session(off)
+
     def end(self):
         for made in self.sessions:
             try:
@@ -135,7 +147,7 @@ class Test:
 
 
 def run_row(name, daemons, plant="", controls=True, kind=Test):
-    test = kind(daemons, plant=plant, controls=controls)
+    test = kind(daemons, plant=plant, controls=controls, as_root=ROWS[name].as_root)
     try:
         ROWS[name].run(test)
     except Exception as error:  # noqa: BLE001  whatever a broken row says, the others still run
