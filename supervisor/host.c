@@ -53,7 +53,11 @@ static int stage_minimum(struct host *host, const struct host_options *options, 
 		return r;
 	host->probes = probe_features(options->kernel_6_1);
 	host->ipv6 = netns_has_ipv6();
-	host->landlock_abi = weakened(WEAKEN_LANDLOCK) ? 0 : probe_landlock(options->kernel_6_1);
+	host->landlock_abi = probe_landlock(options->kernel_6_1);
+	if (host->landlock_abi > 0)
+		host->probes |= KERNEL_LANDLOCK;
+	if (weakened(WEAKEN_LANDLOCK))
+		host->landlock_abi = 0;
 	return 0;
 }
 

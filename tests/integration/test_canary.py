@@ -51,6 +51,7 @@ def test_a_reload_does_not_repeat_it_and_a_new_worker_does(daemon):
 @pytest.mark.parametrize("off, text", [
     ("seccomp", r"a user namespace: ENOSPC instead of EPERM"),
     ("hidepid", r"reading of pid 1: EACCES instead of ENOENT"),
+    ("landlock", r"making a device: EPERM instead of EACCES"),
 ])
 def test_a_layer_that_is_missing_makes_the_service_not_ready(off, text):
     weak = Daemon(env={"SANDBOX_LAYER_OFF": off})
