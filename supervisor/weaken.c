@@ -11,6 +11,7 @@
 #include <linux/seccomp.h>
 
 #include "base/clock.h"
+#include "base/plant.h"
 #include "base/str.h"
 
 #include "sandboxd/policy_image.h"
@@ -43,20 +44,11 @@ static const struct weaken_name {
 
 static unsigned int find(const char *variable, const struct weaken_name *names, size_t n)
 {
-	/* One thread and nobody calls setenv. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	const char *text = getenv(variable);
 	unsigned int found = 0;
 
-	while (text && *text) {
-		size_t length = strcspn(text, ",");
-		for (size_t i = 0; i < n; i++) {
-			if (strlen(names[i].name) == length &&
-			    memcmp(text, names[i].name, length) == 0)
-				found |= names[i].what;
-		}
-		text += length;
-		text += *text == ',';
-	}
+	for (size_t i = 0; i < n; i++)
+		if (plant_listed(variable, names[i].name))
+			found |= names[i].what;
 	return found;
 }
 

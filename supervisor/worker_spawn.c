@@ -34,6 +34,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/plant.h"
 
 #include "sandboxd/kernel.h"
 #include "supervisor/host.h"
@@ -158,7 +159,7 @@ static int step_exec(struct spawn_child *child, struct err *err)
 	char name[64];
 	char mode[16];
 	char *argv[] = {name, child->spawn->mode ? mode : NULL, NULL};
-	char *env[] = {NULL};
+	char *env[] = {plant_environment(), NULL};
 
 	(void)snprintf(name, sizeof(name), "%s", child->spawn->program);
 	(void)snprintf(mode, sizeof(mode), "%s", child->spawn->mode ? child->spawn->mode : "");

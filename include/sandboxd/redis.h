@@ -23,7 +23,7 @@
 enum redis_action {
 	REDIS_MAKE = 1, /* the user of that session, with that password */
 	REDIS_DROP,     /* its keys, then the user and the user's connections */
-	REDIS_LIST,     /* sessions that have a user, the first REDIS_LIST_MAX of them */
+	REDIS_LIST,     /* sessions that have a user, the first REDIS_LIST_MAX behind that id */
 	REDIS_ACTION_MAX_,
 };
 
@@ -58,6 +58,6 @@ struct redis_report {
 	uint16_t version;
 	uint16_t status;  /* enum redis_status */
 	uint32_t n_keys;  /* REDIS_DROP */
-	uint32_t n_users; /* REDIS_LIST: of `session` */
+	uint32_t n_users; /* REDIS_LIST: of `session`, which ascends */
 	uint8_t session[REDIS_LIST_MAX][ID_BYTES];
 };

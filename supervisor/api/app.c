@@ -484,6 +484,7 @@ static void stop(struct app *app)
 	audit_stop(app);
 	job_table_done(&app->tasks);
 	registry_done(&app->registry);
+	buf_done(&app->redis_owed);
 	app->deadline_timer = sd_event_source_disable_unref(app->deadline_timer);
 	app->tick_timer = sd_event_source_disable_unref(app->tick_timer);
 	app->store_timer = sd_event_source_disable_unref(app->store_timer);

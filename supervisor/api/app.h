@@ -102,6 +102,8 @@ struct app {
 	usec_t stop_at;        /* boottime */
 	uint8_t redis_key[32]; /* redis.c */
 	usec_t redis_look_at;  /* boottime */
+	struct id redis_seen;  /* users up to here were looked at */
+	struct buf redis_owed; /* struct id: their keys could not be dropped yet */
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;
 };

@@ -4,7 +4,8 @@
  * so does everybody on the way there.
  *
  * What the server cannot do now is not waited for: a session is made without Redis. Users that were
- * left, by a server that was away or by a crash, are found by their names and dropped.
+ * left, by a crash, are found by their names and dropped; a drop that failed is tried again. Users
+ * that a server lost, as one does that is started again, are made again.
  */
 #include "supervisor/api/redis.h"
 
@@ -28,7 +29,12 @@
 #define DROP_TIMEOUT  (10 * USEC_PER_SEC)
 #define LOOK_EVERY    (60 * USEC_PER_SEC)
 
+#define OWED_MAX_BYTES ((size_t)16 * 1024)
+
 #define PASSWORD_BYTES 32
+
+/* Of no session, as no request names none. */
+static const struct id before_all = {.bytes = {[ID_BYTES - 1] = 1}};
 
 struct redis_op {
 	struct app *app;
@@ -80,6 +86,8 @@ int redis_start(struct app *app)
 {
 	AUTO_CLOSE int fd = -1;
 
+	app->redis_owed = BUF_NULL(OWED_MAX_BYTES);
+	app->redis_seen = before_all;
 	if (!is_configured(app))
 		return 0;
 	fd = openat(WORKER_FD_STATE, KEY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -227,9 +235,13 @@ static void on_dropped(void *userdata, const struct launch_msg *answer, int fd)
 		answer && answer->error == LAUNCH_E_NONE ? answer->u.redis_report.n_keys : 0;
 
 	(void)fd_close(fd);
-	if (status != REDIS_DONE)
+	if (status != REDIS_DONE) {
 		log_line(LOG_LEVEL_WARNING, &context, "keys of the session are left in Redis",
 			 "reason=\"%s\"", status_texts[status]);
+		/* The user may be gone with the server, and then its name tells nobody. */
+		if (buf_append(&op->app->redis_owed, &op->session, sizeof(op->session)) < 0)
+			log_line(LOG_LEVEL_ERROR, &context, "they stay there", NULL);
+	}
 	if (op->dropped)
 		op->dropped(op->userdata, n_keys);
 	free(op);
@@ -253,23 +265,75 @@ bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped
 	return false;
 }
 
-/* What was left. */
+/* What was left, and what was lost. */
+
+static void drop_owed(struct app *app)
+{
+	struct buf owed = app->redis_owed;
+
+	app->redis_owed = BUF_NULL(OWED_MAX_BYTES);
+	for (size_t at = 0; at < owed.size; at += sizeof(struct id)) {
+		struct id id;
+
+		memcpy(&id, owed.data + at, sizeof(id));
+		(void)redis_drop(app, &id, NULL, NULL);
+	}
+	buf_done(&owed);
+}
+
+static bool is_listed(const struct redis_report *report, const struct id *id)
+{
+	for (uint32_t i = 0; i < report->n_users; i++)
+		if (memcmp(report->session[i], id->bytes, ID_BYTES) == 0)
+			return true;
+	return false;
+}
+
+/* Users behind `seen`, and up to `last`, are those of the report. */
+static void make_lost(struct app *app, const struct redis_report *report, const struct id *seen,
+		      const struct id *last)
+{
+	LIST_FOR_EACH (entry, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+		struct log_context context = {.session = &live->session->id};
+		const struct id *id = &live->session->id;
+
+		if (live->redis != LIVE_REDIS_READY || !session_has_tree(live->session) ||
+		    memcmp(id, seen, sizeof(*id)) <= 0 || memcmp(id, last, sizeof(*id)) > 0 ||
+		    is_listed(report, id))
+			continue;
+		log_line(LOG_LEVEL_WARNING, &context, "Redis has lost the session's user", NULL);
+		redis_begin(app, live->session);
+	}
+}
 
 static void on_listed(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct redis_op *op = userdata;
 	struct app *app = op->app;
-	struct id id;
+	const struct redis_report *report;
+	struct id seen = op->session;
+	struct id id = seen;
 
 	(void)fd_close(fd);
 	free(op);
 	if (!answer || status_of(answer) != REDIS_DONE)
 		return;
-	for (uint32_t i = 0; i < answer->u.redis_report.n_users; i++) {
-		memcpy(id.bytes, answer->u.redis_report.session[i], ID_BYTES);
+	report = &answer->u.redis_report;
+	for (uint32_t i = 0; i < report->n_users; i++) {
+		memcpy(id.bytes, report->session[i], ID_BYTES);
 		if (!registry_find(&app->registry, &id))
 			(void)redis_drop(app, &id, NULL, NULL);
 	}
+	if (report->n_users < REDIS_LIST_MAX) {
+		app->redis_seen = before_all;
+		memset(&id, 0xff, sizeof(id));
+	} else {
+		app->redis_seen = id;
+		app->redis_look_at = 0; /* there may be more */
+	}
+	make_lost(app, report, &seen, &id);
+	drop_owed(app);
 }
 
 void redis_tick(struct app *app)
@@ -277,17 +341,15 @@ void redis_tick(struct app *app)
 	const struct launch_redis request = {.action = REDIS_LIST};
 	usec_t now = clock_boottime();
 	struct redis_op *op;
-	struct id id;
 
 	if (!is_configured(app) || app->phase != APP_PHASE_SERVING || now < app->redis_look_at)
 		return;
 	app->redis_look_at = clock_add(now, LOOK_EVERY);
 	op = calloc(1, sizeof(*op));
-	if (!op || id_random(&id) < 0) { /* of no session */
-		free(op);
+	if (!op)
 		return;
-	}
 	op->app = app;
-	if (ask(app, &id, &request, DROP_TIMEOUT, on_listed, op) < 0)
+	op->session = app->redis_seen;
+	if (ask(app, &app->redis_seen, &request, DROP_TIMEOUT, on_listed, op) < 0)
 		free(op);
 }

@@ -13,6 +13,7 @@
 
 #include "base/frame.h"
 #include "base/log.h"
+#include "base/plant.h"
 #include "base/str.h"
 
 #include "supervisor/api/http/actions.h"
@@ -464,7 +465,8 @@ void action_execute(struct request *request, struct session *session)
 	op->task = job->id;
 	op->session = session->id;
 	request_note_id(request, "task", &job->id);
-	job_enqueue(job, session);
+	if (!planted_nth("forget-job", 3))
+		job_enqueue(job, session);
 	app->counters.n_tasks++;
 	id_format(&job->id, session->last_run_id);
 	write = sessions_write(app, &session->id);

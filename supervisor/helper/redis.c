@@ -28,6 +28,7 @@
 #include "base/id.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/plant.h"
 #include "base/socket_address.h"
 #include "base/str.h"
 
@@ -444,9 +445,25 @@ static enum redis_status drop(struct redis *redis)
 
 	if (status == REDIS_DONE)
 		status = drop_keys(redis);
-	if (status == REDIS_DONE)
+	if (status == REDIS_DONE && !planted("leave-user"))
 		status = simple(redis, 3, (const char *[]){"ACL", "DELUSER", redis->user});
 	return status;
+}
+
+/* The smallest ids stay. */
+static void list_add(struct redis_report *report, const struct id *id)
+{
+	uint32_t at = report->n_users;
+
+	while (at > 0 && memcmp(report->session[at - 1], id->bytes, ID_BYTES) > 0)
+		at--;
+	if (at == REDIS_LIST_MAX)
+		return;
+	if (report->n_users < REDIS_LIST_MAX)
+		report->n_users++;
+	memmove(report->session[at + 1], report->session[at],
+		(report->n_users - 1 - at) * ID_BYTES);
+	memcpy(report->session[at], id->bytes, ID_BYTES);
 }
 
 static enum redis_status list(struct redis *redis)
@@ -457,15 +474,16 @@ static enum redis_status list(struct redis *redis)
 
 	if (status != REDIS_DONE || reply->type != REDIS_REPLY_ARRAY)
 		return status == REDIS_DONE ? REDIS_E_SERVER : status;
-	for (size_t i = 0; i < reply->elements && redis->report.n_users < REDIS_LIST_MAX; i++) {
+	for (size_t i = 0; i < reply->elements; i++) {
 		const redisReply *name = reply->element[i];
 		struct id id;
 
 		if (name->type != REDIS_REPLY_STRING ||
 		    strncmp(name->str, redis->user, length) != 0 ||
-		    id_parse(name->str + length, &id) < 0)
+		    id_parse(name->str + length, &id) < 0 ||
+		    memcmp(id.bytes, redis->request->session, ID_BYTES) <= 0)
 			continue;
-		memcpy(redis->report.session[redis->report.n_users++], id.bytes, ID_BYTES);
+		list_add(&redis->report, &id);
 	}
 	return REDIS_DONE;
 }

@@ -82,6 +82,7 @@ class Checker:
         self.outages = self.outages_of(faults)
         self.n_operations = defaultdict(int)
         self.n_answers = defaultdict(int)
+        self.n_redis = {True: 0, False: 0}  # writes of sessions: taken, refused
 
     @staticmethod
     def outages_of(faults):
@@ -131,6 +132,8 @@ class Checker:
             session.delete_asked = session.delete_asked or record["t"]
         if record["op"] == "write" and session:
             session.components[record["file"]].bodies.append(record["sha"])
+        if record["op"] == "redis" and session:
+            session.keys.setdefault(record["key"], [""]).append(record["value"])
         if record["op"] == "ttl" and session:
             session.ttl_asked = record["t"]
 
@@ -249,7 +252,14 @@ class Checker:
     def told_echo(self, record, session):
         self.command_output(record, complete=True)
 
-    told_count = told_big = told_redis = told_echo
+    told_count = told_big = told_echo
+
+    def told_redis(self, record, session):
+        self.command_output(record, complete=True)
+        last = (record.get("events") or [{}])[-1]
+        if session and record["status"] == 200 and record["out"] == "OK\n" and last.get("code") == 0:
+            session.keys[record["key"]] = [record["value"]]
+        self.n_redis[record["out"] == "OK\n"] += 1
 
     def command_output(self, record, complete):
         """A command's output comes whole or is a beginning; its end is told, or its answer breaks."""
@@ -412,7 +422,14 @@ class Checker:
         for what, n in before.items():
             left = after.get(what) if after else None
             if left is None or (left > n + (8 if "descriptors" in what else 0)):
-                self.complain("left over", f"{what}: {n} at the beginning, {left} at the end")
+                self.complain(f"left over: {what}", f"{n} at the beginning, {left} at the end")
+
+    def compare_values(self, values, now):
+        for session in self.sessions.values():
+            for key, wanted in session.keys.items():
+                value = values.get(f"alphaswarm:sandbox:{session.id}:{key}", "")
+                if value not in wanted and not session.may_be_gone(now):
+                    self.complain("redis value", f"{session.id} {key} is {value!r}, and was told to be {wanted}")
 
     def compare_redis(self, users, keys):
         known = set(self.sessions)

@@ -9,7 +9,7 @@ STOPPED_FOR = 10
 
 
 class Killer(threading.Thread):
-    def __init__(self, service, journal, seed, pause=(4, 11)):
+    def __init__(self, service, journal, seed, faults, pause):
         super().__init__(name="killer", daemon=True)
         self.service = service
         self.journal = journal
@@ -20,7 +20,7 @@ class Killer(threading.Thread):
         self.n = {}
         servers = ["redis"] + (["postgres"] if service.postgres else [])
         own = ["sandboxd-api", "sandboxd-egress", "supervisor", "shim"]
-        self.faults = (
+        self.faults = faults or (
             [("kill", name, 3) for name in own] + [("kill", name, 2) for name in servers] +
             [("stop", name, 1) for name in own + servers] + [("fill", "state", 2)])
 

@@ -15,7 +15,7 @@ TASKS = "/dagster/sandbox/tasks"
 MAX_SESSIONS = 6
 FILES = [f"c{i}" for i in range(24)]
 KEPT_TEXT = 4000
-REDIS = ('redis-cli --no-auth-warning -u "$SANDBOX_REDIS_URL" -t 20 set "${SANDBOX_REDIS_PREFIX}$1" "$2"')
+REDIS = 'timeout 30 redis-cli --no-auth-warning -u "$SANDBOX_REDIS_URL" set "${SANDBOX_REDIS_PREFIX}$1" "$2"'
 COUNT = 'i=0; while [ $i -lt 20 ]; do echo "$1 $i"; i=$((i+1)); sleep 0.1; done'
 BIG_BYTES = 3_000_000
 
@@ -83,6 +83,8 @@ class Client(threading.Thread):
                         if slowly:
                             time.sleep(0.02)
                     else:
+                        if event.get("type") == "stderr":
+                            event["data"] = base64.b64decode(event["data"])[:200].decode("utf-8", "replace")
                         events.append(event)
             connection.close()
         except wire.Broken as error:

@@ -51,6 +51,9 @@ class DurableRedis(Redis):
     def keys(self, session="*"):
         return self.ask("keys", f"alphaswarm:sandbox:{session}:*").split()
 
+    def values(self):
+        return {key: self.ask("get", key) for key in self.keys()}
+
 
 class DurablePostgres(Postgres):
     def pids(self):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness import CONFIG, SESSIONS, Daemon, wait_until
-from redis_rig import Redis
+from redis_rig import ADMIN, Redis
 
 CACHE_KEY, CACHE_VALUE = "alphaswarm:cache:prices", "marker-of-the-cache"
 OTHER_KEY, OTHER_VALUE = "alphaswarm:sandbox:0f6a2c1e-5b7d-4c8a-9e3f-1a2b3c4d5e6f:k", "marker-of-another"
@@ -97,6 +97,23 @@ def test_teardown_counts_keys_ends_the_user_and_its_connections(alice, server):
         outside.wait()
     assert server.ask("keys", prefix_of(made) + "*") == ""
     assert server.ask("get", CACHE_KEY) == CACHE_VALUE and server.ask("get", OTHER_KEY) == OTHER_VALUE
+
+
+def test_users_that_the_server_lost_and_keys_that_could_not_be_dropped(alice, server):
+    """As after a restart of a server that keeps keys and no users."""
+    kept, gone = alice.create(), alice.create()
+    write = f'{CLI} set "${{SANDBOX_REDIS_PREFIX}}k" v1'
+    assert [alice.shell(made, write).text for made in (kept, gone)] == ["OK\n"] * 2
+    server.ask("acl", "setuser", ADMIN, "resetpass", ">another")
+    assert alice.delete(f"{SESSIONS}/{gone}").json["redis_keys_dropped"] == 0
+    assert server.ask("get", prefix_of(gone) + "k") == "v1"
+    for user in server.users():
+        server.ask("acl", "deluser", user)
+    assert alice.shell(kept, write).text != "OK\n"
+    server.ask("acl", "setuser", ADMIN, "resetpass", f">{server.admin_password}")
+    wait_until(lambda: server.ask("get", prefix_of(gone) + "k") == "", 90, "the keys go")
+    wait_until(lambda: alice.shell(kept, write).text == "OK\n", 90, "the user is back")
+    alice.remove(kept)
 
 
 def test_the_server_is_reached_only_through_the_rule(alice, session):

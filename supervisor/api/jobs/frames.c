@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/plant.h"
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
@@ -82,11 +83,12 @@ static char *format_frame(const struct frames *frames, enum frames_stage stage, 
 	json_t *value;
 	json_t *frame;
 	char *text;
+	uint32_t seq = frames->next_seq - (planted_nth("frame-twice", 50) ? 1 : 0);
 
 	id_format(&frames->task, task);
 	frame = json_pack("{s:s, s:s, s:s, s:f, s:I}", "task_id", task, "stage",
 			  frames_stage_text(stage), "message", message, "timestamp",
-			  (double)now / (double)USEC_PER_SEC, "seq", (json_int_t)frames->next_seq);
+			  (double)now / (double)USEC_PER_SEC, "seq", (json_int_t)seq);
 	if (!frame)
 		return NULL;
 	json_object_foreach(extras, key, value)

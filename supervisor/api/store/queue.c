@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/plant.h"
 
 #include "supervisor/api/store/rows.h"
 
@@ -140,6 +141,22 @@ static void tell_list(const struct list *list, uint32_t n)
 		if (write->done)
 			write->done(write->userdata, STORE_DEGRADED);
 	}
+}
+
+bool queue_answers_early(struct store_queue *queue, usec_t now)
+{
+	if (!planted("answer-early") || list_empty(&queue->waiting))
+		return false;
+	if (queue->retry_at == 0)
+		queue->retry_at = clock_add(now, USEC_PER_SEC);
+	LIST_FOR_EACH (link, &queue->waiting) {
+		struct write *write = LIST_ENTRY(link, struct write, link);
+
+		if (write->done)
+			write->done(write->userdata, STORE_OK);
+		write->done = NULL;
+	}
+	return now < queue->retry_at;
 }
 
 static uint32_t count(const struct list *list)

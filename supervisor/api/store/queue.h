@@ -69,6 +69,8 @@ void queue_note_failure(struct store_queue *queue, usec_t now);
 /* Callbacks; what they queue, or lose at once, waits for the next flush. */
 void queue_tell_finished(struct store_queue *queue);
 void queue_tell_degraded(struct store_queue *queue);
+/* A planted fault: they are told, and the commit is not due yet. */
+bool queue_answers_early(struct store_queue *queue, usec_t now);
 /* Somebody waits and has not heard that he will wait for long. */
 bool queue_has_untold(const struct store_queue *queue);
 void queue_free_read(struct read *read);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/num.h"
+#include "base/plant.h"
 #include "base/str.h"
 
 #include "supervisor/api/session/endpoint.h"
@@ -298,7 +299,8 @@ void rows_frames(struct write *write, const struct job *job, const struct store_
 			value_bytes(line->text, line->size),
 		};
 
-		write_add(write, QUERY_FRAME_INSERT, values, ARRAY_SIZE(values));
+		if (!planted_nth("drop-frame", 50))
+			write_add(write, QUERY_FRAME_INSERT, values, ARRAY_SIZE(values));
 	}
 }
 

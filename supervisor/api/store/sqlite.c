@@ -168,7 +168,8 @@ static void sqlite_flush(struct store *store, usec_t now)
 	struct store_queue *queue = &s->queue;
 	bool is_retention = false;
 
-	if (!list_empty(&queue->waiting) && (!queue->stats.degraded || now >= queue->retry_at)) {
+	if (!list_empty(&queue->waiting) && !queue_answers_early(queue, now) &&
+	    (!queue->stats.degraded || now >= queue->retry_at)) {
 		make_room(s);
 		is_retention = queue->n_retentions > 0;
 		if (sqlite_commit_waiting(s) == SQLITE_OK)
