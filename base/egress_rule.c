@@ -212,6 +212,9 @@ static bool reroute_valid(const struct egress_rule *rule)
 {
 	if (rule->reroute_port > UINT16_MAX)
 		return false;
+	if (rule->reroute_service != 0 &&
+	    (rule->reroute_name[0] != '\0' || rule->reroute.family != 0))
+		return false;
 	if (rule->reroute_name[0] != '\0' &&
 	    !is_canonical(rule->reroute_name, sizeof(rule->reroute_name)))
 		return false;

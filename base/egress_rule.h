@@ -27,6 +27,13 @@ MUST_USE int egress_address_parse(const char *text, size_t length, struct egress
 /* One that came from another process: kinds, counts and ranges, canonical name, known flags. */
 bool egress_rule_valid(const struct egress_rule *rule);
 
+/* It leads to another place than was dialled. */
+static inline bool egress_rule_reroutes(const struct egress_rule *rule)
+{
+	return rule->reroute_name[0] != '\0' || rule->reroute.family != 0 ||
+	       rule->reroute_service != 0;
+}
+
 /*
  * The rule for what was dialled: a canonical name, or (name "") an address. Rules of production
  * come first, then the first that fits; name rules never fit an address and the other way round.

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/host_service.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -219,6 +220,17 @@ static bool place_valid(const struct redis_place *place)
 	return place->port == 0 || address_valid(&place->address);
 }
 
+/* At an address or a socket. */
+static bool is_somewhere(const struct config_host_service *service)
+{
+	if (!text_ends(service->path, sizeof(service->path)))
+		return false;
+	if (service->path[0] == '\0')
+		return address_valid(&service->address);
+	return service->address.family == 0 &&
+	       host_service_path_valid(service->path, strlen(service->path));
+}
+
 /* Called when the counts are known to be right. */
 static int check_network(const struct network_config *network, struct err *err)
 {
@@ -232,7 +244,7 @@ static int check_network(const struct network_config *network, struct err *err)
 	for (uint32_t i = 0; i < network->n_host_services; i++) {
 		const struct config_host_service *service = &network->host_service[i];
 
-		valid = valid && address_valid(&service->address) &&
+		valid = valid && is_somewhere(service) &&
 			text_ends(service->name, sizeof(service->name)) && service->port >= 1 &&
 			service->port <= UINT16_MAX && service->name_port >= 1 &&
 			service->name_port <= UINT16_MAX;

@@ -89,7 +89,9 @@ static int fill_allowed(const struct guard_maps *maps, const struct egress_guard
 	for (uint32_t i = 0; r == 0 && i < guard->network->n_host_services; i++) {
 		const struct config_host_service *service = &guard->network->host_service[i];
 
-		r = allow_exactly(maps, &service->address, service->port);
+		/* A socket: the worker connects to no address for it. */
+		if (service->path[0] == '\0')
+			r = allow_exactly(maps, &service->address, service->port);
 	}
 	if (r == 0 && guard->redis && guard->redis->port != 0)
 		r = allow_exactly(maps, &guard->redis->address, guard->redis->port);

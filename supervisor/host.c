@@ -220,6 +220,9 @@ static int stage_root(struct host *host, const struct host_options *options, str
 {
 	int state_fd = options->state_dir_fd > 2 ? options->state_dir_fd : -1;
 
+	host->mounts_fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (host->mounts_fd < 0)
+		return err_fail(err, -errno, "host", "open the mount namespace");
 	int r = rootfs_enter(state_fd, &host->mask_job, err);
 	if (r < 0)
 		return r;
@@ -351,7 +354,7 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	host->reserve = USERNS_RESERVE_NULL;
 	host->mask_job = USR_MASK_JOB_NULL;
 	host->egress_group_fd = -1;
-	host->workers_group_fd = host->sockets_fd = host->policy_fd = -1;
+	host->workers_group_fd = host->sockets_fd = host->policy_fd = host->mounts_fd = -1;
 	host->shim_fd = host->loader_fd = host->canary_fd = -1;
 	for (size_t i = 0; i < HOST_PROGRAMS; i++)
 		host->program_fd[i] = -1;
@@ -490,6 +493,7 @@ struct host *host_close(struct host *host)
 	host->sockets_fd = fd_close(host->sockets_fd);
 	image_close(&host->image);
 	host->policy_fd = fd_close(host->policy_fd);
+	host->mounts_fd = fd_close(host->mounts_fd);
 	for (size_t i = 0; i < POLICY_MAX_PROFILES; i++)
 		host->session_policy_fd[i] = fd_close(host->session_policy_fd[i]);
 	host->shim_fd = fd_close(host->shim_fd);
@@ -516,6 +520,11 @@ uint32_t host_probes(const struct host *host)
 const struct policy_image_header *host_policy(const struct host *host)
 {
 	return host->image.header;
+}
+
+int host_mounts_fd(const struct host *host)
+{
+	return host->mounts_fd;
 }
 
 int host_policy_fd(const struct host *host)

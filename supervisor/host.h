@@ -74,6 +74,9 @@ uint32_t host_probes(const struct host *host);         /* enum kernel_probe */
 uint64_t host_limits_missing(const struct host *host); /* bits of enum launch_proof_bit */
 const struct policy_image_header *host_policy(const struct host *host);
 int host_policy_fd(const struct host *host); /* stays the host's */
+/* The mount namespace that the service was started in, for a child that looks up a path of the
+ * operator's; stays the host's. */
+int host_mounts_fd(const struct host *host);
 /* First host id of the block that the instance's workers use. */
 uint32_t host_worker_ids(const struct host *host);
 /* Enter a new root for a worker: run in its child after clone (own mount, PID, IPC, UTS

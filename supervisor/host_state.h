@@ -50,6 +50,7 @@ struct host {
 	int sockets_fd; /* <runtime>/private/sessions */
 	struct image image;
 	int policy_fd;
+	int mounts_fd; /* the mount namespace that the service was started in */
 	int session_policy_fd[POLICY_MAX_PROFILES]; /* sealed struct session_policy; -1: no session
 						       profile */
 	int shim_fd;

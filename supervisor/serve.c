@@ -228,6 +228,13 @@ static int priv_link(struct serve_client *client, const struct launch_msg *msg,
 	return refuse(client, msg, linked ? LAUNCH_E_NONE : LAUNCH_E_STATE);
 }
 
+static int priv_service(struct serve_client *client, const struct launch_msg *msg,
+			struct serve_session *entry)
+{
+	(void)entry;
+	return serve_service(client, msg);
+}
+
 static int priv_redis(struct serve_client *client, const struct launch_msg *msg,
 		      struct serve_session *entry)
 {
@@ -274,6 +281,7 @@ static const struct permit {
 	{LAUNCH_LOG_LEVEL, "log-level", priv_log_level, FROM_API,               0,                                 PERMIT_NO_SESSION              },
 	{LAUNCH_REDIS,     "redis",     priv_redis,     FROM_API,               0,                                 PERMIT_NEW                     },
 	{LAUNCH_LINK,      "link",      priv_link,      FROM_API,               0,                                 PERMIT_NO_SESSION              },
+	{LAUNCH_SERVICE,   "service",   priv_service,   FROM_EGRESS,            0,                                 PERMIT_NO_SESSION              },
 };
 _Static_assert(ARRAY_SIZE(permits) <= 32, "one bit each in serve_client.used");
 
@@ -395,6 +403,7 @@ void serve_client_done(struct serve_client *client)
 	serve_forget_client(client);
 	serve_net_forget(client);
 	serve_forget_redis(client);
+	serve_forget_services(client);
 	peer_done(&client->peer);
 	serve->n_clients--;
 	client->serve = NULL;
@@ -469,6 +478,7 @@ int serve_new(const struct serve_options *options, struct serve **ret_serve)
 	list_init(&serve->all);
 	list_init(&serve->unsealing);
 	list_init(&serve->redis_waiting);
+	list_init(&serve->service_dials);
 	for (size_t i = 0; i < SERVE_N_BUCKETS; i++)
 		list_init(&serve->bucket[i]);
 	*ret_serve = serve;
@@ -483,6 +493,7 @@ struct serve *serve_free(struct serve *serve)
 	ASSERT(list_empty(&serve->unsealing)); /* each has a client */
 	ASSERT(list_empty(&serve->all));
 	serve_drop_redis(serve);
+	serve_drop_services(serve);
 	free(serve);
 	return NULL;
 }

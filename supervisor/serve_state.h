@@ -43,7 +43,9 @@ struct serve {
 	struct list unsealing;     /* launches that wait for their secrets: serve_secrets.c */
 	struct list redis_waiting; /* serve_redis.c */
 	uint32_t n_redis_waiting;
-	uint32_t n_redis_helpers; /* of them, that run */
+	uint32_t n_redis_helpers;  /* of them, that run */
+	struct list service_dials; /* serve_service.c */
+	uint32_t n_service_dials;
 	struct list all;
 	struct list bucket[SERVE_N_BUCKETS];
 };
@@ -73,6 +75,12 @@ MUST_USE int serve_redis(struct serve_client *client, const struct launch_msg *r
 void serve_forget_redis(struct serve_client *client);
 /* Ends the helpers; what waits is not done. */
 void serve_drop_redis(struct serve *serve);
+/* serve_service.c: a connection to a Unix socket of this host; answered when it is made. */
+MUST_USE int serve_service(struct serve_client *client, const struct launch_msg *request);
+/* Nobody is told any more. */
+void serve_forget_services(struct serve_client *client);
+/* Ends what is under way. */
+void serve_drop_services(struct serve *serve);
 /* Nobody waits under this name any more; what was started for it alone is killed. */
 void serve_forget_client(struct serve_client *client);
 /* Send the client every live session, with a connection each, then the end. */

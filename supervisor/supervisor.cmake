@@ -19,6 +19,7 @@ add_library(sandboxd_supervisor STATIC
 	serve_net.c
 	serve_redis.c
 	serve_secrets.c
+	serve_service.c
 	serve_sessions.c
 	signals.c
 	stop.c

@@ -119,6 +119,8 @@ struct egress_rule {
 	struct egress_address reroute;
 	uint32_t reroute_port; /* 0: the dialled one */
 	uint32_t n_paths;
+	uint64_t reroute_service; /* or to that Unix socket of this host (host_service_id); 0: none
+				   */
 };
 
 /* Allowed on the plain HTTP of that rule: this Host (empty: the rule's own name) and this path, or

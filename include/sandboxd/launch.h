@@ -38,6 +38,9 @@ enum launch_type {
 	LAUNCH_LINK = 24,  /* struct launch_link: the connection to that egress worker is lost,
 			      and a new LAUNCH_EVENT_LINK is wanted. LAUNCH_E_STATE: that
 			      worker is not up, and brings one when it is */
+	LAUNCH_SERVICE = 26, /* from an egress worker, struct launch_service: answered with a
+				socket that is connected to that service of this host
+				(1 descriptor), or LAUNCH_E_STEP with the errno */
 	LAUNCH_EVENT_GONE =
 		101, /* the session ended by itself: struct launch_gone; it is already cleaned up */
 	LAUNCH_EVENT_FACTS = 103,  /* struct launch_facts: after HELLO and whenever they change */
@@ -209,6 +212,10 @@ struct launch_link {
 	uint32_t zero;
 };
 
+struct launch_service {
+	uint64_t id; /* host_service_id */
+};
+
 struct launch_redis {
 	uint32_t action; /* enum redis_action */
 	uint32_t zero;
@@ -239,6 +246,7 @@ struct launch_msg {
 		struct launch_facts facts;
 		struct launch_config config;
 		struct launch_link link;
+		struct launch_service service;
 		struct launch_redis redis;        /* request */
 		struct redis_report redis_report; /* answer */
 		struct err err;                   /* error = LAUNCH_E_STEP, LAUNCH_E_SECRET */

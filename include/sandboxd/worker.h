@@ -74,11 +74,13 @@ struct quota_config {
 #define CONFIG_PRIVATE_MAX       32
 #define CONFIG_HOST_SERVICES_MAX 16
 #define CONFIG_PRODUCTION_MAX    64
+#define CONFIG_SOCKET_BYTES      108 /* as sockaddr_un has room for */
 struct config_host_service {
 	char name[EGRESS_NAME_BYTES + 2]; /* as an endpoint names it: a name or an address */
-	struct egress_address address;    /* of this host, where it really is */
+	struct egress_address address;    /* of this host, where it really is; or family 0 and */
+	char path[CONFIG_SOCKET_BYTES];   /* its Unix socket; else "" */
 	uint32_t name_port;
-	uint32_t port;
+	uint32_t port; /* with a socket: name_port */
 };
 struct config_production {
 	struct egress_address network;

@@ -10,11 +10,11 @@ allow @service
 
 # relay: accept in the session's namespace, connect on the host's, move bytes through a pipe
 allow accept4 connect splice pipe2 sendmmsg recvmmsg
-# resolver: TCP and UDP to the name servers; the log's Unix socket. Netlink stays out: the worker
+# resolver: TCP and UDP to the name servers. Netlink stays out: the worker
 allow bind
 # knows its name servers and picks no address by itself. TCP and UDP alone: the second line (cgroup) is
-# not asked about the connections of other protocols (SCTP).
-socket: arg0 == AF_UNIX allow
+# not asked about the connections of other protocols (SCTP). Unix sockets stay out: the supervisor connects
+# to those that the operator listed, and abstract ones of the host have no permissions.
 socket: arg0 in { AF_INET AF_INET6 } and arg1 & SOCK_TYPE_MASK in { SOCK_STREAM SOCK_DGRAM } and arg2 in { 0 IPPROTO_TCP IPPROTO_UDP } allow
 socket: else errno EAFNOSUPPORT
 socketpair: arg0 == AF_UNIX allow

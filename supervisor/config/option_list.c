@@ -6,6 +6,7 @@
 
 #include "base/egress_rule.h"
 #include "base/endpoint_list.h"
+#include "base/host_service.h"
 #include "base/net_class.h"
 #include "base/str.h"
 
@@ -74,16 +75,30 @@ static int parse_place(const char *text, size_t length, struct egress_rule *ret_
 	return ret_rule->kind == EGRESS_RULE_NAME ? 0 : -EINVAL;
 }
 
+static const char unix_scheme[] = "unix:";
+
+static int read_socket(const char *path, size_t length, struct config_host_service *service)
+{
+	if (!host_service_path_valid(path, length))
+		return -EINVAL;
+	return str_copy_n(service->path, sizeof(service->path), path, length);
+}
+
 static int read_service(const char *entry, size_t length, struct config_host_service *service)
 {
 	const char *equals = memchr(entry, '=', length);
 	size_t n = equals ? (size_t)(equals - entry) : length;
+	bool is_socket = equals && length - n > strlen(unix_scheme) &&
+			 strncmp(equals + 1, unix_scheme, strlen(unix_scheme)) == 0;
 	struct egress_rule from;
-	struct egress_rule to;
+	struct egress_rule to = {0};
 	const char *host;
 	int r = parse_place(entry, n, &from);
 
-	if (r == 0 && equals)
+	if (r == 0 && is_socket)
+		r = read_socket(equals + 1 + strlen(unix_scheme),
+				length - n - 1 - strlen(unix_scheme), service);
+	else if (r == 0 && equals)
 		r = parse_place(equals + 1, length - n - 1, &to);
 	if (r < 0)
 		return r;
@@ -92,7 +107,7 @@ static int read_service(const char *entry, size_t length, struct config_host_ser
 		    ? (size_t)((const char *)memrchr(entry, ':', n) - entry)
 		    : strlen(host);
 	service->name_port = from.port[0].first;
-	service->port = equals ? to.port[0].first : from.port[0].first;
+	service->port = equals && !is_socket ? to.port[0].first : from.port[0].first;
 	service->address = equals ? to.network : from.network;
 	if (!equals && str_equal(from.name, "localhost"))
 		service->address = (struct egress_address){
@@ -100,7 +115,7 @@ static int read_service(const char *entry, size_t length, struct config_host_ser
                           .family = AF_INET, .prefix = 32
                 };
 	/* A name says nothing about where on this host it is. */
-	if (service->address.family == 0)
+	if (service->address.family == 0 && !is_socket)
 		return -EINVAL;
 	return str_copy_n(service->name, sizeof(service->name), host, n);
 }

@@ -129,7 +129,7 @@ static const struct option_row rows[] = {
 	{NETWORK, "allow_private", OPTION_TYPE_NETWORKS, 0, 0, NULL,
 	 AT(api.network.n_private), OPTION_RELOAD, "private networks that rules may lead to, as address/prefix"},
 	{NETWORK, "host_services", OPTION_TYPE_HOST_SERVICES, 0, 0, NULL,
-	 AT(api.network.n_host_services), OPTION_RELOAD, "services of this host that endpoints may name, as name:port or name:port=address:port"},
+	 AT(api.network.n_host_services), OPTION_RELOAD, "services of this host that endpoints may name, as name:port, name:port=address:port or name:port=unix:/path"},
 	{NETWORK, "bytes_per_second", OPTION_TYPE_SIZE, 0, CONFIG_NET_BYTES_MAX, "0",
 	 AT(api.network_limits.bytes_per_s), OPTION_RELOAD, "bytes a second of one session, both directions together; 0: no bound"},
 	{NETWORK, "connections", OPTION_TYPE_U32, 1, CONFIG_CONNECTIONS_MAX, "256",

@@ -315,6 +315,12 @@ void dial_start(struct conn *conn)
 	int r;
 
 	dial->port = rule->reroute_port ? rule->reroute_port : conn->port;
+	if (rule->reroute_service != 0) {
+		dial->deadline = clock_add(clock_boottime(), connect_span(conn));
+		loop_timer_set(conn->timer, dial->deadline);
+		service_dial(conn, rule->reroute_service);
+		return;
+	}
 	if (rule->reroute_name[0]) {
 		name = rule->reroute_name;
 	} else if (rule->reroute.family) {
@@ -371,6 +377,7 @@ void dial_stop(struct conn *conn)
 	if (conn->dial.resolving)
 		resolver_cancel(&conn->dial.query);
 	conn->dial.resolving = false;
+	list_remove(&conn->dial.service_link);
 	for (size_t i = 0; i < DIAL_ATTEMPTS; i++)
 		end_attempt(&conn->dial.attempt[i]);
 	conn->upstream = loop_remove(conn->upstream);

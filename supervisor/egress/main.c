@@ -135,6 +135,8 @@ static int take_message(struct egress *egress, const struct launch_msg *msg, int
 		if (session)
 			sessions_free(session);
 		return 0;
+	case LAUNCH_SERVICE + 1:
+		return service_answered(egress, msg, TAKE_FD(fds[0]));
 	case LAUNCH_EVENT_LINK:
 		return fds[0] < 0 ? -EPROTO : api_link_open(egress, TAKE_FD(fds[0]));
 	case LAUNCH_EVENT_FACTS:
@@ -203,6 +205,7 @@ static int open_egress(struct egress *egress)
 	egress->api.fd = -1;
 	egress->max_connections = max_connections();
 	list_init(&egress->api.queue);
+	list_init(&egress->service_dials);
 	for (size_t i = 0; i < SESSION_BUCKETS; i++)
 		list_init(&egress->sessions[i]);
 	r = loop_new(&egress->loop);

@@ -140,7 +140,8 @@ bool policy_same_terms(const struct policy *old, uint32_t old_rule, const struct
 		return false;
 	a = &old->rules[old_rule];
 	b = &policy->rules[rule];
-	return a->flags == b->flags && a->reroute_port == b->reroute_port &&
+	return a->flags == b->flags && a->reroute_service == b->reroute_service &&
+	       a->reroute_port == b->reroute_port &&
 	       strcmp(a->reroute_name, b->reroute_name) == 0 &&
 	       memcmp(&a->reroute, &b->reroute, sizeof(a->reroute)) == 0;
 }

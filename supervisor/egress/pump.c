@@ -76,8 +76,8 @@ static int copy_some(struct pump *pump, int from, int to, uint64_t *budget)
 		return errno == EAGAIN || errno == EINTR ? 1 : -errno;
 	}
 	*budget -= (uint64_t)sent;
-	/* TCP drops what it is not given room for (tcp(7)). */
-	return recv(from, NULL, (size_t)sent, MSG_TRUNC | MSG_DONTWAIT) == sent ? 0 : -EIO;
+	/* TCP could drop it unread (tcp(7), MSG_TRUNC), a Unix socket cannot. */
+	return recv(from, data, (size_t)sent, MSG_DONTWAIT) == sent ? 0 : -EIO;
 }
 
 /* From the socket into the empty pipe, or to `to` itself. 0: something has changed; 1: not now. */

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/egress_rule.h"
 #include "base/net_class.h"
 
 #include "supervisor/egress/inspect.h"
@@ -480,7 +481,7 @@ static uint32_t judge(struct session *session, struct dialled *dialled)
 	if (dialled->rule == EGRESS_NO_RULE)
 		return reason;
 	rule = &policy->rules[dialled->rule];
-	if (rule->flags & EGRESS_PRODUCTION && !rule->reroute_name[0] && !rule->reroute.family)
+	if (rule->flags & EGRESS_PRODUCTION && !egress_rule_reroutes(rule))
 		return EGRESS_REASON_PRODUCTION;
 	if (policy->limits.max_connects_per_s)
 		rate = policy->limits.max_connects_per_s;
@@ -533,6 +534,7 @@ static void open_conn(struct session *session, int fd, const struct dialled *dia
 	conn->upstream_fd = -1;
 	conn->out = conn->in = PUMP_NULL;
 	list_init(&conn->paused_link);
+	list_init(&conn->dial.service_link);
 	conn->rule = dialled->rule;
 	conn->port = dialled->port;
 	conn->source_port = dialled->source_port;

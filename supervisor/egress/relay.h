@@ -23,6 +23,8 @@
 
 #define DNS_PORT 53
 
+struct launch_msg;
+
 /* One address, as calls take it and as it is read: no pointer of one type to another. */
 /* What each connection of a session is counted and closed by. */
 struct conn_base {
@@ -50,6 +52,8 @@ struct dial {
 	uint32_t next;
 	uint32_t port;
 	bool resolving;
+	struct list service_link; /* egress.service_dials: the supervisor is asked for a socket */
+	uint32_t service_serial;
 	char *chain;     /* owned: resolver_answer.chain */
 	usec_t deadline; /* boottime; of all attempts */
 };
@@ -100,5 +104,9 @@ void dial_on_timeout(struct conn *conn);
 bool dial_is_permitted(const struct conn *conn, uint32_t *ret_rule);
 void dial_stop(struct conn *conn);
 int relay_on_upstream(void *userdata, uint32_t events);
+/* service.c: a Unix socket of this host, which the supervisor connects to. Each may end in
+ * relay_refuse. */
+void service_dial(struct conn *conn, uint64_t id);
+MUST_USE int service_answered(struct egress *egress, const struct launch_msg *answer, int fd);
 /* Upstream is there and watched by relay_on_upstream. As a loop callback. */
 MUST_USE int relay_connected(struct conn *conn);

@@ -56,8 +56,10 @@ struct egress {
 	struct api_link api;
 	struct list sessions[SESSION_BUCKETS];
 	uint32_t n_connections;
-	uint32_t n_attempts;      /* sockets that are being connected */
-	uint32_t max_connections; /* by RLIMIT_NOFILE */
+	struct list service_dials; /* conn.dial.service_link */
+	uint32_t last_serial;      /* of requests to the supervisor */
+	uint32_t n_attempts;       /* sockets that are being connected */
+	uint32_t max_connections;  /* by RLIMIT_NOFILE */
 };
 
 #define DENIAL_KEYS 16

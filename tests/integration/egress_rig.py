@@ -242,7 +242,7 @@ class Session:
             self.send(RULE, struct.pack("=IIII", index, row["kind"], row["flags"], row["n_ports"])
                       + row["ports"] + text(row["label"], 64) + text(row["name"], 256)
                       + row["network"] + text(name, 256) + address_bytes(address)
-                      + struct.pack("=II", port, len(row["paths"])))
+                      + struct.pack("=IIQ", port, len(row["paths"]), 0))
             for host, prefix in row["paths"]:
                 self.send(PATH, struct.pack("=II", index, 0) + text(host, 256)
                           + text(prefix, 256))

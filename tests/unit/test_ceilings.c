@@ -210,7 +210,9 @@ static void test_ceilings_configure_may_go_below_what_is_in_use(void **state)
 	config.max_sessions = 2;
 	ceilings_configure(&ceilings, &config);
 	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_SESSIONS);
-	config = good_config();
+	config.max_memory_bytes = 4 * GIB;
+	config.max_pids = 1000;
+	config.max_sessions = 4;
 	ceilings_configure(&ceilings, &config);
 	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_NONE);
 }

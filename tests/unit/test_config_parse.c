@@ -439,6 +439,7 @@ static void test_config_parse_endpoints_have_sections(void **state)
 		      "[network]\n"
 		      "allow_private = 10.1.0.0/16 [fd12::]/16\n"
 		      "host_services = localhost:8181 10.0.0.5:9092 me.example:80=127.0.0.1:8080\n"
+		      "host_services = catalog.host:8181=unix:/run/catalog.sock\n"
 		      "agent_allow = pypi.org:443\n"),
 		0);
 	assert_string_equal(api->endpoint[0].companions,
@@ -452,7 +453,11 @@ static void test_config_parse_endpoints_have_sections(void **state)
 	assert_int_equal(api->network.n_production, 2);
 	assert_int_equal(api->network.production[0].port.first, 8181);
 	assert_int_equal(api->network.production[1].port.last, UINT16_MAX);
-	assert_int_equal(api->network.n_host_services, 3);
+	assert_int_equal(api->network.n_host_services, 4);
+	assert_string_equal(api->network.host_service[3].name, "catalog.host");
+	assert_string_equal(api->network.host_service[3].path, "/run/catalog.sock");
+	assert_int_equal(api->network.host_service[3].name_port, 8181);
+	assert_int_equal(api->network.host_service[3].address.family, 0);
 	assert_string_equal(api->network.host_service[0].name, "localhost");
 	assert_int_equal(api->network.host_service[0].address.bytes[0], 127);
 	assert_string_equal(api->network.host_service[1].name, "10.0.0.5");
@@ -469,18 +474,24 @@ static void test_config_parse_lists_refuse_what_is_no_entry(void **state)
 		const char *said;
 	} cases[] = {
 		{"[endpoint:kafka_bootstrap]\ncompanions = a b:\n",
-		 "companions wants hosts such as"						   },
+		 "companions wants hosts such as"						    },
 		{"[endpoint:kafka_bootstrap]\nproduction = 0x7f.1\n",
-		 "production wants hosts such as"						   },
+		 "production wants hosts such as"						    },
 		{"[endpoint:kafka_bootstrap]\nproduction_buckets = a/..\n",
-		 "production_buckets wants bucket"						  },
+		 "production_buckets wants bucket"						   },
 		{"[endpoint:kafka_bootstrap]\nshared_paths = a/%2e\n",
-		 "shared_paths wants host/path"						     },
-		{"[network]\nallow_private = 169.254.0.0/16\n",             "wants private networks"},
-		{"[network]\nallow_private = 10.0.0.0/8:80\n",              "wants private networks"},
-		{"[network]\nhost_services = localhost\n",                  "wants localhost:8181"  },
-		{"[network]\nhost_services = me.example:80\n",              "wants localhost:8181"  },
-		{"[network]\nhost_services = a.example:80=b.example:81\n",  "wants localhost:8181"  },
+		 "shared_paths wants host/path"						      },
+		{"[network]\nallow_private = 169.254.0.0/16\n",              "wants private networks"},
+		{"[network]\nallow_private = 10.0.0.0/8:80\n",               "wants private networks"},
+		{"[network]\nhost_services = localhost\n",                   "wants localhost:8181"  },
+		{"[network]\nhost_services = a.example:80=unix:\n",          "wants localhost:8181"  },
+		{"[network]\nhost_services = a.example:80=unix:run/a\n",     "wants localhost:8181"  },
+		{"[network]\nhost_services = a.example:80=unix:/run/../a\n",
+		 "wants localhost:8181"							      },
+		{"[network]\nhost_services = a.example:80=unix:/run//a\n",   "wants localhost:8181"  },
+		{"[network]\nhost_services = a.example=unix:/run/a\n",       "wants localhost:8181"  },
+		{"[network]\nhost_services = me.example:80\n",               "wants localhost:8181"  },
+		{"[network]\nhost_services = a.example:80=b.example:81\n",   "wants localhost:8181"  },
 	};
 	struct fixture *fixture = *state;
 

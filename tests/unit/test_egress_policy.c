@@ -1,6 +1,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/egress_rule.h"
+#include "base/host_service.h"
 #include "base/str.h"
 
 #include "supervisor/api/egress/admit.h"
@@ -266,6 +268,32 @@ static void test_admit_refuses_addresses_by_class(void **state)
 	assert_non_null(admit(fixture, 0, "http://10.2.2.3"));
 }
 
+static void test_a_unix_socket_of_the_host_has_a_rule_of_its_own(void **state)
+{
+	struct fixture *fixture = *state;
+	struct config_host_service *service = &fixture->config.network.host_service[0];
+	const struct net_policy *policy;
+
+	fixture->input.value[0] = "http://catalog.host:8181/c";
+	assert_int_equal(make(fixture)->rule[0].reroute_service, 0);
+	add_service(fixture, "catalog.host", 8181);
+	service->address = (struct egress_address){0};
+	service->port = 8181;
+	assert_int_equal(str_copy(service->path, sizeof(service->path), "/run/catalog.sock"), 0);
+	assert_null(admit(fixture, 0, "http://catalog.host:8181/c"));
+	policy = make(fixture);
+	assert_int_equal(policy->n_rules, 1);
+	assert_true(policy->rule[0].flags & EGRESS_HOST_SERVICE);
+	assert_true(policy->rule[0].reroute_service == host_service_id(service));
+	assert_int_equal(policy->rule[0].reroute.family, 0);
+	assert_true(egress_rule_valid(&policy->rule[0]));
+	/* Another line of the configuration is another number. */
+	service->name_port = 8182;
+	assert_true(policy->rule[0].reroute_service != host_service_id(service));
+	assert_non_null(admit(fixture, 0, "http://host.sandbox.internal:9/"));
+	assert_non_null(admit_rule(&fixture->config, "localhost:80", strlen("localhost:80")));
+}
+
 static void test_admit_rule_takes_rules_beside_production(void **state)
 {
 	struct fixture *fixture = *state;
@@ -294,6 +322,7 @@ int main(void)
 		TEST(test_policy_tells_no_host_of_an_endpoint),
 		TEST(test_admit_refuses_production),
 		TEST(test_admit_refuses_addresses_by_class),
+		TEST(test_a_unix_socket_of_the_host_has_a_rule_of_its_own),
 		TEST(test_admit_rule_takes_rules_beside_production),
 	};
 	int n_before = test_begin();

@@ -418,6 +418,7 @@ static void check_egress(void)
 	CHECK(6, socket(AF_INET6, SOCK_STREAM, IPPROTO_MPTCP) < 0 && errno == EAFNOSUPPORT);
 	CHECK(7, socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) < 0 && errno == EAFNOSUPPORT);
 	CHECK(8, socket(AF_INET6, SOCK_DGRAM, IPPROTO_UDP) >= 0);
+	CHECK(9, socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EAFNOSUPPORT);
 }
 
 /* abort() must be a death, not a hang or a loop of refused signals. */

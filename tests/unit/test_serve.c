@@ -113,6 +113,18 @@ const struct policy_image_header *host_policy(const struct host *host)
 	return &image;
 }
 
+uint32_t host_worker_ids(const struct host *host)
+{
+	(void)host;
+	return 0;
+}
+
+int host_mounts_fd(const struct host *host)
+{
+	(void)host;
+	return -1;
+}
+
 uint64_t host_limits_missing(const struct host *host)
 {
 	(void)host;

@@ -8,6 +8,8 @@
 #include "base/net_class.h"
 #include "base/str.h"
 
+#include "supervisor/api/egress/policy.h"
+
 enum problem {
 	PROBLEM_PRODUCTION,
 	PROBLEM_BUCKET,
@@ -17,6 +19,7 @@ enum problem {
 	PROBLEM_ADDRESS,
 	PROBLEM_RULE,
 	PROBLEM_RULE_PRODUCTION,
+	PROBLEM_RULE_HOST,
 	PROBLEM_MAX_,
 };
 
@@ -28,6 +31,7 @@ static const char *const problems[PROBLEM_MAX_] = {
 	[PROBLEM_PRIVATE] = "Value is a private address outside allow_private",
 	[PROBLEM_ADDRESS] = "Value is an address that no session may reach",
 	[PROBLEM_RULE] = "is no host with ports, such as a.example:443",
+	[PROBLEM_RULE_HOST] = "names this host, whose services only endpoints reach",
 	[PROBLEM_RULE_PRODUCTION] = "names a production host",
 };
 
@@ -50,6 +54,12 @@ bool admit_is_loopback(const struct endpoint_target *target)
 		       str_has_suffix(target->host, ".localhost");
 	return egress_address_parse(target->host, strlen(target->host), &address) == 0 &&
 	       net_class_of(&address) == NET_CLASS_LOOPBACK;
+}
+
+/* What loopback is called inside: no name server knows it. */
+static bool is_host_name(const char *name)
+{
+	return str_equal(name, EGRESS_HOST_NAME) || str_has_suffix(name, "." EGRESS_HOST_NAME);
 }
 
 static bool is_private_allowed(const struct network_config *network,
@@ -128,7 +138,7 @@ static const char *target_problem(const struct api_config *config, bool tls,
 
 	if (admit_host_service(&config->network, target))
 		return NULL;
-	if (admit_is_loopback(target))
+	if (admit_is_loopback(target) || is_host_name(target->host))
 		return problems[PROBLEM_HOST];
 	if (endpoint_target_rule(target, &rule) < 0)
 		return problems[PROBLEM_ADDRESS];
@@ -160,6 +170,10 @@ const char *admit_rule(const struct api_config *config, const char *text, size_t
 
 	if (length > ADMIT_RULE_MAX_BYTES || egress_rule_parse(text, length, &rule) < 0)
 		return problems[PROBLEM_RULE];
+	if (rule.kind == EGRESS_RULE_NAME &&
+	    (str_equal(rule.name, "localhost") || str_has_suffix(rule.name, ".localhost") ||
+	     is_host_name(rule.name)))
+		return problems[PROBLEM_RULE_HOST];
 	production = production_of(config, &rule);
 	/* What lies under a wildcard is refused when it is dialled; but a host that is shared has
 	 * no such rule. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/egress_rule.h"
 #include "base/endpoint_list.h"
 #include "base/str.h"
 
@@ -46,7 +47,7 @@ static const char *action_of(const struct egress_rule *rule)
 {
 	if (!(rule->flags & EGRESS_PRODUCTION))
 		return rule->flags & EGRESS_PATHS ? "allow_paths" : "allow";
-	return rule->reroute_name[0] != '\0' || rule->reroute.family != 0 ? "reroute" : "refuse";
+	return egress_rule_reroutes(rule) ? "reroute" : "refuse";
 }
 
 static json_t *counters_of(const struct egress_counters *counters)

@@ -7,6 +7,7 @@
 
 #include "base/egress_rule.h"
 #include "base/endpoint_list.h"
+#include "base/host_service.h"
 #include "base/net_class.h"
 #include "base/str.h"
 
@@ -92,6 +93,16 @@ static bool is_shared(const struct making *making, const struct egress_rule *pro
 	return false;
 }
 
+static void set_service(const struct config_host_service *service, struct egress_rule *rule)
+{
+	rule->flags |= EGRESS_HOST_SERVICE;
+	rule->reroute_port = service->port;
+	if (service->path[0] != '\0')
+		rule->reroute_service = host_service_id(service);
+	else
+		rule->reroute = service->address;
+}
+
 /* To the first host of the endpoint, on its port. */
 static int set_reroute(const struct making *making, size_t index, struct egress_rule *rule)
 {
@@ -102,11 +113,10 @@ static int set_reroute(const struct making *making, size_t index, struct egress_
 	    making->value[index].n_targets == 0)
 		return 0;
 	service = admit_host_service(&making->input->config->network, target);
-	rule->reroute_port = service ? service->port : target->port;
+	rule->reroute_port = target->port;
 	rule->flags |= private_flag(making);
 	if (service) {
-		rule->flags |= EGRESS_HOST_SERVICE;
-		rule->reroute = service->address;
+		set_service(service, rule);
 		return 0;
 	}
 	if (target->kind == ENDPOINT_HOST_NAME)
@@ -218,11 +228,8 @@ static int add_target(struct making *making, size_t index, const struct endpoint
 	r = endpoint_target_rule(&dialled, &rule);
 	if (r < 0)
 		return 0; /* of an older row */
-	if (service) {
-		rule.flags |= EGRESS_HOST_SERVICE;
-		rule.reroute = service->address;
-		rule.reroute_port = service->port;
-	}
+	if (service)
+		set_service(service, &rule);
 	return add_own(making, &rule, "endpoint", endpoint_name(index));
 }
 
