@@ -39,12 +39,15 @@ set(SANDBOXD_MIGRATIONS
 	0002_components.sql
 	0003_operating.sql
 	0004_endpoints.sql
+	0005_runtime.sql
 )
 set(SANDBOXD_POSTGRES_MIGRATIONS
 	postgres/0001_store.sql
+	postgres/0002_runtime.sql
 )
 set(SANDBOXD_POSTGRES_UNDO
 	postgres/0001_store.undo.sql
+	postgres/0002_runtime.undo.sql
 )
 # The rows of one list, into rows and bodies.
 function(sandboxd_migrations rows_name bodies_name prefix)

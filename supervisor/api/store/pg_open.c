@@ -275,6 +275,27 @@ int postgres_instance(int state_fd, char text[ID_TEXT_BYTES])
 	return id_parse(text, &id);
 }
 
+/* The table is the platform's: it is read. */
+static int no_airbyte_put(struct store *store, const struct store_airbyte_put *row, usec_t now,
+			  store_done done, void *userdata)
+{
+	(void)store;
+	(void)row;
+	(void)now;
+	(void)done;
+	(void)userdata;
+	return -EOPNOTSUPP;
+}
+
+static int no_airbyte_drop(struct store *store, const char *row_id, store_done done, void *userdata)
+{
+	(void)store;
+	(void)row_id;
+	(void)done;
+	(void)userdata;
+	return -EOPNOTSUPP;
+}
+
 const struct store_ops pg_ops = {
 	.close = pg_close,
 	.each_open_session = pg_each_open_session,
@@ -294,6 +315,9 @@ const struct store_ops pg_ops = {
 	.tasks_of_session = queue_tasks_of_session,
 	.frames_get = queue_frames_get,
 	.component_get = queue_component_get,
+	.airbyte_get = queue_airbyte_get,
+	.airbyte_put = no_airbyte_put,
+	.airbyte_drop = no_airbyte_drop,
 	.usage_put = queue_usage_put,
 	.each_usage = pg_each_usage,
 	.frames_use = queue_frames_use,

@@ -52,6 +52,10 @@
 	" THEN json_object_agg(c.file, convert_from(c.body, 'UTF8')) END"                          \
 	" FROM sandbox_components c WHERE c.session_id = $1)"
 
+/* $1 everybody's, $2 the owner's, $3 the workspace's (NULL: none) rows. */
+#define AIRBYTE_VISIBLE                                                                            \
+	"($1::integer = 1 OR c.owner_user_id::text = $2::text OR c.workspace_id::text = $3::text)"
+
 static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 	[QUERY_SESSION_INSERT] =
 		{"session_insert",
@@ -70,10 +74,11 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 		 " WHERE id = $1 AND status <> 'closed'",										0,       false},
 	[QUERY_SESSION_COMPONENT] =
 		{"session_component",
-					"INSERT INTO sandbox_components (session_id, file, body, bytes)"
-		 " SELECT id, $2::varchar, $3::bytea, $4::bigint FROM dagster_sandbox_sessions"
+					"INSERT INTO sandbox_components (session_id, file, body, bytes, origin)"
+		 " SELECT id, $2::varchar, $3::bytea, $4::bigint, $5::varchar"
+		 " FROM dagster_sandbox_sessions"
 		 " WHERE id = $1 ON CONFLICT (session_id, file) DO UPDATE SET body = excluded.body,"
-		 " bytes = excluded.bytes",											      1u << 2, false},
+		 " bytes = excluded.bytes, origin = excluded.origin",								    1u << 2, false},
 	[QUERY_SESSION_TOUCH] = {"session_touch",
 					"UPDATE dagster_sandbox_sessions SET updated_at = $2,"
 				 " components_json = " COMPONENTS_JSON " WHERE id = $1",
@@ -184,6 +189,18 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 		 " sandbox_foreign_components(s.components_json) j WHERE s.id = $1"
 		 " AND j.file COLLATE \"C\" > $2 AND" NO_COMPONENT_OF_OURS ") u"
 		 " ORDER BY u.file COLLATE \"C\" LIMIT 1",									       0,       true },
+	[QUERY_AIRBYTE_GET] =
+		{"airbyte_get",
+					"SELECT c.id, c.name, coalesce(c.airbyte_connection_id::text, ''),"
+		 " (SELECT coalesce(json_agg(k.file), '[]') FROM sandbox_components k"
+		 "  WHERE k.session_id = $5 AND k.origin = c.id::text) FROM airbyte_connections c"
+		 " WHERE (c.id = $4 OR c.airbyte_connection_id = $4) AND " AIRBYTE_VISIBLE
+		 " ORDER BY c.id <> $4, c.owner_user_id::text IS DISTINCT FROM $2, c.id LIMIT 1",					0,       false},
+	[QUERY_AIRBYTE_LIST] =
+		{"airbyte_list",
+					"SELECT c.id, c.name, coalesce(c.airbyte_connection_id::text, ''), '[]'"
+		 " FROM airbyte_connections c WHERE " AIRBYTE_VISIBLE
+		 " ORDER BY c.name, c.id LIMIT $4::integer",									     0,       false},
 	[QUERY_RETAIN_BODIES] =
 		{"retain_bodies",
 					"WITH old AS MATERIALIZED (SELECT s.id FROM dagster_sandbox_sessions s"

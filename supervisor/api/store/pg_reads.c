@@ -16,6 +16,13 @@ static bool send_read(struct pg_store *s, const struct read *read)
 
 	if (read->use_seen)
 		return pg_send(s, QUERY_FRAMES_USE, NULL, 0);
+	if (read->airbyte_read) {
+		struct value wanted[READ_AIRBYTE_VALUES];
+		size_t n = read_airbyte_values(read, id, wanted);
+
+		return pg_send(s, read->airbyte->is_list ? QUERY_AIRBYTE_LIST : QUERY_AIRBYTE_GET,
+			       wanted, n);
+	}
 	if (read->task_read && read->of_session) {
 		values[1] = value_integer(STORE_TASKS_MAX);
 		return pg_send(s, QUERY_TASKS_OF_SESSION, values, 2);
@@ -160,6 +167,25 @@ static void deliver_use(const struct read *read, const PGresult *result)
 		read->use_seen(read->userdata, STORE_NOT_FOUND, NULL);
 }
 
+static void deliver_airbyte(const struct read *read, const PGresult *result)
+{
+	int n = PQntuples(result);
+
+	for (int i = 0; i < n && read->airbyte_read; i++) {
+		const struct store_airbyte row = {
+			.id = PQgetvalue(result, i, 0),
+			.name = PQgetvalue(result, i, 1),
+			.name_length = (size_t)PQgetlength(result, i, 1),
+			.connection_id = PQgetvalue(result, i, 2),
+			.files_json = PQgetvalue(result, i, 3),
+		};
+
+		read->airbyte_read(read->userdata, STORE_OK, &row);
+	}
+	if (read->airbyte_read && (read->airbyte->is_list || n == 0))
+		read->airbyte_read(read->userdata, STORE_NOT_FOUND, NULL);
+}
+
 static void refuse(const struct read *read)
 {
 	if (read->task_read)
@@ -170,6 +196,8 @@ static void refuse(const struct read *read)
 		read->component_read(read->userdata, STORE_DEGRADED, NULL);
 	else if (read->use_seen)
 		read->use_seen(read->userdata, STORE_DEGRADED, NULL);
+	else if (read->airbyte_read)
+		read->airbyte_read(read->userdata, STORE_DEGRADED, NULL);
 }
 
 static void deliver(const struct read *read, const PGresult *result)
@@ -186,6 +214,8 @@ static void deliver(const struct read *read, const PGresult *result)
 		deliver_component(read, result);
 	else if (read->use_seen)
 		deliver_use(read, result);
+	else if (read->airbyte_read)
+		deliver_airbyte(read, result);
 }
 
 void pg_reads_deliver(struct pg_store *s)
@@ -210,6 +240,7 @@ static void silence(struct read *read)
 	read->frames_read = NULL;
 	read->component_read = NULL;
 	read->use_seen = NULL;
+	read->airbyte_read = NULL;
 }
 
 void pg_reads_refuse(struct pg_store *s)

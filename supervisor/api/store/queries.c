@@ -35,6 +35,9 @@
 	" WHERE j.type = 'text' AND j.key <> '' AND NOT EXISTS (SELECT 1 FROM sandbox_components"  \
 	" c WHERE c.session_id = s.id AND c.file = j.key)"
 
+/* ?1 everybody's, ?2 the owner's, ?3 the workspace's (NULL: none) rows. */
+#define AIRBYTE_VISIBLE "(?1 OR c.owner_user_id = ?2 OR c.workspace_id = ?3)"
+
 static const char *const sql[] = {
 	[QUERY_SESSION_INSERT] =
 		"INSERT INTO dagster_sandbox_sessions (id, status, log_summary_json, expires_at,"
@@ -49,10 +52,10 @@ static const char *const sql[] = {
 		" expires_at = ?4, updated_at = ?5, ttl_minutes = ?6"
 		" WHERE id = ?1 AND status <> 'closed'",
 	[QUERY_SESSION_COMPONENT] =
-		"INSERT INTO sandbox_components (session_id, file, body, bytes)"
-		" SELECT id, ?2, ?3, ?4 FROM dagster_sandbox_sessions WHERE id = ?1"
+		"INSERT INTO sandbox_components (session_id, file, body, bytes, origin)"
+		" SELECT id, ?2, ?3, ?4, ?5 FROM dagster_sandbox_sessions WHERE id = ?1"
 		" ON CONFLICT (session_id, file) DO UPDATE SET body = excluded.body,"
-		" bytes = excluded.bytes",
+		" bytes = excluded.bytes, origin = excluded.origin",
 	[QUERY_SESSION_TOUCH] = "UPDATE dagster_sandbox_sessions SET updated_at = ?2 WHERE id = ?1",
 	[QUERY_SESSION_TREE] = "UPDATE dagster_sandbox_sessions SET restoring = ?2,"
 			       " acked = CASE ?2 WHEN 0 THEN acked ELSE 0 END WHERE id = ?1",
@@ -113,6 +116,26 @@ static const char *const sql[] = {
 		" WHERE session_id = ?1 AND file > ?2 UNION ALL SELECT j.key, j.value"
 		" FROM (SELECT id, components_json FROM dagster_sandbox_sessions WHERE id = ?1) s,"
 		" " FOREIGN_COMPONENTS " AND j.key > ?2) ORDER BY file LIMIT 1",
+	[QUERY_AIRBYTE_GET] =
+		"SELECT c.id, c.name, coalesce(c.airbyte_connection_id, ''),"
+		" (SELECT json_group_array(k.file) FROM sandbox_components k"
+		"  WHERE k.session_id = ?5 AND k.origin = c.id) FROM airbyte_connections c"
+		" WHERE (c.id = ?4 OR c.airbyte_connection_id = ?4) AND " AIRBYTE_VISIBLE
+		" ORDER BY c.id <> ?4, c.owner_user_id IS NOT ?2, c.id LIMIT 1",
+	[QUERY_AIRBYTE_LIST] = "SELECT c.id, c.name, coalesce(c.airbyte_connection_id, ''), '[]'"
+			       " FROM airbyte_connections c WHERE " AIRBYTE_VISIBLE
+			       " ORDER BY c.name, c.id LIMIT ?4",
+	[QUERY_AIRBYTE_CHANGE] =
+		"UPDATE airbyte_connections SET name = ?2, airbyte_source_id = ?4,"
+		" airbyte_destination_id = ?5, streams = ?6, updated_at = ?9"
+		" WHERE airbyte_connection_id = ?3 AND owner_user_id IS ?7 AND workspace_id IS ?8",
+	[QUERY_AIRBYTE_INSERT] =
+		"INSERT INTO airbyte_connections (id, name, airbyte_connection_id,"
+		" airbyte_source_id, airbyte_destination_id, streams, owner_user_id, workspace_id,"
+		" created_at, updated_at) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9"
+		" WHERE NOT EXISTS (SELECT 1 FROM airbyte_connections"
+		" WHERE airbyte_connection_id = ?3 AND owner_user_id IS ?7 AND workspace_id IS ?8)",
+	[QUERY_AIRBYTE_DROP] = "DELETE FROM airbyte_connections WHERE id = ?1",
 	[QUERY_RETAIN_BODIES] =
 		"DELETE FROM sandbox_components WHERE session_id IN"
 		" (SELECT s.id FROM dagster_sandbox_sessions s WHERE s.status = 'closed'"

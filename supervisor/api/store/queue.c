@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/plant.h"
+#include "base/str.h"
 
 #include "supervisor/api/store/rows.h"
 
@@ -60,6 +61,7 @@ static void drop_writes(struct list *list)
 void queue_free_read(struct read *read)
 {
 	free(read->after_file);
+	free(read->airbyte);
 	free(read);
 }
 
@@ -215,6 +217,7 @@ void queue_forget(struct store *store, const void *userdata)
 			read->frames_read = NULL;
 			read->component_read = NULL;
 			read->use_seen = NULL;
+			read->airbyte_read = NULL;
 		}
 }
 
@@ -441,4 +444,86 @@ int queue_frames_use(struct store *store, store_frames_use_seen seen, void *user
 	read->userdata = userdata;
 	list_append(&queue_of(store)->reads, &read->link);
 	return 0;
+}
+
+/* ---- connections of Airbyte ---- */
+
+size_t read_airbyte_values(const struct read *read, char id[ID_TEXT_BYTES],
+			   struct value values[READ_AIRBYTE_VALUES])
+{
+	const struct read_airbyte *what = read->airbyte;
+
+	values[0] = value_integer(what->sees_all);
+	values[1] = value_text_or_null(what->owner);
+	values[2] = value_text_or_null(what->workspace);
+	if (what->is_list) {
+		values[3] = value_integer(STORE_AIRBYTE_MAX);
+		return 4;
+	}
+	values[3] = value_text(what->connection);
+	values[4] = value_id(&read->id, id);
+	return 5;
+}
+
+int queue_airbyte_get(struct store *store, const struct store_viewer *viewer,
+		      const char *connection, const struct id *session,
+		      store_airbyte_read airbyte_read, void *userdata)
+{
+	struct read_airbyte *what = calloc(1, sizeof(*what));
+	struct read *read = calloc(1, sizeof(*read));
+
+	/* What does not fit names nothing; nobody has such an identity. */
+	if (!what || !read || str_copy(what->owner, sizeof(what->owner), viewer->owner) < 0 ||
+	    str_copy(what->workspace, sizeof(what->workspace), viewer->workspace) < 0 ||
+	    str_copy(what->connection, sizeof(what->connection), connection ? connection : "") <
+		    0) {
+		free(what);
+		free(read);
+		return -ENOMEM;
+	}
+	what->sees_all = viewer->sees_all;
+	what->is_list = !connection;
+	if (session)
+		read->id = *session;
+	read->airbyte = what;
+	read->airbyte_read = airbyte_read;
+	read->userdata = userdata;
+	list_append(&queue_of(store)->reads, &read->link);
+	return 0;
+}
+
+int queue_airbyte_put(struct store *store, const struct store_airbyte_put *row, usec_t now,
+		      store_done done, void *userdata)
+{
+	struct write *write = write_new(done, userdata);
+	char id_text[ID_TEXT_BYTES];
+	char at[CLOCK_ISO_BYTES];
+	struct id id;
+	int r = id_random(&id);
+	const struct value values[] = {
+		r < 0 ? VALUE_NOTHING : value_id(&id, id_text),
+		value_text(row->name),
+		value_text(row->connection_id),
+		value_text_or_null(row->source_id),
+		value_text_or_null(row->destination_id),
+		value_text(row->streams_json),
+		value_text_or_null(row->owner),
+		value_text_or_null(row->workspace),
+		value_time(now, at),
+	};
+
+	if (r < 0 && write)
+		write->failed = true;
+	write_add(write, QUERY_AIRBYTE_CHANGE, values, ARRAY_SIZE(values));
+	write_add(write, QUERY_AIRBYTE_INSERT, values, ARRAY_SIZE(values));
+	return add_write(queue_of(store), write);
+}
+
+int queue_airbyte_drop(struct store *store, const char *row_id, store_done done, void *userdata)
+{
+	struct write *write = write_new(done, userdata);
+	const struct value id = value_text(row_id);
+
+	write_add(write, QUERY_AIRBYTE_DROP, &id, 1);
+	return add_write(queue_of(store), write);
 }

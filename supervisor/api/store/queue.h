@@ -18,6 +18,20 @@
 
 #define FRAMES_A_READ 256
 
+struct read;
+struct read_airbyte {
+	char owner[IDENTITY_MAX + 1];
+	char workspace[IDENTITY_MAX + 1];
+	bool sees_all;
+	bool is_list;
+	char connection[STORE_AIRBYTE_ID_MAX + 1];
+};
+#define READ_AIRBYTE_VALUES 5
+struct value;
+/* Of QUERY_AIRBYTE_LIST or _GET; texts are the read's, and id's. How many. */
+size_t read_airbyte_values(const struct read *read, char id[ID_TEXT_BYTES],
+			   struct value values[READ_AIRBYTE_VALUES]);
+
 struct read {
 	struct list link;
 	struct id id;     /* of the task, or of the session */
@@ -25,10 +39,12 @@ struct read {
 	char *after_file; /* owned; of a component */
 	uint32_t after;
 	size_t max_bytes;
-	store_task_read task_read; /* one of the four, or none after store_forget */
+	store_task_read task_read; /* one of the five, or none after store_forget */
 	store_frames_read frames_read;
 	store_component_read component_read;
 	store_frames_use_seen use_seen;
+	store_airbyte_read airbyte_read;
+	struct read_airbyte *airbyte; /* owned; what is read for it */
 	void *userdata;
 };
 
@@ -107,5 +123,11 @@ int queue_frames_get(struct store *store, const struct id *task, uint32_t after,
 int queue_component_get(struct store *store, const struct id *session, const char *after,
 			store_component_read component_read, void *userdata);
 int queue_frames_use(struct store *store, store_frames_use_seen seen, void *userdata);
+int queue_airbyte_get(struct store *store, const struct store_viewer *viewer,
+		      const char *connection, const struct id *session,
+		      store_airbyte_read airbyte_read, void *userdata);
+int queue_airbyte_put(struct store *store, const struct store_airbyte_put *row, usec_t now,
+		      store_done done, void *userdata);
+int queue_airbyte_drop(struct store *store, const char *row_id, store_done done, void *userdata);
 void queue_forget(struct store *store, const void *userdata);
 void queue_stats(const struct store *store, struct store_stats *ret_stats);

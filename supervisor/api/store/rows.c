@@ -170,6 +170,7 @@ void rows_session_component(struct write *write, const struct id *session,
 		value_text(component->file),
 		value_bytes(component->body, component->body_length),
 		value_integer((int64_t)component->body_length),
+		value_text(component->origin),
 	};
 	const struct value touch[] = {values[0], value_time(now, updated)};
 

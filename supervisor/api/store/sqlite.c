@@ -13,11 +13,8 @@
 
 /* ---- statements ---- */
 
-/* Run one that returns no rows. 0 or SQLite's result code. */
-static int run(struct sqlite_store *s, enum query query, const struct value *values,
-	       size_t n_values)
+int sqlite_bind(sqlite3_stmt *statement, const struct value *values, size_t n_values)
 {
-	sqlite3_stmt *statement = s->statement[query];
 	int r = SQLITE_OK;
 
 	for (size_t i = 0; r == SQLITE_OK && i < n_values; i++) {
@@ -40,6 +37,16 @@ static int run(struct sqlite_store *s, enum query query, const struct value *val
 			break;
 		}
 	}
+	return r;
+}
+
+/* Run one that returns no rows. 0 or SQLite's result code. */
+static int run(struct sqlite_store *s, enum query query, const struct value *values,
+	       size_t n_values)
+{
+	sqlite3_stmt *statement = s->statement[query];
+	int r = sqlite_bind(statement, values, n_values);
+
 	if (r == SQLITE_OK)
 		r = sqlite3_step(statement);
 	(void)sqlite3_reset(statement);
@@ -225,6 +232,9 @@ const struct store_ops sqlite_ops = {
 	.tasks_of_session = queue_tasks_of_session,
 	.frames_get = queue_frames_get,
 	.component_get = queue_component_get,
+	.airbyte_get = queue_airbyte_get,
+	.airbyte_put = queue_airbyte_put,
+	.airbyte_drop = queue_airbyte_drop,
 	.usage_put = queue_usage_put,
 	.each_usage = sqlite_each_usage,
 	.frames_use = queue_frames_use,

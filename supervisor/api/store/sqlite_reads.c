@@ -180,6 +180,42 @@ static void read_frames_use(struct sqlite_store *s, struct read *read)
 	read->use_seen(read->userdata, r == SQLITE_DONE ? STORE_NOT_FOUND : STORE_DEGRADED, NULL);
 }
 
+static void read_airbyte(struct sqlite_store *s, struct read *read)
+{
+	bool is_list = read->airbyte->is_list;
+	sqlite3_stmt *statement = s->statement[is_list ? QUERY_AIRBYTE_LIST : QUERY_AIRBYTE_GET];
+	struct value values[READ_AIRBYTE_VALUES];
+	char id[ID_TEXT_BYTES];
+	bool found = false;
+	int r;
+
+	r = sqlite_bind(statement, values, read_airbyte_values(read, id, values));
+	while (r == SQLITE_OK || (r == SQLITE_ROW && is_list)) {
+		r = sqlite3_step(statement);
+		if (r != SQLITE_ROW)
+			break;
+		const struct columns columns = columns_of(statement);
+		const struct store_airbyte row = {
+			.id = columns.text[0],
+			.name = columns.text[1],
+			.name_length = (size_t)sqlite3_column_bytes(statement, 1),
+			.connection_id = columns.text[2],
+			.files_json = columns.text[3],
+		};
+
+		found = true;
+		if (row.id && row.name && row.connection_id && row.files_json)
+			read->airbyte_read(read->userdata, STORE_OK, &row);
+		else if (!is_list)
+			read->airbyte_read(read->userdata, STORE_NOT_FOUND, NULL);
+	}
+	(void)sqlite3_reset(statement);
+	(void)sqlite3_clear_bindings(statement);
+	if (is_list || !found)
+		read->airbyte_read(read->userdata,
+				   r == SQLITE_DONE ? STORE_NOT_FOUND : STORE_DEGRADED, NULL);
+}
+
 void sqlite_do_reads(struct sqlite_store *s)
 {
 	struct list *last = s->queue.reads.prev;
@@ -201,6 +237,8 @@ void sqlite_do_reads(struct sqlite_store *s)
 			read_component(s, read);
 		else if (read->use_seen)
 			read_frames_use(s, read);
+		else if (read->airbyte_read)
+			read_airbyte(s, read);
 		queue_free_read(read);
 	}
 }

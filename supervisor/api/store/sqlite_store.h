@@ -12,6 +12,7 @@
 #include "supervisor/api/store/queries.h"
 #include "supervisor/api/store/queue.h"
 #include "supervisor/api/store/store.h"
+#include "supervisor/api/store/writes.h"
 
 struct sqlite_store {
 	struct store_queue queue;
@@ -33,6 +34,8 @@ static inline const struct sqlite_store *sqlite_store_of_const(const struct stor
 
 extern const struct store_ops sqlite_ops; /* sqlite.c */
 
+/* Values are borrowed until the statement's next reset. SQLite's result code. */
+int sqlite_bind(sqlite3_stmt *statement, const struct value *values, size_t n_values);
 int sqlite_commit_waiting(struct sqlite_store *s); /* SQLite's code; 0: all writes are durable */
 
 /* sqlite_reads.c */

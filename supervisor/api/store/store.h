@@ -136,10 +136,41 @@ struct store_component {
 	const char *file;
 	const char *body;
 	size_t body_length;
+	const char *origin; /* of struct store_airbyte, whose id it is; NULL: none. Not read back */
 };
 /* component is NULL unless STORE_OK. */
 typedef void (*store_component_read)(void *userdata, enum store_result result,
 				     const struct store_component *component);
+
+/* Who asks for rows of his own or of his workspace; "": none. */
+struct store_viewer {
+	const char *owner;
+	const char *workspace;
+	bool sees_all;
+};
+/* A connection of Airbyte. Whatever the texts say is another program's word. */
+struct store_airbyte {
+	const char *id; /* of the row */
+	const char *name;
+	size_t name_length;
+	const char *connection_id; /* Airbyte's own; "": none */
+	const char *files_json; /* array: components of the session in question that came from it */
+};
+/* row is NULL unless STORE_OK. */
+typedef void (*store_airbyte_read)(void *userdata, enum store_result result,
+				   const struct store_airbyte *row);
+/* One that is kept: made, or changed where the owner and the workspace have it already. */
+struct store_airbyte_put {
+	const char *name;
+	const char *connection_id;
+	const char *source_id;      /* "": none */
+	const char *destination_id; /* "": none */
+	const char *streams_json;   /* array of names */
+	const char *owner;          /* "": NULL, which the operator alone sees */
+	const char *workspace;      /* "": NULL */
+};
+#define STORE_AIRBYTE_MAX    1000 /* in one list */
+#define STORE_AIRBYTE_ID_MAX 64   /* a longer id names nothing */
 
 enum store_tree {
 	STORE_TREE_COMPLETE,
@@ -208,6 +239,13 @@ struct store_ops {
 			  size_t max_bytes, store_frames_read read, void *userdata);
 	int (*component_get)(struct store *store, const struct id *session, const char *after,
 			     store_component_read read, void *userdata);
+	int (*airbyte_get)(struct store *store, const struct store_viewer *viewer,
+			   const char *connection, const struct id *session,
+			   store_airbyte_read read, void *userdata);
+	int (*airbyte_put)(struct store *store, const struct store_airbyte_put *row, usec_t now,
+			   store_done done, void *userdata);
+	int (*airbyte_drop)(struct store *store, const char *row_id, store_done done,
+			    void *userdata);
 	int (*usage_put)(struct store *store, const struct store_usage *usage);
 	int (*each_usage)(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
 	int (*frames_use)(struct store *store, store_frames_use_seen seen, void *userdata);
@@ -358,6 +396,31 @@ MUST_USE static inline int store_component_get(struct store *store, const struct
 					       void *userdata)
 {
 	return store->ops->component_get(store, session, after, read, userdata);
+}
+
+/* The connection with this id, the row's or Airbyte's, if the viewer may see it; one call.
+ * connection NULL: all that he may see, by name, up to STORE_AIRBYTE_MAX: one call each with
+ * STORE_OK, then one with STORE_NOT_FOUND (no more) or STORE_DEGRADED. session: of files_json. */
+MUST_USE static inline int store_airbyte_get(struct store *store, const struct store_viewer *viewer,
+					     const char *connection, const struct id *session,
+					     store_airbyte_read read, void *userdata)
+{
+	return store->ops->airbyte_get(store, viewer, connection, session, read, userdata);
+}
+
+/* -EOPNOTSUPP: the rows of this store are another program's. */
+MUST_USE static inline int store_airbyte_put(struct store *store,
+					     const struct store_airbyte_put *row, usec_t now,
+					     store_done done, void *userdata)
+{
+	return store->ops->airbyte_put(store, row, now, done, userdata);
+}
+
+/* By the row's id. -EOPNOTSUPP as above. */
+MUST_USE static inline int store_airbyte_drop(struct store *store, const char *row_id,
+					      store_done done, void *userdata)
+{
+	return store->ops->airbyte_drop(store, row_id, done, userdata);
 }
 
 /* Set or replaced. Earlier days are deleted; nobody is told. */
