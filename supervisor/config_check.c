@@ -82,6 +82,7 @@ static const struct number_rule {
 	{"redis.url", NUMBER(api.redis.port), 0, UINT16_MAX},
 	{"platform.redis_url", NUMBER(api.platform.redis.place.port), 0, UINT16_MAX},
 	{"platform.frames_hold", NUMBER(api.platform.frames_hold_s), 0, CONFIG_HOLD_MAX_S},
+	{"airbyte.workspace", NUMBER(api.airbyte_workspace), 0, CONFIG_AIRBYTE_MAX_ - 1},
 	{"quota overrides", NUMBER(api.quota.n_overrides), 0, QUOTA_OVERRIDES_MAX},
 	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},
 	{"n_name_servers", NUMBER(egress.n_name_servers), 0, CONFIG_MAX_NS},
@@ -128,6 +129,19 @@ static const struct text_rule {
 	{"platform.redis_url",        NUMBER(api.platform.redis.user)    },
 	{"platform.redis_password",   NUMBER(api.platform.redis.password)},
 	{"platform.frames_prefix",    NUMBER(api.platform.frames_prefix) },
+	{"identity.header_user",      NUMBER(api.header_user)            },
+	{"identity.header_workspace", NUMBER(api.header_workspace)       },
+	{"identity.header_project",   NUMBER(api.header_project)         },
+	{"identity.header_scopes",    NUMBER(api.header_scopes)          },
+	{"api.env_prefix",            NUMBER(api.env_prefix)             },
+	{"api.stream_url",            NUMBER(api.stream_url)             },
+	{"api.websocket_origins",     NUMBER(api.websocket_origins)      },
+	{"store.dsn",                 NUMBER(api.store_dsn)              },
+	{"store.password",            NUMBER(api.store_password)         },
+	{"airbyte.prefix",            NUMBER(api.airbyte_prefix)         },
+	{"redis.prefix",              NUMBER(api.redis_root)             },
+	{"redis.user",                NUMBER(redis.user)                 },
+	{"redis.password",            NUMBER(redis.password)             },
 };
 
 static const struct frame_rule {

@@ -9,6 +9,7 @@
 
 #define API_DETAIL_SESSION_NOT_FOUND "sandbox session not found"
 #define API_DETAIL_SANDBOX_NOT_FOUND "sandbox not found"
+#define API_DETAIL_AIRBYTE_NOT_FOUND "airbyte connection not found"
 #define API_DETAIL_COMPONENT_NAME    "invalid component name"
 #define API_DETAIL_AUTHENTICATION    "Authentication required"
 

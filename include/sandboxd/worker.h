@@ -145,6 +145,15 @@ struct endpoint_config {
 	uint32_t zero;
 };
 
+/* How components log in to Airbyte. */
+enum config_airbyte {
+	CONFIG_AIRBYTE_CLIENT,   /* self-managed, client id and secret */
+	CONFIG_AIRBYTE_PASSWORD, /* self-managed, user name and password */
+	CONFIG_AIRBYTE_OPEN,     /* self-managed, without */
+	CONFIG_AIRBYTE_CLOUD,    /* Airbyte Cloud, client id and secret */
+	CONFIG_AIRBYTE_MAX_,
+};
+
 /* Every number is checked against its range by sandboxd-config and again by the supervisor. */
 struct api_config {
 	uint32_t magic;
@@ -189,6 +198,8 @@ struct api_config {
 	struct redis_place redis;
 	char redis_root[CONFIG_TEXT_BYTES]; /* keys of a session: ROOT:ID:* */
 	struct platform_config platform;
+	char airbyte_prefix[CONFIG_TEXT_BYTES]; /* of the variables that components name */
+	uint32_t airbyte_workspace;             /* enum config_airbyte */
 };
 
 struct egress_config {

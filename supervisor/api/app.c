@@ -9,6 +9,7 @@
 
 #include "supervisor/api/audit.h"
 #include "supervisor/api/canary.h"
+#include "supervisor/api/components.h"
 #include "supervisor/api/egress.h"
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
@@ -417,6 +418,7 @@ static int start(struct app *app)
 	list_init(&app->streams);
 	list_init(&app->cancels);
 	list_init(&app->lookups);
+	list_init(&app->puts);
 	list_init(&app->adopting);
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	settings_spread(app);
@@ -479,6 +481,7 @@ static void stop(struct app *app)
 		app->server[i] = http_server_free(app->server[i]);
 	app->store = store_close(app->store);
 	platform_stop(app);
+	components_drop(app);
 	task_cancel_drop(app);
 	task_lookups_drop(app);
 	audit_stop(app);

@@ -90,6 +90,7 @@ struct app {
 	struct list crediting; /* struct live: acknowledged at the end of the turn */
 	struct list streams;   /* struct task_stream */
 	struct list cancels;   /* struct cancel_waiter */
+	struct list puts;      /* struct component_put, until the store has them */
 	struct list lookups;   /* task_lookup.c: wait for a task to appear */
 	uint32_t n_lookups;
 	sd_event_source *lookup_timer; /* NULL: none has waited yet */

@@ -17,6 +17,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/registry.c
 	${CMAKE_CURRENT_LIST_DIR}/session/session.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec.c
+	${CMAKE_CURRENT_LIST_DIR}/session/spec_airbyte.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_command.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_egress.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
@@ -32,6 +33,13 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/janitor/plan.c
 )
 target_link_libraries(sandboxd_api_domain PUBLIC sandboxd_endpoint sandboxd_json sandboxd_base)
+
+# libyaml's emitter only: no parser of it may be linked where this is (tests/lint/symbols.py).
+add_library(sandboxd_api_airbyte STATIC
+	${CMAKE_CURRENT_LIST_DIR}/airbyte/document.c
+	${CMAKE_CURRENT_LIST_DIR}/airbyte/slug.c
+)
+target_link_libraries(sandboxd_api_airbyte PUBLIC sandboxd_base PRIVATE PkgConfig::YAML)
 
 # The schema's steps, compiled in byte by byte with their checksums (store/migrate.h).
 set(SANDBOXD_MIGRATIONS

@@ -25,6 +25,7 @@
 #define NETWORK    "network"
 #define REDIS      "redis"
 #define PLATFORM   "platform"
+#define AIRBYTE    "airbyte"
 
 #define QUOTA(scope, member) AT(api.quota.limits[QUOTA_SCOPE_##scope].member)
 
@@ -154,6 +155,10 @@ static const struct option_row rows[] = {
 	 AT(api.platform.frames_prefix), OPTION_RELOAD, "frames of a task are published on PREFIXtask:ID"},
 	{PLATFORM, "frames_hold", OPTION_TYPE_SECONDS, 0, CONFIG_HOLD_MAX_S, "10s",
 	 AT(api.platform.frames_hold_s), OPTION_RELOAD, "frames wait this long for a first subscriber; 0s: they do not"},
+	{AIRBYTE, "workspace", OPTION_TYPE_AIRBYTE, 0, CONFIG_AIRBYTE_MAX_ - 1, "client",
+	 AT(api.airbyte_workspace), OPTION_RELOAD, "how components that are written from connections log in: client, password or open to a self-managed Airbyte, or cloud"},
+	{AIRBYTE, "prefix", OPTION_TYPE_PREFIX, 0, 0, "AIRBYTE_",
+	 AT(api.airbyte_prefix), OPTION_RELOAD, "prefix of the variables with the fields of their workspace, which the session has to have"},
 
 	{LIMITS, "sessions", OPTION_TYPE_U32, 1, CONFIG_SESSIONS_MAX, "1000",
 	 AT(supervisor.max_sessions), OPTION_RELOAD_NEW, "sessions at once"},
@@ -237,6 +242,7 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_ENDPOINT] = "text",
 	[OPTION_TYPE_REROUTE] = "refuse|reroute",
 	[OPTION_TYPE_SHARED] = "refuse|path|trust_credentials",
+	[OPTION_TYPE_AIRBYTE] = "client|password|open|cloud",
 	[OPTION_TYPE_REDIS] = "url",
 	[OPTION_TYPE_REDIS_SERVER] = "url",
 	[OPTION_TYPE_KEY] = "text",

@@ -33,6 +33,7 @@ enum option_type {
 	OPTION_TYPE_SECRET,       /* printable, never shown; row.max is the longest */
 	OPTION_TYPE_REROUTE,      /* refuse, reroute */
 	OPTION_TYPE_SHARED,       /* refuse, path, trust_credentials */
+	OPTION_TYPE_AIRBYTE,      /* client, password, open, cloud */
 	OPTION_TYPE_REDIS,        /* redis://address:port */
 	OPTION_TYPE_REDIS_SERVER, /* the same with credentials and a database; never shown */
 	OPTION_TYPE_KEY,          /* letters, digits and :._- */

@@ -10,6 +10,8 @@
 #include "supervisor/config/option_list.h"
 #include "supervisor/config/option_redis.h"
 
+#define CHOICE_WORDS 4
+
 static void *field_of(const struct option_row *row, struct config_answer *answer)
 {
 	return (uint8_t *)answer + row->offset;
@@ -70,7 +72,7 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 {
 	static const struct {
 		enum option_type type;
-		const char *word[3];
+		const char *word[CHOICE_WORDS];
 	} choices[] = {
 		{OPTION_TYPE_BOOL,    {"no", "yes"}                          },
 		{OPTION_TYPE_FIELDS,  {"refuse", "ignore"}                   },
@@ -78,10 +80,11 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 		{OPTION_TYPE_FORMAT,  {"logfmt", "json"}                     },
 		{OPTION_TYPE_REROUTE, {"refuse", "reroute"}                  },
 		{OPTION_TYPE_SHARED,  {"refuse", "path", "trust_credentials"}},
+		{OPTION_TYPE_AIRBYTE, {"client", "password", "open", "cloud"}},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
-		for (uint32_t j = 0; j < 3 && choices[i].word[j]; j++) {
+		for (uint32_t j = 0; j < CHOICE_WORDS && choices[i].word[j]; j++) {
 			if (row->type == choices[i].type && str_equal(value, choices[i].word[j])) {
 				memcpy(field_of(row, answer), &j, sizeof(j));
 				return 0;
@@ -256,6 +259,7 @@ static const struct value_kind {
 	[OPTION_TYPE_ENDPOINT] = {set_endpoint,            "printable text without spaces",                                             NULL      },
 	[OPTION_TYPE_REROUTE] = {set_choice,              "refuse or reroute",                                                         NULL      },
 	[OPTION_TYPE_SHARED] = {set_choice,              "refuse, path or trust_credentials",                                         NULL      },
+	[OPTION_TYPE_AIRBYTE] = {set_choice,              "client, password, open or cloud",                                           NULL      },
 	[OPTION_TYPE_REDIS] = {option_redis_set_place,
                              "redis://address:port or redis://localhost:port",                                                     NULL      },
 	[OPTION_TYPE_REDIS_SERVER] =

@@ -25,6 +25,7 @@ LAYERS = [
     ("base/", SHARED, []),
     ("policy/image", [*SHARED, "policy/"], ["sodium.h"]),
     ("policy/", [*SHARED, "policy/"], ["seccomp.h", "sodium.h", "sys/capability.h"]),
+    ("supervisor/api/airbyte/", [*PURE_BASE, "sandboxd/", "supervisor/api/airbyte/"], ["yaml.h"]),
     *[(folder, [*PURE_BASE, "sandboxd/", "policy/image.h", *DOMAIN], ["jansson.h"])
       for folder in DOMAIN],
     ("supervisor/api/http/", [*SHARED, *DOMAIN, "supervisor/api/http/", "supervisor/api/app.h"],

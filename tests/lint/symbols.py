@@ -23,6 +23,7 @@ SHIM = "shim"
 CTL = "ctl"
 CANARY = "jail/canary"  # tries what must be refused
 BASE = "base"
+LOADER = "jail/loader"  # parses inside a session, where a component is
 # Of the policy compiler in test builds: runs the program that it watches.
 LEARN = "policy/learn.c"
 # symbol or system call → folders that may use it (see docs/ARCHITECTURE.md)
@@ -69,6 +70,14 @@ def object_symbols(path):
         yield match.group(1) if match else name
 
 
+def check_programs(build):
+    """libyaml is linked by two programs: one parses, in a session; the other only writes."""
+    for path in sorted((Path(build) / "bin").glob("sandbox*")):
+        names = {name for name in object_symbols(path) if name.startswith("yaml_parser")}
+        for name in sorted(names):
+            yield f"{path.name}: {name}: no YAML is parsed outside a session"
+
+
 def check_objects(build):
     found = 0
     for path in sorted(Path(build).rglob("*.o")):
@@ -79,6 +88,8 @@ def check_objects(build):
         found += 1
         folder = folder_of(source)
         for name in sorted(set(object_symbols(path))):
+            if name.startswith("yaml_parser") and not source.startswith(LOADER):
+                yield f"{source}: {name} is for {LOADER}"
             if name in NOWHERE:
                 yield f"{source}: {name} is not used in this project"
             elif name in ONLY and folder not in (*ONLY[name], CANARY):
@@ -103,7 +114,7 @@ def check_sources(files):
 
 def main():
     files = [name for name in sys.stdin.read().split("\0") if name]
-    bad = [*check_objects(sys.argv[1]), *check_sources(files)]
+    bad = [*check_objects(sys.argv[1]), *check_programs(sys.argv[1]), *check_sources(files)]
     print("\n".join(sorted(set(bad))))
     sys.exit(bool(bad))
 

@@ -41,6 +41,12 @@ void action_janitor_plan(struct request *request);
 
 void action_component(struct request *request, struct session *session,
 		      struct spec_component *spec);
+/* Writes the component of a connection: id of the row or Airbyte's. */
+void action_airbyte(struct request *request, struct session *session, const char *connection);
+void action_airbyte_list(struct request *request);
+/* The connection of the path, under Airbyte's id, of the caller and his workspace. */
+void action_airbyte_put(struct request *request, struct spec_airbyte *spec);
+void action_airbyte_drop(struct request *request);
 void action_load(struct request *request, struct session *session);
 void action_command(struct request *request, struct session *session, struct spec_command *spec);
 

@@ -21,6 +21,11 @@ void handle_session_denials(struct request *request);
 void handle_session_egress(struct request *request);
 void handle_session_egress_set(struct request *request);
 
+void handle_session_airbyte(struct request *request);
+void handle_airbyte_list(struct request *request);
+void handle_airbyte_put(struct request *request);
+void handle_airbyte_drop(struct request *request);
+
 void handle_task_get(struct request *request);
 void handle_task_cancel(struct request *request);
 void handle_task_stream(struct request *request);

@@ -42,30 +42,40 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"integer\",\"minimum\":1,\"maximum\":720}}}"                                                          },
 	{"SessionList",
 	 "{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Session\"}}"                                      },
-	{"SessionDeleted", "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING
+	{"SessionDeleted",        "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING
 			   ",\"redis_keys_dropped\":" INTEGER ",\"folder_removed\":" BOOLEAN "}}"},
 	{"ComponentWrite",
 	 "{\"type\":\"object\",\"required\":[\"name\",\"body\"],\"properties\":{\"name\":" STRING
 	 ",\"body\":" STRING "}}"											  },
-	{"TaskAccepted",   "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING
+	{"AirbyteWrite",
+	 "{\"type\":\"object\",\"required\":[\"airbyte_connection_id\"],\"properties\":"
+	 "{\"airbyte_connection_id\":" STRING "}}"									 },
+	{"AirbytePut",
+	 "{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{\"name\":" STRING
+	 ",\"source_id\":" NULLABLE ",\"destination_id\":" NULLABLE ",\"streams\":" STRINGS "}}"                           },
+	{"AirbyteConnection",     "{\"type\":\"object\",\"properties\":{\"id\":" STRING
+			      ",\"name\":" STRING ",\"airbyte_connection_id\":" NULLABLE "}}" },
+	{"AirbyteConnectionList",
+	 "{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/AirbyteConnection\"}}"                            },
+	{"TaskAccepted",          "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING
 			 ",\"status\":" STRING ",\"stream_url\":" STRING "}}"                      },
 	{"Task",
 	 "{\"type\":\"object\",\"properties\":{\"task_id\":" STRING ",\"session_id\":" STRING
 	 ",\"status\":" STRING ",\"created_at\":" NULLABLE ",\"started_at\":" NULLABLE
 	 ",\"ended_at\":" NULLABLE ",\"seq\":" INTEGER ",\"stream_url\":" STRING "}}"                                      },
-	{"TaskList",       "{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Task\"}}"                       },
+	{"TaskList",              "{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Task\"}}"                },
 	{"Stats",
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"memory_bytes\":" INTEGER
 	 ",\"memory_peak_bytes\":" INTEGER ",\"cpu_us\":" INTEGER ",\"pids\":" INTEGER
 	 ",\"frozen\":" BOOLEAN ",\"oom_kills\":" INTEGER "}}"                                                             },
-	{"EgressRules",    "{\"type\":\"object\",\"required\":[\"allow\"]," ALLOW "}"                                      },
+	{"EgressRules",           "{\"type\":\"object\",\"required\":[\"allow\"]," ALLOW "}"                               },
 	{"Egress",
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"in_force\":" BOOLEAN
 	 ",\"rules\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/EgressRule\"}}"
 	 ",\"production_reachable_by_credentials\":" STRINGS ",\"limits\":{\"type\":\"object\","
 	 "\"properties\":{\"connections\":" INTEGER ",\"connects_per_second\":" INTEGER
 	 ",\"bytes_per_second\":" INTEGER "}}}}"									   },
-	{"EgressRule",     "{\"type\":\"object\",\"properties\":{\"label\":" STRING
+	{"EgressRule",            "{\"type\":\"object\",\"properties\":{\"label\":" STRING
 		       ",\"action\":{\"enum\":[\"allow\","
 		       "\"allow_paths\",\"refuse\",\"reroute\"]},\"host\":" NULLABLE
 		       ",\"ports\":" NULLABLE ",\"counters\":" OBJECT "}}"                           },
@@ -84,10 +94,10 @@ static const struct schema_row schemas[] = {
 	 ",\"message\":" STRING ",\"timestamp\":{\"type\":\"number\"},\"seq\":" INTEGER "}}"                               },
 	{"JanitorRun",
 	 "{\"type\":\"object\",\"properties\":{\"dropped\":" STRINGS ",\"count\":" INTEGER "}}"                            },
-	{"SandboxCreate",  "{\"type\":\"object\",\"properties\":{\"profile\":" STRING
+	{"SandboxCreate",         "{\"type\":\"object\",\"properties\":{\"profile\":" STRING
 			  ",\"env\":" TEXTS ",\"envs\":" TEXTS ",\"secrets\":" STRINGS
 			  ",\"ttl\":" INTEGER ",\"name\":" NULLABLE ",\"egress\":" RULES "}}"     },
-	{"Sandbox",        "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
+	{"Sandbox",               "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
 		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
 		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
 		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING ",\"name\":" NULLABLE "}}"      },
@@ -102,9 +112,9 @@ static const struct schema_row schemas[] = {
 	 ",\"data\":{\"type\":\"string\",\"contentEncoding\":\"base64\"},"
 	 "\"code\":{},\"signal\":{\"type\":[\"integer\",\"null\"]},\"timed_out\":" BOOLEAN
 	 ",\"truncated\":" BOOLEAN "}}"										    },
-	{"Proof",          OBJECT											  },
-	{"Trace",          OBJECT											  },
-	{"Capabilities",   OBJECT											  },
+	{"Proof",                 OBJECT										   },
+	{"Trace",                 OBJECT										   },
+	{"Capabilities",          OBJECT										   },
 	{"Quota",
 	 "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"object\",\"additionalProperties\":"
 	 "{\"type\":\"object\",\"properties\":{\"limit\":{\"type\":[\"integer\",\"null\"]},\"used\":" INTEGER
@@ -117,8 +127,8 @@ static const struct schema_row schemas[] = {
 	{"LogLevel",
 	 "{\"type\":\"object\",\"required\":[\"level\"],\"properties\":{\"level\":{\"enum\":"
 	 "[\"error\",\"warning\",\"info\",\"debug\"]}}}"								   },
-	{"Status",         "{\"type\":\"object\",\"properties\":{\"status\":" STRING "}}"                                  },
-	{"Error",          "{\"type\":\"object\",\"properties\":{\"detail\":{}}}"                                          },
+	{"Status",                "{\"type\":\"object\",\"properties\":{\"status\":" STRING "}}"                           },
+	{"Error",                 "{\"type\":\"object\",\"properties\":{\"detail\":{}}}"                                   },
 };
 
 static json_t *make_schemas(void)

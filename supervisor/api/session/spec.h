@@ -25,6 +25,8 @@
 
 #define SPEC_E_INVALID 1
 
+#define SPEC_ORIGIN_MAX 64
+
 #define SPEC_TIMEOUT_MAX_MS (24u * 3600u * 1000u)
 
 struct spec_options {
@@ -78,11 +80,29 @@ struct spec_component {
 	size_t name_length;
 	char *body; /* UTF-8 without NUL, at most COMPONENT_BODY_MAX_BYTES */
 	size_t body_length;
+	char origin[SPEC_ORIGIN_MAX + 1]; /* row of the connection it is written from; "": none */
 };
 #define SPEC_COMPONENT_NULL ((struct spec_component){0})
 void spec_component_done(struct spec_component *spec);
 MUST_USE int spec_parse_component(const char *text, size_t size, const struct spec_options *options,
 				  struct spec_component *ret_spec, json_t **ret_errors);
+
+/* POST .../airbyte: {airbyte_connection_id: text}. *ret_id is owned. */
+MUST_USE int spec_parse_airbyte(const char *text, size_t size, const struct spec_options *options,
+				char **ret_id, json_t **ret_errors);
+
+/* PUT .../airbyte-connections/{id}. */
+struct spec_airbyte {
+	char *name;
+	char *source_id; /* NULL: none, as the other two */
+	char *destination_id;
+	char *streams_json; /* array of names */
+};
+#define SPEC_AIRBYTE_NULL ((struct spec_airbyte){0})
+void spec_airbyte_done(struct spec_airbyte *spec);
+MUST_USE int spec_parse_airbyte_put(const char *text, size_t size,
+				    const struct spec_options *options,
+				    struct spec_airbyte *ret_spec, json_t **ret_errors);
 
 /* POST .../commands. */
 struct spec_command {

@@ -1,0 +1,52 @@
+#include <stdlib.h>
+
+#include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/handlers.h"
+#include "supervisor/api/http/payload.h"
+#include "supervisor/api/http/reply.h"
+
+void handle_session_airbyte(struct request *request)
+{
+	struct spec_options options = payload_options(request);
+	AUTO_FREE char *connection = NULL;
+	struct session *session;
+	json_t *errors = NULL;
+	int r;
+
+	r = spec_parse_airbyte((const char *)request->body.data, request->body.size, &options,
+			       &connection, &errors);
+	if (r != 0) {
+		reply_spec_error(request, r, errors);
+		return;
+	}
+	session = action_find_tree(request);
+	if (session)
+		action_airbyte(request, session, connection);
+}
+
+void handle_airbyte_list(struct request *request)
+{
+	action_airbyte_list(request);
+}
+
+void handle_airbyte_put(struct request *request)
+{
+	struct spec_options options = payload_options(request);
+	struct spec_airbyte spec = SPEC_AIRBYTE_NULL;
+	json_t *errors = NULL;
+	int r;
+
+	r = spec_parse_airbyte_put((const char *)request->body.data, request->body.size, &options,
+				   &spec, &errors);
+	if (r != 0) {
+		reply_spec_error(request, r, errors);
+		return;
+	}
+	action_airbyte_put(request, &spec);
+	spec_airbyte_done(&spec);
+}
+
+void handle_airbyte_drop(struct request *request)
+{
+	action_airbyte_drop(request);
+}
