@@ -204,7 +204,7 @@ static json_t *describe(const struct store_airbyte *row)
 	json_t *name = json_stringn(row->name, row->name_length);
 
 	/* Not UTF-8: another program's row. */
-	return json_pack("{s:s, s:o, s:s*}", "id", row->id, "name", name ? name : json_string(""),
+	return json_pack("{s:s, s:o, s:s?}", "id", row->id, "name", name ? name : json_string(""),
 			 "airbyte_connection_id",
 			 row->connection_id[0] != '\0' ? row->connection_id : NULL);
 }

@@ -197,7 +197,7 @@ def test_no_answer_reaches_the_terminal_as_it_is(hostile, verb):
     Handler.status = 200
     shown = on_terminal(hostile, words, 2 if verb == "watch" else 20)
     assert is_clean(shown), (words, shown)
-    assert b"pwned" in shown or verb in ("run", "create", "write", "rm", "purge", "top", "proof"), (words, shown)
+    assert b"pwned" in shown or verb in ("run", "create", "write", "rm", "purge", "top", "proof", "airbyte rm", "airbyte write"), (words, shown)
     assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20)), words
     for Handler.status, Handler.detail in ((404, EVIL), (422, [{"loc": ["body", EVIL], "msg": EVIL}]), (503, EVIL)):
         shown = on_terminal(hostile, words, 2)

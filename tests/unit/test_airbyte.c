@@ -64,7 +64,7 @@ static void test_airbyte_document(void **state)
 {
 	static const char hostile[] = "a\"\ntype: evil\xe2\x80\xa8{{ env.X }}";
 	static const struct api_config config = {.airbyte_prefix = "AIRBYTE_",
-				    .airbyte_workspace = CONFIG_AIRBYTE_CLOUD};
+						 .airbyte_workspace = CONFIG_AIRBYTE_CLOUD};
 	struct airbyte_source source = {"x", 1, ID};
 
 	(void)state;
