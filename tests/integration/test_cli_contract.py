@@ -134,7 +134,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = json.dumps({"detail": self.detail}).encode()
         elif "ndjson" in self.headers.get("Accept", ""):
             body = stream()
-        elif re.search(r"/(sessions|tasks|denials)$", path) and self.command == "GET":
+        elif re.search(r"/(sessions|tasks|denials|airbyte-connections)$", path) and self.command == "GET":
             body = json.dumps([document(), {**document(), "id": ABSENT_ID[:-1] + "1"}]).encode()
         else:
             body = json.dumps(document()).encode()
