@@ -27,6 +27,7 @@
 
 #include "base/io.h"
 
+#include "sandboxd/kernel.h"
 #include "sandboxd/limits.h"
 #include "supervisor/netns.h"
 
@@ -38,6 +39,9 @@
 #define PRIORITY_TCP      100u
 #define PRIORITY_THE_REST 200u
 #define INDEX_LO          1 /* in every network namespace */
+/* Of what TCP hands to lo at once, below what lo takes (GSO_MAX_SIZE): between a session and the
+ * egress worker a stream costs the session's processors a third less than with 64 KiB. */
+#define SEGMENTS_BYTES    393216u
 
 /* Messages that are sent as one and acknowledged one by one. */
 struct batch {
@@ -54,12 +58,13 @@ static uint8_t table_of(uint8_t family)
 static struct nlmsghdr *begin(struct batch *batch, uint16_t type, const void *body, size_t bytes)
 {
 	struct nlmsghdr *head = (void *)(batch->bytes + batch->used);
+	bool makes = type != RTM_DELRULE && type != RTM_SETLINK;
 
 	*head = (struct nlmsghdr){
 		.nlmsg_len = (uint32_t)NLMSG_SPACE(bytes),
 		.nlmsg_type = type,
 		.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | NLM_F_ACK |
-					  (type == RTM_DELRULE ? 0 : NLM_F_CREATE | NLM_F_EXCL)),
+					  (makes ? NLM_F_CREATE | NLM_F_EXCL : 0)),
 		.nlmsg_seq = ++batch->n,
 	};
 	memcpy(NLMSG_DATA(head), body, bytes);
@@ -78,6 +83,15 @@ static void add(struct batch *batch, struct nlmsghdr *head, uint16_t type, const
 	memcpy(RTA_DATA(attribute), value, bytes);
 	head->nlmsg_len += (uint32_t)space;
 	batch->used += space;
+}
+
+static void add_segments(struct batch *batch)
+{
+	const struct ifinfomsg body = {.ifi_family = AF_UNSPEC, .ifi_index = INDEX_LO};
+	const uint32_t bytes = SEGMENTS_BYTES;
+	struct nlmsghdr *head = begin(batch, RTM_SETLINK, &body, sizeof(body));
+
+	add(batch, head, KERNEL_IFLA_GSO_IPV4_MAX_SIZE, &bytes, sizeof(bytes));
 }
 
 static void add_address(struct batch *batch)
@@ -209,6 +223,7 @@ int netns_routes(bool ipv6)
 	int r = ipv6 ? enable_ipv6() : 0;
 	if (r < 0)
 		return r;
+	add_segments(&batch);
 	add_address(&batch);
 	add_loopback_rules(&batch);
 	for (size_t i = 0; i < (ipv6 ? 2u : 1u); i++) {

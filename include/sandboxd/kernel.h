@@ -17,6 +17,8 @@
 #ifndef CLONE_INTO_CGROUP
 #define CLONE_INTO_CGROUP 0x200000000ULL
 #endif
+/* Of struct ifinfomsg, 6.3. An older kernel passes over attributes that it does not know. */
+#define KERNEL_IFLA_GSO_IPV4_MAX_SIZE 63
 #ifndef PIDFD_SELF
 #define PIDFD_SELF (-10000)
 #endif

@@ -475,3 +475,24 @@ def test_a_second_session_has_links_of_its_own(private):
 def test_the_proof_names_the_network(admin, session):
     answer = admin.get(f"/v1/sandboxes/{session}/proof")
     assert answer.status == 200 and "egress" in json.dumps(answer.json), answer
+
+
+SEGMENTS = """
+import socket, struct
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+s.send(struct.pack("=IHHIIBBHiII", 32, 18, 1, 1, 0, 0, 0, 0, 1, 0, 0))  # RTM_GETLINK of lo
+answer = s.recv(65536)
+at, found = 32, {}
+while at < struct.unpack_from("=I", answer)[0]:
+    size, kind = struct.unpack_from("=HH", answer, at)
+    found[kind] = answer[at + 4:at + size]
+    at += (size + 3) & ~3
+print(struct.unpack("=I", found[63])[0] if 63 in found else 0)  # IFLA_GSO_IPV4_MAX_SIZE
+"""
+
+
+def test_lo_takes_large_segments(alice, session):
+    size = int(alice.run(session, "/usr/bin/python3", "-c", SEGMENTS).text)
+    if size == 0:
+        pytest.skip("this kernel has 64 KiB for IPv4")
+    assert size == 384 << 10
