@@ -55,7 +55,10 @@ static int become(uid_t id, gid_t group)
 
 static int connect_to(int mounts_fd, int socket_fd, const char *path, uid_t id)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	union {
+		struct sockaddr any;
+		struct sockaddr_un local;
+	} address = {.local.sun_family = AF_UNIX};
 	AUTO_CLOSE int root_fd = -1;
 	AUTO_CLOSE int path_fd = -1;
 	struct stat st;
@@ -77,11 +80,11 @@ static int connect_to(int mounts_fd, int socket_fd, const char *path, uid_t id)
 	r = become(id, st.st_gid == 0 ? id : st.st_gid);
 	if (r < 0)
 		return r;
-	r = str_format(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", path_fd);
+	r = str_format(address.local.sun_path, sizeof(address.local.sun_path), "/proc/self/fd/%d",
+		       path_fd);
 	if (r < 0)
 		return r;
-	return connect(socket_fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno
-											  : 0;
+	return connect(socket_fd, &address.any, sizeof(address.local)) < 0 ? -errno : 0;
 }
 
 static _Noreturn void run_child(int mounts_fd, int socket_fd, const char *path, uid_t id)
