@@ -14,6 +14,17 @@ while True:
         pass
 """
 
+# All want the one lock that the kernel has for the mappings of a file.
+LIBRARY_MAPS = """
+import mmap
+for _ in range(199):
+    if os.fork() == 0:
+        break
+fd = os.open('/usr/lib/x86_64-linux-gnu/libc.so.6', os.O_RDONLY)
+while True:
+    mmap.mmap(fd, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ).close()
+"""
+
 # The command itself stays small, so that the one that grows is the one that is killed.
 MEMORY_HOG = """
 while True:
@@ -139,6 +150,7 @@ def python(name, script):
 CULPRITS = [
     Culprit("nothing", ["/bin/sleep", "3600"]),
     python("fork bomb", FORK_BOMB),
+    python("library maps", LIBRARY_MAPS),
     python("memory hog", MEMORY_HOG),
     python("disk filler", DISK),
     python("inode filler", INODES),
