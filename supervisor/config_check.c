@@ -83,6 +83,11 @@ static const struct number_rule {
 	{"platform.redis_url", NUMBER(api.platform.redis.place.port), 0, UINT16_MAX},
 	{"platform.frames_hold", NUMBER(api.platform.frames_hold_s), 0, CONFIG_HOLD_MAX_S},
 	{"airbyte.workspace", NUMBER(api.airbyte_workspace), 0, CONFIG_AIRBYTE_MAX_ - 1},
+	{"celery.broker_url", NUMBER(api.celery.broker.place.port), 0, UINT16_MAX},
+	{"celery.result_url", NUMBER(api.celery.results.place.port), 0, UINT16_MAX},
+	{"celery.visibility_timeout", NUMBER(api.celery.visibility_timeout_s), CONFIG_VISIBILITY_MIN_S, CONFIG_VISIBILITY_MAX_S},
+	{"celery.prefetch", NUMBER(api.celery.prefetch), 1, CONFIG_PREFETCH_MAX},
+	{"celery.execution", NUMBER(api.celery.executes), 0, 1},
 	{"quota overrides", NUMBER(api.quota.n_overrides), 0, QUOTA_OVERRIDES_MAX},
 	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},
 	{"n_name_servers", NUMBER(egress.n_name_servers), 0, CONFIG_MAX_NS},
@@ -105,6 +110,11 @@ static const struct kept_rule {
 	{"redis.password", NUMBER(redis.password)},
 	{"platform.redis_url", AT(api.platform.redis), offsetof(struct redis_server, password)},
 	{"platform.redis_password", NUMBER(api.platform.redis.password)},
+	{"celery.broker_url", NUMBER(api.celery.broker)},
+	{"celery.result_url", NUMBER(api.celery.results)},
+	{"celery.queue", NUMBER(api.celery.queue)},
+	{"celery.task_name", NUMBER(api.celery.task_name)},
+	{"celery.visibility_timeout", NUMBER(api.celery.visibility_timeout_s)},
 };
 /* clang-format on */
 
@@ -142,6 +152,14 @@ static const struct text_rule {
 	{"redis.prefix",              NUMBER(api.redis_root)             },
 	{"redis.user",                NUMBER(redis.user)                 },
 	{"redis.password",            NUMBER(redis.password)             },
+	{"celery.broker_url",         NUMBER(api.celery.broker.database) },
+	{"celery.broker_url",         NUMBER(api.celery.broker.user)     },
+	{"celery.broker_url",         NUMBER(api.celery.broker.password) },
+	{"celery.result_url",         NUMBER(api.celery.results.database)},
+	{"celery.result_url",         NUMBER(api.celery.results.user)    },
+	{"celery.result_url",         NUMBER(api.celery.results.password)},
+	{"celery.queue",              NUMBER(api.celery.queue)           },
+	{"celery.task_name",          NUMBER(api.celery.task_name)       },
 };
 
 static const struct frame_rule {
@@ -307,7 +325,9 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 			return err_fail(err, -EINVAL, "config", "endpoint %zu is not terminated",
 					i);
 	}
-	if (!place_valid(&answer->api.redis) || !place_valid(&answer->api.platform.redis.place))
+	if (!place_valid(&answer->api.redis) || !place_valid(&answer->api.platform.redis.place) ||
+	    !place_valid(&answer->api.celery.broker.place) ||
+	    !place_valid(&answer->api.celery.results.place))
 		return err_fail(err, -EINVAL, "config", "the address of a Redis server");
 	r = check_network(&answer->supervisor.network, err);
 	if (r == 0)

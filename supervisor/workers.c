@@ -108,7 +108,8 @@ static void add_fd(struct worker_spawn *spawn, int from, int to)
 /* Of a server: it may connect at all. */
 static bool is_client(const struct api_config *config)
 {
-	return config->store_dsn[0] != '\0' || config->platform.redis.place.port != 0;
+	return config->store_dsn[0] != '\0' || config->platform.redis.place.port != 0 ||
+	       config->celery.broker.place.port != 0;
 }
 
 /* The process with its socket and its log; worker_fd and log_fd are the far ends. */

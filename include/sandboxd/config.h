@@ -33,6 +33,9 @@
 #define CONFIG_JANITOR_MIN_S    1u
 #define CONFIG_JANITOR_MAX_S    3600u
 #define CONFIG_HOLD_MAX_S       60u
+#define CONFIG_VISIBILITY_MIN_S 1u
+#define CONFIG_VISIBILITY_MAX_S (30u * 24 * 3600)
+#define CONFIG_PREFETCH_MAX     256u
 #define CONFIG_AUDIT_MIN_BYTES  (64ull << 10)
 #define CONFIG_AUDIT_MAX_BYTES  (4ull << 30)
 #define CONFIG_STORE_MIN_BYTES  (8ull << 20)

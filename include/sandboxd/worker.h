@@ -127,6 +127,18 @@ struct platform_config {
 	uint32_t zero;
 };
 
+/* The Celery queue that the api worker serves, and puts tasks into. */
+struct celery_config {
+	struct redis_server broker;  /* port 0: none */
+	struct redis_server results; /* port 0: the broker */
+	char queue[CONFIG_TEXT_BYTES];
+	char task_name[CONFIG_ORIGINS_BYTES]; /* names between spaces; the first is what we send */
+	uint32_t visibility_timeout_s;
+	uint32_t prefetch;
+	uint32_t executes; /* 0 local, 1 celery: what POST .../execute does */
+	uint32_t zero;
+};
+
 #define CONFIG_LIST_BYTES 2048 /* entries between spaces */
 enum config_shared_host {
 	CONFIG_SHARED_REFUSE, /* no host is shared: the configuration says so or is refused */
@@ -200,6 +212,7 @@ struct api_config {
 	struct platform_config platform;
 	char airbyte_prefix[CONFIG_TEXT_BYTES]; /* of the variables that components name */
 	uint32_t airbyte_workspace;             /* enum config_airbyte */
+	struct celery_config celery;
 };
 
 struct egress_config {

@@ -26,6 +26,7 @@
 #define REDIS      "redis"
 #define PLATFORM   "platform"
 #define AIRBYTE    "airbyte"
+#define CELERY     "celery"
 
 #define QUOTA(scope, member) AT(api.quota.limits[QUOTA_SCOPE_##scope].member)
 
@@ -160,6 +161,21 @@ static const struct option_row rows[] = {
 	{AIRBYTE, "prefix", OPTION_TYPE_PREFIX, 0, 0, "AIRBYTE_",
 	 AT(api.airbyte_prefix), OPTION_RELOAD, "prefix of the variables with the fields of their workspace, which the session has to have"},
 
+	{CELERY, "broker_url", OPTION_TYPE_REDIS_SERVER, 0, 0, NULL,
+	 AT(api.celery.broker), OPTION_RESTART, "Redis broker whose queue is served, as redis://user:password@127.0.0.1:6379/0; unset: none"},
+	{CELERY, "result_url", OPTION_TYPE_REDIS_SERVER, 0, 0, NULL,
+	 AT(api.celery.results), OPTION_RESTART, "Redis server of the results; unset: the broker"},
+	{CELERY, "queue", OPTION_TYPE_QUEUE, 0, 0, "sandbox",
+	 AT(api.celery.queue), OPTION_RESTART, "queue of this host alone; default and celery are refused but as !default and !celery"},
+	{CELERY, "task_name", OPTION_TYPE_TASKS, 0, 0, "execute_sandbox_session",
+	 AT(api.celery.task_name), OPTION_RESTART, "names of the task between spaces; the first one is sent"},
+	{CELERY, "visibility_timeout", OPTION_TYPE_SECONDS, CONFIG_VISIBILITY_MIN_S, CONFIG_VISIBILITY_MAX_S, "1h",
+	 AT(api.celery.visibility_timeout_s), OPTION_RESTART, "messages of the queue that nobody acknowledged for so long are put back; as in the platform's Celery"},
+	{CELERY, "prefetch", OPTION_TYPE_U32, 1, CONFIG_PREFETCH_MAX, "32",
+	 AT(api.celery.prefetch), OPTION_RELOAD, "messages that are taken and not finished; those that wait for their eta aside"},
+	{CELERY, "execution", OPTION_TYPE_EXECUTION, 0, 1, "local",
+	 AT(api.celery.executes), OPTION_RELOAD, "where an execute over HTTP runs: local, or celery to put it into the queue"},
+
 	{LIMITS, "sessions", OPTION_TYPE_U32, 1, CONFIG_SESSIONS_MAX, "1000",
 	 AT(supervisor.max_sessions), OPTION_RELOAD_NEW, "sessions at once"},
 	{LIMITS, "memory", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "0",
@@ -246,6 +262,9 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_REDIS] = "url",
 	[OPTION_TYPE_REDIS_SERVER] = "url",
 	[OPTION_TYPE_KEY] = "text",
+	[OPTION_TYPE_QUEUE] = "text",
+	[OPTION_TYPE_TASKS] = "names",
+	[OPTION_TYPE_EXECUTION] = "local|celery",
 	[OPTION_TYPE_RULES] = "rules",
 	[OPTION_TYPE_BUCKETS] = "buckets",
 	[OPTION_TYPE_PATHS] = "paths",

@@ -37,6 +37,9 @@ enum option_type {
 	OPTION_TYPE_REDIS,        /* redis://address:port */
 	OPTION_TYPE_REDIS_SERVER, /* the same with credentials and a database; never shown */
 	OPTION_TYPE_KEY,          /* letters, digits and :._- */
+	OPTION_TYPE_QUEUE,        /* the same; of the platform's own only with a ! before it */
+	OPTION_TYPE_TASKS,        /* dotted names between spaces, into celery.task_name */
+	OPTION_TYPE_EXECUTION,    /* local, celery */
 	/* Lists between spaces, appended to: such an option may come more than once in a file. */
 	OPTION_TYPE_RULES,         /* of egress_rule.h */
 	OPTION_TYPE_BUCKETS,       /* bucket[/prefix] */

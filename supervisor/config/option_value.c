@@ -74,13 +74,14 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 		enum option_type type;
 		const char *word[CHOICE_WORDS];
 	} choices[] = {
-		{OPTION_TYPE_BOOL,    {"no", "yes"}                          },
-		{OPTION_TYPE_FIELDS,  {"refuse", "ignore"}                   },
-		{OPTION_TYPE_NAMES,   {"strict", "compatible"}               },
-		{OPTION_TYPE_FORMAT,  {"logfmt", "json"}                     },
-		{OPTION_TYPE_REROUTE, {"refuse", "reroute"}                  },
-		{OPTION_TYPE_SHARED,  {"refuse", "path", "trust_credentials"}},
-		{OPTION_TYPE_AIRBYTE, {"client", "password", "open", "cloud"}},
+		{OPTION_TYPE_BOOL,      {"no", "yes"}                          },
+		{OPTION_TYPE_FIELDS,    {"refuse", "ignore"}                   },
+		{OPTION_TYPE_NAMES,     {"strict", "compatible"}               },
+		{OPTION_TYPE_FORMAT,    {"logfmt", "json"}                     },
+		{OPTION_TYPE_REROUTE,   {"refuse", "reroute"}                  },
+		{OPTION_TYPE_SHARED,    {"refuse", "path", "trust_credentials"}},
+		{OPTION_TYPE_AIRBYTE,   {"client", "password", "open", "cloud"}},
+		{OPTION_TYPE_EXECUTION, {"local", "celery"}                    },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
@@ -207,6 +208,26 @@ static int set_key(const struct option_row *row, const char *value, struct confi
 	return set_text(row, value, answer);
 }
 
+/* Whoever takes from the platform's own queue takes its other tasks as well. */
+static int set_queue(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	if (str_equal(value, "default") || str_equal(value, "celery"))
+		return -EINVAL;
+	return set_key(row, value[0] == '!' ? value + 1 : value, answer);
+}
+
+static int set_tasks(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	size_t length = strlen(value);
+
+	if (length == 0 || length >= CONFIG_ORIGINS_BYTES || value[0] == ' ' ||
+	    !str_only(value, length, "._- "))
+		return -EINVAL;
+	memset(field_of(row, answer), 0, CONFIG_ORIGINS_BYTES);
+	memcpy(field_of(row, answer), value, length);
+	return 0;
+}
+
 static bool is_origin(const char *word, size_t length)
 {
 	const char *authority = memmem(word, length, "://", 3);
@@ -267,6 +288,15 @@ static const struct value_kind {
 			     "redis://user:password@address:port/database, percent-encoded; localhost is an address",
 			     NULL													    },
 	[OPTION_TYPE_KEY] = {set_key,                 "letters, digits and :._-, at most 63",                                      NULL      },
+	[OPTION_TYPE_QUEUE] =
+		{set_queue,
+			     "a queue of its own: letters, digits and :._-, at most 63; !default forces that one",
+			     NULL													    },
+	[OPTION_TYPE_TASKS] =
+		{set_tasks,
+			     "names such as package.tasks.execute_sandbox_session between spaces, 255 bytes in all",
+			     NULL													    },
+	[OPTION_TYPE_EXECUTION] = {set_choice,              "local or celery",                                                           NULL      },
 	[OPTION_TYPE_RULES] =
 		{option_list_set,
 			     "hosts such as a.example:443, *.b.example:9092 or 10.0.0.0/8:5432 between spaces, 2047 bytes in all",

@@ -43,6 +43,8 @@ static struct config_answer *good_answer(void)
 	answer->api.store_max_bytes = CONFIG_STORE_MIN_BYTES;
 	answer->api.network_limits.connections = 1;
 	answer->api.network_limits.connects_per_s = 1;
+	answer->api.celery.visibility_timeout_s = CONFIG_VISIBILITY_MIN_S;
+	answer->api.celery.prefetch = 1;
 	answer->egress.magic = CONFIG_MAGIC;
 	answer->egress.version = CONFIG_VERSION;
 	answer->egress.size = sizeof(answer->egress);
