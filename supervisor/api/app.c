@@ -9,6 +9,7 @@
 
 #include "supervisor/api/audit.h"
 #include "supervisor/api/canary.h"
+#include "supervisor/api/celery.h"
 #include "supervisor/api/components.h"
 #include "supervisor/api/egress.h"
 #include "supervisor/api/http/request.h"
@@ -54,6 +55,7 @@ static bool is_idle(const struct app *app)
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		n += app->server[i] ? http_server_requests(app->server[i]) : 0;
 	return n == 0 && store_stats(app->store).n_waiting == 0 && platform_is_idle(app) &&
+	       celery_is_idle(app) &&
 	       (app->phase == APP_PHASE_LEAVING || sessions_with_tree(app) == 0);
 }
 
@@ -72,6 +74,7 @@ static void begin_stop(struct app *app)
 	app->phase = APP_PHASE_STOPPING;
 	app->stop_at = clock_add(clock_boottime(), STOP_TIMEOUT);
 	quiesce(app);
+	celery_leave(app);
 	/* Each task gets its error frame, each stream with it its end. */
 	sessions_stop_all(app);
 }
@@ -86,6 +89,7 @@ static void begin_leave(struct app *app)
 	app->phase = APP_PHASE_LEAVING;
 	app->stop_at = clock_add(clock_boottime(), LEAVE_TIMEOUT);
 	quiesce(app);
+	celery_leave(app);
 }
 
 static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
@@ -322,6 +326,7 @@ void app_serve(struct app *app)
 	app->phase = APP_PHASE_SERVING;
 	sessions_expire(app);
 	canary_start(app);
+	celery_serve(app);
 	log_line(LOG_LEVEL_INFO, NULL, "serving", "sessions=%zu", registry_count(&app->registry));
 }
 
@@ -441,6 +446,8 @@ static int start(struct app *app)
 	if (r >= 0)
 		r = platform_start(app);
 	if (r >= 0)
+		r = celery_start(app);
+	if (r >= 0)
 		r = egress_hub_new(app, &app->egress);
 	if (r >= 0)
 		r = supervisor_client_new(app->event, WORKER_FD_SUPERVISOR, &supervisor_events, app,
@@ -476,6 +483,7 @@ static void stop(struct app *app)
 	canary_free(app);
 	if (app->store)
 		drop_sessions(app);
+	celery_stop(app);
 	app->egress = egress_hub_free(app->egress);
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		app->server[i] = http_server_free(app->server[i]);

@@ -56,6 +56,7 @@ struct app_counters {
 };
 
 struct canary;
+struct celery;
 struct egress_hub;
 struct platform;
 
@@ -79,6 +80,7 @@ struct app {
 	struct supervisor_client *supervisor;
 	struct egress_hub *egress;
 	struct canary *canary;
+	struct celery *celery;     /* NULL: not configured */
 	struct platform *platform; /* NULL: none is configured */
 	struct http_server *server[APP_SERVER_MAX_];
 	struct http_counters http_counters;

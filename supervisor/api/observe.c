@@ -4,6 +4,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/audit.h"
+#include "supervisor/api/celery.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
@@ -35,6 +36,7 @@ void observe_refresh(struct app *app)
 		      clock_add(supervisor_client_waits_since(app->supervisor), ANSWERS_WITHIN) >=
 			      clock_boottime(),
 		      "it does not answer");
+	celery_observe(app);
 	readiness_set(&app->readiness, READINESS_STORE, !store_stats(app->store).degraded, NULL);
 	platform_observe(app);
 	if (app->readiness.part[READINESS_AUDIT].bad)
@@ -264,6 +266,8 @@ void action_metrics(struct request *request)
 		r = append_sessions(&text, app);
 	if (r >= 0)
 		r = append_service(&text, app);
+	if (r >= 0)
+		r = celery_append_metrics(&text, app);
 	if (r >= 0)
 		r = metrics_append_all(&text, &app->metrics);
 	if (r < 0 || !buf_text(&text))

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include "supervisor/api/celery.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/session/component_name.h"
 #include "supervisor/api/session/fit.h"
@@ -107,6 +108,7 @@ void rebuild_go_on(struct session *session)
 		else if (request)
 			request->route->handler(request);
 	}
+	celery_session_ready(live->app, session);
 }
 
 void rebuild_drop(struct live *live)

@@ -15,7 +15,7 @@ struct cancel_waiter {
 	struct id task;
 };
 
-static void ask_end(struct app *app, struct job *job)
+void task_cancel_ask(struct app *app, struct job *job)
 {
 	struct session *session = registry_find(&app->registry, &job->session);
 
@@ -41,7 +41,7 @@ void task_cancel(struct request *request, struct job *job)
 	list_append(&app->cancels, &waiter->link);
 	log_line(LOG_LEVEL_INFO, &context, "task is cancelled", "state=%s",
 		 job_state_text(job->state));
-	ask_end(app, job);
+	task_cancel_ask(app, job);
 }
 
 void task_cancel_ended(struct app *app, const struct job *job)

@@ -16,6 +16,7 @@
 #include "base/plant.h"
 #include "base/str.h"
 
+#include "supervisor/api/celery.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/jobs/progress.h"
@@ -75,10 +76,14 @@ static void on_write(void *userdata, enum store_result result)
 	}
 	if (write->last_seq > 0)
 		task_streams_wake(app, &write->task);
+	if (job && write->is_degraded)
+		celery_task_stored(app, job);
 	if (write->is_degraded)
 		return;
-	if (job)
+	if (job) {
 		note_written(job, result);
+		celery_task_stored(app, job);
+	}
 	settle_numbers(write);
 	free(write);
 }
@@ -273,6 +278,7 @@ void tasks_next(struct app *app, struct session *session)
 			if (session->state == SESSION_STATE_RUNNING)
 				sessions_event(app, session, SESSION_EVENT_JOBS_IDLE,
 					       SESSION_REASON_NONE);
+			celery_session_ready(app, session);
 			return;
 		}
 		r = task_run_start(app, session, job);
@@ -381,22 +387,36 @@ struct execute_op {
 	bool is_degraded;
 };
 
-static void answer_execute(struct execute_op *op, struct job *job, bool degraded)
+void task_reply_accepted(struct request *request, const struct id *task)
 {
-	struct request *request = answer_get(&op->to);
 	char text[ID_TEXT_BYTES];
 	char url[CONFIG_TEXT_BYTES + ID_TEXT_BYTES];
 
-	if (!request)
-		return;
-	id_format(&job->id, text);
-	if (degraded)
-		request_add_header(request, "Sandbox-Degraded", "store");
-	if (str_format(url, sizeof(url), "%s%s", op->app->config->stream_url, text) < 0)
+	id_format(task, text);
+	if (str_format(url, sizeof(url), "%s%s", request_config(request)->stream_url, text) < 0)
 		url[0] = '\0';
 	reply_json(request, MHD_HTTP_OK,
 		   json_pack("{s:s, s:s, s:s}", "task_id", text, "status", "queued", "stream_url",
 			     url));
+}
+
+static void answer_execute(struct execute_op *op, bool degraded)
+{
+	struct request *request = answer_get(&op->to);
+
+	if (!request)
+		return;
+	if (degraded)
+		request_add_header(request, "Sandbox-Degraded", "store");
+	task_reply_accepted(request, &op->task);
+}
+
+/* A task of that id has a row already, of another host: it is not run twice. */
+static void drop_duplicate(struct app *app, struct job *job, struct session *session)
+{
+	job_end(job, session, JOB_STATE_ERROR, clock_realtime());
+	job_table_remove(&app->tasks, job);
+	(void)job_free(job);
 }
 
 static void on_task_row(void *userdata, enum store_result result)
@@ -408,63 +428,29 @@ static void on_task_row(void *userdata, enum store_result result)
 	bool is_first = !op->is_degraded;
 
 	sessions_note_write(session, result, &op->is_degraded);
+	if (job && result == STORE_DUPLICATE) {
+		drop_duplicate(app, job, session);
+		free(op);
+		return;
+	}
 	if (job && !op->is_degraded)
 		note_written(job, result);
 	if (job && is_first)
-		answer_execute(op, job, result != STORE_OK);
+		answer_execute(op, result != STORE_OK);
 	if (session && is_first)
 		tasks_next(app, session);
 	if (!op->is_degraded)
 		free(op);
 }
 
-static struct job *new_job(struct app *app, const struct request *request,
-			   const struct session *session)
+/* Into the queue, and its row on its way. */
+static void enqueue(struct execute_op *op, struct job *job, struct session *session)
 {
-	struct job *job;
-	struct id id;
-
-	if (id_random(&id) < 0)
-		return NULL;
-	job = job_new(&id, session, clock_realtime());
-	if (!job)
-		return NULL;
-	IGNORE_RESULT(str_copy_n(job->request, sizeof(job->request), request->request_id,
-				 strnlen(request->request_id, sizeof(job->request) - 1)));
-	if (job_table_add(&app->tasks, job) < 0)
-		return job_free(job);
-	return job;
-}
-
-void action_execute(struct request *request, struct session *session)
-{
-	struct app *app = request_app(request);
-	enum quota_reason quota = quota_job(session, app->config->queue_max_jobs);
-	struct quota_refusal refusal;
-	struct execute_op *op;
-	struct job *job;
+	struct app *app = op->app;
 	void *write;
 
-	if (quota != QUOTA_OK) {
-		reply_quota(request, quota);
-		return;
-	}
-	if (!tenant_quota_job(session, &app->config->quota, clock_realtime(), &refusal)) {
-		reply_refusal(request, &refusal);
-		return;
-	}
-	op = calloc(1, sizeof(*op));
-	job = op ? new_job(app, request, session) : NULL;
-	if (!job) {
-		free(op);
-		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
-		return;
-	}
-	op->app = app;
-	op->to = answer_to(request);
 	op->task = job->id;
 	op->session = session->id;
-	request_note_id(request, "task", &job->id);
 	if (!planted_nth("forget-job", 3))
 		job_enqueue(job, session);
 	app->counters.n_tasks++;
@@ -476,4 +462,62 @@ void action_execute(struct request *request, struct session *session)
 	job->n_owed++;
 	if (store_task_insert(app->store, job, on_task_row, op) < 0)
 		on_task_row(op, STORE_LOST);
+}
+
+static struct job *new_job(struct app *app, const struct id *id, const struct session *session)
+{
+	struct job *job = job_new(id, session, clock_realtime());
+
+	if (!job)
+		return NULL;
+	if (job_table_add(&app->tasks, job) < 0)
+		return job_free(job);
+	return job;
+}
+
+int tasks_begin(struct app *app, struct session *session, const struct id *task)
+{
+	struct execute_op *op = calloc(1, sizeof(*op));
+	struct job *job = op ? new_job(app, task, session) : NULL;
+
+	if (!job) {
+		free(op);
+		return -ENOMEM;
+	}
+	op->app = app;
+	enqueue(op, job, session);
+	return 0;
+}
+
+void action_execute(struct request *request, struct session *session)
+{
+	struct app *app = request_app(request);
+	enum quota_reason quota = quota_job(session, app->config->queue_max_jobs);
+	struct quota_refusal refusal;
+	struct execute_op *op;
+	struct job *job = NULL;
+	struct id id;
+
+	if (quota != QUOTA_OK) {
+		reply_quota(request, quota);
+		return;
+	}
+	if (!tenant_quota_job(session, &app->config->quota, clock_realtime(), &refusal)) {
+		reply_refusal(request, &refusal);
+		return;
+	}
+	op = calloc(1, sizeof(*op));
+	if (op && id_random(&id) >= 0)
+		job = new_job(app, &id, session);
+	if (!job) {
+		free(op);
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return;
+	}
+	IGNORE_RESULT(str_copy_n(job->request, sizeof(job->request), request->request_id,
+				 strnlen(request->request_id, sizeof(job->request) - 1)));
+	op->app = app;
+	op->to = answer_to(request);
+	request_note_id(request, "task", &job->id);
+	enqueue(op, job, session);
 }

@@ -11,6 +11,8 @@ struct request;
 
 /* task_cancel.c: the task has not ended; the request is answered when it has. */
 void task_cancel(struct request *request, struct job *job);
+/* Its end is asked for; it may be there at once. */
+void task_cancel_ask(struct app *app, struct job *job);
 void task_cancel_ended(struct app *app, const struct job *job);
 void task_cancel_drop(struct app *app); /* the worker ends */
 
@@ -38,6 +40,11 @@ MUST_USE int task_run_start(struct app *app, struct session *session, struct job
 /* An earlier worker started it, in a session that was adopted. 0, or it cannot go on. */
 MUST_USE int task_run_resume(struct app *app, struct session *session, struct job *job,
 			     uint32_t wire_job);
+
+/* A task of that id that nobody waits for; quotas were judged. 0 or -ENOMEM. */
+MUST_USE int tasks_begin(struct app *app, struct session *session, const struct id *task);
+/* 200 {task_id, status, stream_url} */
+void task_reply_accepted(struct request *request, const struct id *task);
 
 /* A task that is only in the store, to be described: what has not ended is in memory. Where the
  * store lost how it ended, that was an error. NULL: no memory; else job_free it. */

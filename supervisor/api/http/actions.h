@@ -51,6 +51,8 @@ void action_load(struct request *request, struct session *session);
 void action_command(struct request *request, struct session *session, struct spec_command *spec);
 
 void action_execute(struct request *request, struct session *session);
+/* The same through the Celery queue. */
+void action_execute_queued(struct request *request, const struct session *session);
 void action_session_tasks(struct request *request, const struct session *session);
 void action_task(struct request *request);        /* state of the path's task */
 void action_task_cancel(struct request *request); /* ends it, then the same */

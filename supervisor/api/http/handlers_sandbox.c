@@ -161,9 +161,13 @@ void handle_session_load(struct request *request)
 
 void handle_session_execute(struct request *request)
 {
-	struct session *session = action_find_tree(request);
+	bool queued = request_config(request)->celery.executes;
+	/* Whoever takes it from the queue sees to the tree. */
+	struct session *session = queued ? action_find(request, false) : action_find_tree(request);
 
-	if (session)
+	if (session && queued)
+		action_execute_queued(request, session);
+	else if (session)
 		action_execute(request, session);
 }
 

@@ -11,6 +11,7 @@ static const char *const names[] = {
 	[READINESS_STORE] = "store",     [READINESS_EGRESS] = "egress",
 	[READINESS_CONFIG] = "config",   [READINESS_AUDIT] = "audit",
 	[READINESS_CANARY] = "canary",   [READINESS_REDIS] = "redis",
+	[READINESS_CELERY] = "celery",
 };
 _Static_assert(ARRAY_SIZE(names) == READINESS_MAX_, "one name per part");
 

@@ -14,6 +14,7 @@ enum readiness_part {
 	READINESS_AUDIT,  /* lines are written */
 	READINESS_CANARY, /* it has run, and was refused everything */
 	READINESS_REDIS,  /* the platform's server takes frames, or none is configured */
+	READINESS_CELERY, /* the broker and where results go answer, if there are any */
 	READINESS_MAX_,
 };
 

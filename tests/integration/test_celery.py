@@ -1,0 +1,301 @@
+"""Tasks of an unmodified Celery client run here, and a real worker beside us is not disturbed."""
+import base64
+import json
+import time
+import uuid
+
+import pytest
+from celery.exceptions import TaskRevokedError, TimeoutError as CeleryTimeout
+
+from celery_rig import PLATFORM_TASK, TASK, WAIT, Broker, Worker, connected, idle, make_app, make_daemon
+from harness import ABSENT_ID, SESSIONS, wait_until
+from test_jobs import GO_ON, state, stopped_loader, terminal
+
+
+@pytest.fixture(scope="module")
+def broker():
+    made = Broker()
+    yield made
+    made.done()
+
+
+@pytest.fixture(scope="module")
+def daemon(broker):
+    made = make_daemon(broker)
+    connected(made)
+    yield made
+    made.done()
+
+
+@pytest.fixture(scope="module")
+def app(broker):
+    return make_app(broker)
+
+
+@pytest.fixture
+def alice(daemon):
+    return daemon.client("alice")
+
+
+@pytest.fixture
+def session(alice):
+    made = alice.create()
+    assert alice.write(made, "demo", "type: a.B\n").status == 200
+    yield made
+    alice.remove(made)
+
+
+def send(app, session, name=TASK, **more):
+    return app.send_task(name, (session,), **more)
+
+
+def failure(result):
+    with pytest.raises(Exception) as info:
+        result.get(timeout=WAIT)
+    return type(info.value).__name__, str(info.value)
+
+
+@pytest.mark.parametrize("name", [TASK, PLATFORM_TASK])
+def test_delay_get_and_frames(app, alice, session, broker, name):
+    result = send(app, session, name)
+    value = result.get(timeout=WAIT)
+    assert value["ok"] is True and value["session_id"] == session and value["asset_count"] == 1
+    assert result.state == "SUCCESS"
+    frames = alice.frames(result.id)
+    assert [f["stage"] for f in frames] == ["start", "materialize", "done"]
+    assert frames[-1]["result"] == value and {f["task_id"] for f in frames} == {result.id}
+    assert alice.get(f"{SESSIONS}/{session}").json["last_run_id"] == result.id
+    assert alice.get(f"/chat/stream/{result.id}", headers={"Accept": "application/x-ndjson"}).status == 200
+    idle(broker)
+    late = app.AsyncResult(result.id)
+    assert late.get(timeout=WAIT) == value
+
+
+def test_keyword_argument(app, session):
+    assert app.send_task(TASK, kwargs={"session_id": session}).get(timeout=WAIT)["ok"] is True
+
+
+def test_missing_and_closed_sessions_answer_as_the_platform_does(app, alice, broker):
+    closed = alice.create()
+    alice.remove(closed)
+    for gone in (ABSENT_ID, closed, "no id", "../x"):
+        assert send(app, gone).get(timeout=WAIT) == {"ok": False, "error": "session not found"}
+    idle(broker)
+
+
+def test_headers_never_authorise_and_never_refuse(app, session):
+    rctx = {"x-aqp-rctx": {"user_id": "mallory", "role": "none"}, "x-aqp-finops": {"owner": "x"}}
+    assert send(app, session, headers=rctx).get(timeout=WAIT)["ok"] is True
+
+
+def test_a_task_that_fails(app, alice, session):
+    task = stopped_loader(alice, session, lambda: send(app, session))
+    alice.remove(session)
+    kind, text = failure(task)
+    assert kind == "SandboxTaskError" and text == terminal(alice.frames(task.id))["message"]
+    assert task.state == "FAILURE"
+
+
+def test_unknown_task_and_wrong_arguments(app, broker):
+    assert failure(app.send_task("other", queue="sandbox"))[0] == "NotRegistered"
+    for args, kwargs in (((), {}), ((1,), {}), (("a", "b"), {}), ((), {"x": "y"}), (([],), {})):
+        kind, text = failure(app.send_task(TASK, args, kwargs))
+        assert kind == "TypeError" and "session_id" in text
+    idle(broker)
+
+
+def node_of(app):
+    answers = app.control.ping(timeout=2)
+    assert len(answers) == 1, answers
+    return next(iter(answers[0]))
+
+
+def test_remote_control(app, alice, session, broker):
+    node = node_of(app)
+    assert app.control.ping(timeout=2, destination=[node]) == [{node: {"ok": "pong"}}]
+    inspect = app.control.inspect(timeout=2, destination=[node])  # which does not wait for others
+    assert inspect.registered() == {node: [TASK, PLATFORM_TASK]}
+    assert inspect.active() == {node: []} and inspect.reserved() == {node: []}
+    assert [q["name"] for q in inspect.active_queues()[node]] == ["sandbox"]
+    assert inspect.stats()[node]["broker"]["transport"] == "redis"
+    assert app.control.ping(destination=["real@elsewhere"], timeout=1) == []
+    task = stopped_loader(alice, session, lambda: send(app, session))
+    waiting = send(app, session)
+    active = wait_until(lambda: inspect.active()[node], 10, "active")
+    assert [(a["id"], a["name"], a["args"]) for a in active] == [(task.id, TASK, [session])]
+    assert [r["id"] for r in inspect.reserved()[node]] == [waiting.id]
+    alice.shell(session, GO_ON)
+    assert task.get(timeout=WAIT)["ok"] and waiting.get(timeout=WAIT)["ok"]
+    # Nobody reads what a client that left has asked for.
+    app.control.broadcast("ping", reply=False)
+    idle(broker)
+
+
+def test_one_run_at_a_time_and_priorities(app, alice, session):
+    """The session is busy, so what was sent meanwhile is taken in the order of priority."""
+    other = alice.create()
+    app.control.cancel_consumer("sandbox", reply=True, timeout=2)
+    sent = [(p, send(app, other, priority=p)) for p in (9, 6, 3, 0, 9)]
+    app.control.add_consumer("sandbox", reply=True, timeout=2)
+    for _, result in sent:
+        assert result.get(timeout=WAIT)["ok"]
+    starts = sorted((alice.frames(result.id)[0]["timestamp"], p) for p, result in sent)
+    assert [p for _, p in starts] == [0, 3, 6, 9, 9]
+    alice.remove(other)
+
+
+def test_revoke_before_and_while_running(app, alice, session, broker):
+    running = stopped_loader(alice, session, lambda: send(app, session))
+    waiting = send(app, session)
+    wait_until(lambda: app.control.inspect(timeout=1).reserved(), 10, "taken")
+    app.control.revoke(waiting.id)
+    with pytest.raises(TaskRevokedError):
+        waiting.get(timeout=WAIT)
+    app.control.revoke(running.id)  # without terminate it goes on
+    assert state(alice, running.id) == "running"
+    app.control.revoke(running.id, terminate=True)
+    with pytest.raises(TaskRevokedError):
+        running.get(timeout=WAIT)
+    assert terminal(alice.frames(running.id))["code"] == "cancelled"
+    later = uuid.uuid4()
+    app.control.revoke(str(later))
+    time.sleep(0.5)
+    with pytest.raises(TaskRevokedError):
+        send(app, session, task_id=str(later)).get(timeout=WAIT)
+    idle(broker)
+
+
+def test_expires_and_eta(app, alice, session, broker):
+    app.control.cancel_consumer("sandbox", reply=True, timeout=2)
+    gone = send(app, session, expires=0.5)
+    time.sleep(1)
+    app.control.add_consumer("sandbox", reply=True, timeout=2)
+    with pytest.raises(TaskRevokedError):
+        gone.get(timeout=WAIT)
+    begin = time.time()
+    later = send(app, session, countdown=3)
+    node = node_of(app)
+    scheduled = wait_until(lambda: app.control.inspect(timeout=1).scheduled()[node], 10, "scheduled")
+    assert scheduled[0]["request"]["id"] == later.id
+    assert send(app, session).get(timeout=WAIT)["ok"]  # nobody waits behind it
+    assert later.get(timeout=WAIT)["ok"]
+    assert alice.frames(later.id)[0]["timestamp"] >= begin + 3
+    idle(broker)
+
+
+def envelope(app, broker, session):
+    """What a client would have written, as text."""
+    app.send_task(TASK, (session,), queue="aside")
+    text = broker.ask("rpop", "aside")
+    return text, json.loads(text)["headers"]["id"]
+
+
+def test_same_message_twice_is_run_once(app, alice, session, broker):
+    text, task = envelope(app, broker, session)
+    copy = json.loads(text)
+    copy["properties"]["delivery_tag"] = str(uuid.uuid4())
+    broker.ask("lpush", "sandbox", text, text, json.dumps(copy))
+    value = app.AsyncResult(task).get(timeout=WAIT)
+    idle(broker)
+    broker.ask("lpush", "sandbox", text)  # and when it has ended
+    idle(broker)
+    assert app.AsyncResult(task).get(timeout=WAIT) == value
+    frames = alice.frames(task)
+    assert [f["stage"] for f in frames] == ["start", "materialize", "done"]
+
+
+def test_a_finished_task_has_its_stored_result_again(app, session, broker):
+    text, task = envelope(app, broker, session)
+    broker.ask("lpush", "sandbox", text)
+    value = app.AsyncResult(task).get(timeout=WAIT)
+    broker.ask("del", f"celery-task-meta-{task}")
+    broker.ask("lpush", "sandbox", text)
+    assert make_app(broker).AsyncResult(task).get(timeout=WAIT) == value
+
+
+def push(broker, message):
+    """Longer than an argument may be."""
+    broker.client().lpush("sandbox", message)
+
+
+def broken(daemon):
+    text = daemon.root.get("/metrics").body.decode()
+    return int(text.split('sandboxd_celery_tasks_total{result="broken"} ')[1].split()[0])
+
+
+def test_bad_messages_are_counted_and_gone(app, daemon, session, broker):
+    text, _ = envelope(app, broker, session)
+    good = json.loads(text)
+    bad = ["", "x", "[]", "null", "{", "[" * 100000, "{}", '{"headers": {}}', '{"headers": {"id": 5, "task": []}}',
+           json.dumps({**good, "headers": {"task": TASK}}), json.dumps({**good, "headers": {"task": TASK, "id": "x"}}),
+           json.dumps({**good, "body": "x" * 300000}), '{"a":' * 5000 + "1" + "}" * 5000]
+    before = broken(daemon)
+    for message in bad:
+        push(broker, message)
+    told = []
+    for change in ({"body": "%%%"}, {"body": 5}, {"body": None}, {"content-type": "application/x-python-serialize"},
+                   {"body": base64.b64encode(b"[" * 5000).decode()}):
+        task = str(uuid.uuid4())
+        message = {**good, **change, "headers": {**good["headers"], "id": task},
+                   "properties": {**good["properties"], "delivery_tag": task}}
+        broker.ask("lpush", "sandbox", json.dumps(message))
+        told.append(app.AsyncResult(task))
+    assert {failure(result)[0] for result in told} == {"TypeError"}
+    assert send(app, session).get(timeout=WAIT)["ok"]
+    assert broken(daemon) == before + len(bad)
+    idle(broker)
+    # The remote control as well.
+    for message in (*bad, json.dumps({"body": "x", "headers": {}, "properties": {}})):
+        broker.client().publish("/0.celery.pidbox", message)
+    assert app.control.ping(timeout=2)
+
+
+def test_a_long_run_is_not_delivered_twice(app, alice, session, broker):
+    """A real worker beside us puts back what is older than 2 s, and so do we."""
+    worker = Worker(broker)
+    try:
+        task = stopped_loader(alice, session, lambda: send(app, session))
+        adder = make_app(broker)
+        assert adder.send_task("add", (2, 3), queue="default").get(timeout=WAIT) == 5
+        end = time.monotonic() + 8
+        while time.monotonic() < end:
+            assert broker.ask("llen", "sandbox") == "0" and broker.ask("hlen", "unacked") == "1"
+            time.sleep(0.1)
+        alice.shell(session, GO_ON)
+        assert task.get(timeout=WAIT)["ok"]
+        frames = alice.frames(task.id)
+        assert [f["stage"] for f in frames].count("start") == 1
+        # It is undisturbed: it has its queue, its own tasks, and the same remote control.
+        assert adder.send_task("add", (4, 5), queue="default").get(timeout=WAIT) == 9
+        nodes = {name for answer in adder.control.ping(timeout=3) for name in answer}
+        assert "real@here" in nodes and len(nodes) == 2
+        assert "Traceback" not in worker.text(), worker.text()
+    finally:
+        worker.done()
+
+
+def test_what_a_dead_worker_of_our_queue_held_is_restored(app, broker, session):
+    text, task = envelope(app, broker, session)
+    message = json.loads(text)
+    tag, foreign = message["properties"]["delivery_tag"], str(uuid.uuid4())
+    other = json.dumps([message, "", "default"])
+    long_ago = str(time.time() - 60)
+    broker.ask("hset", "unacked", tag, json.dumps([message, "", "sandbox"]), foreign, other)
+    broker.ask("zadd", "unacked_index", long_ago, tag, long_ago, foreign)
+    assert app.AsyncResult(task).get(timeout=WAIT)["ok"]
+    assert broker.ask("hget", "unacked", foreign) == other  # another queue's is not ours to touch
+    broker.ask("hdel", "unacked", foreign)
+    broker.ask("zrem", "unacked_index", foreign)
+    idle(broker)
+
+
+def test_ignore_result(app, alice, session, broker):
+    result = send(app, session, ignore_result=True)
+    wait_until(lambda: state(alice, result.id) == "done", 10, "done")
+    idle(broker)
+    assert broker.ask("exists", f"celery-task-meta-{result.id}") == "0"
+
+
+def test_a_client_that_waits_for_nothing_times_out(app):
+    with pytest.raises(CeleryTimeout):
+        app.AsyncResult(str(uuid.uuid4())).get(timeout=0.5)
