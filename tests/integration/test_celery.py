@@ -291,7 +291,7 @@ def test_what_a_dead_worker_of_our_queue_held_is_restored(app, broker, session):
 
 def test_ignore_result(app, alice, session, broker):
     result = send(app, session, ignore_result=True)
-    wait_until(lambda: state(alice, result.id) == "done", 10, "done")
+    wait_until(lambda: alice.get(f"/dagster/sandbox/tasks/{result.id}").json.get("status") == "done", 10, "done")
     idle(broker)
     assert broker.ask("exists", f"celery-task-meta-{result.id}") == "0"
 
