@@ -7,8 +7,8 @@ void ceilings_init(struct ceilings *ceilings, const struct supervisor_config *co
 {
 	uint64_t by_files = 0;
 
-	if (max_files > CEILINGS_FILES_OWN)
-		by_files = (max_files - CEILINGS_FILES_OWN) / CEILINGS_FILES_SESSION;
+	if (max_files > FILES_OF_SUPERVISOR)
+		by_files = (max_files - FILES_OF_SUPERVISOR) / FILES_OF_SESSION;
 	*ceilings = (struct ceilings){
 		.max_sessions_by_files = by_files < UINT32_MAX ? (uint32_t)by_files : UINT32_MAX,
 		.host_memory_bytes = host_memory_bytes,

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 
 #include "sandboxd/launch.h"
+#include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
 #include "sandboxd/worker.h"
 
@@ -27,13 +28,6 @@ struct ceilings {
 	uint64_t memory_bytes;
 	uint64_t n_pids;
 };
-
-/* Descriptors of the supervisor that are not a session's (measured: about 55, and the workers' and
- * the reserve's), and those that one session costs it: as long as it lives its pidfd, the link and
- * two sockets of its network; about a dozen for the millisecond of its launch. A launch that finds
- * none fails with its step and leaves nothing. */
-#define CEILINGS_FILES_OWN     256u
-#define CEILINGS_FILES_SESSION 6u
 
 /* host_memory_bytes: for max_memory_bytes 0; max_files: RLIMIT_NOFILE. */
 void ceilings_init(struct ceilings *ceilings, const struct supervisor_config *config,

@@ -342,23 +342,59 @@ static const struct hook {
 	{BPF_CGROUP_UDP6_SENDMSG,  AF_INET6},
 };
 
-int egress_guard_apply(const struct egress_guard *guard, int group_fd, struct err *err)
+_Static_assert(ARRAY_SIZE(hooks) == EGRESS_GUARD_HOOKS, "one program a hook");
+
+void egress_guard_programs_init(struct egress_guard_programs *programs)
 {
-	int program_fd[ARRAY_SIZE(hooks)];
+	for (size_t i = 0; i < ARRAY_SIZE(programs->fd); i++)
+		programs->fd[i] = -1;
+}
+
+void egress_guard_programs_done(struct egress_guard_programs *programs)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(programs->fd); i++)
+		programs->fd[i] = fd_close(programs->fd[i]);
+}
+
+/* All, or those of before again: hooks of two configurations side by side would be neither. */
+static int attach_all(const struct egress_guard_programs *programs,
+		      const struct egress_guard_programs *former, int group_fd)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
+		int r = bpf_attach_group(programs->fd[i], group_fd, hooks[i].attach);
+
+		if (r >= 0)
+			continue;
+		while (i-- > 0)
+			/* Each was attached there before. If that fails as well, the new one
+			 * stays: some program is there at any moment. */
+			if (former->fd[i] >= 0)
+				IGNORE_RESULT(
+					bpf_attach_group(former->fd[i], group_fd, hooks[i].attach));
+		return r;
+	}
+	return 0;
+}
+
+int egress_guard_apply(const struct egress_guard *guard, int group_fd,
+		       struct egress_guard_programs *programs, struct err *err)
+{
+	struct egress_guard_programs made;
 	struct guard_maps maps;
 	int r = make_maps(guard, &maps);
 
 	if (r < 0)
 		return err_fail(err, r, "egress-guard", "maps");
-	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++)
-		program_fd[i] = -1;
+	egress_guard_programs_init(&made);
 	/* All are loaded before the first is attached. */
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(hooks); i++)
-		r = program_fd[i] = load(&maps, hooks[i].family, hooks[i].attach);
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(hooks); i++)
-		r = bpf_attach_group(program_fd[i], group_fd, hooks[i].attach);
-	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++)
-		(void)fd_close(program_fd[i]);
+		r = made.fd[i] = load(&maps, hooks[i].family, hooks[i].attach);
+	if (r >= 0)
+		r = attach_all(&made, programs, group_fd);
 	close_maps(&maps);
-	return r < 0 ? err_fail(err, r, "egress-guard", "programs of the workers' group") : 0;
+	egress_guard_programs_done(r < 0 ? &made : programs);
+	if (r < 0)
+		return err_fail(err, r, "egress-guard", "programs of the workers' group");
+	*programs = made;
+	return 0;
 }

@@ -355,6 +355,7 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	host->mask_job = USR_MASK_JOB_NULL;
 	host->egress_group_fd = -1;
 	host->workers_group_fd = host->sockets_fd = host->policy_fd = host->mounts_fd = -1;
+	egress_guard_programs_init(&host->guard_programs);
 	host->shim_fd = host->loader_fd = host->canary_fd = -1;
 	for (size_t i = 0; i < HOST_PROGRAMS; i++)
 		host->program_fd[i] = -1;
@@ -425,7 +426,7 @@ static int apply_guard(struct host *host, const struct egress_guard *guard, stru
 {
 	struct err why = ERR_NULL;
 
-	int r = egress_guard_apply(guard, host->egress_group_fd, &why);
+	int r = egress_guard_apply(guard, host->egress_group_fd, &host->guard_programs, &why);
 	if (r == 0) {
 		host->guarded = true;
 		return 0;
@@ -494,6 +495,7 @@ struct host *host_close(struct host *host)
 	image_close(&host->image);
 	host->policy_fd = fd_close(host->policy_fd);
 	host->mounts_fd = fd_close(host->mounts_fd);
+	egress_guard_programs_done(&host->guard_programs);
 	for (size_t i = 0; i < POLICY_MAX_PROFILES; i++)
 		host->session_policy_fd[i] = fd_close(host->session_policy_fd[i]);
 	host->shim_fd = fd_close(host->shim_fd);

@@ -12,6 +12,7 @@
 
 #include "policy/image.h"
 #include "supervisor/cgroup.h"
+#include "supervisor/egress_guard.h"
 #include "supervisor/host.h"
 #include "supervisor/idblock.h"
 #include "supervisor/rootfs.h"
@@ -43,6 +44,7 @@ struct host {
 	int workers_group_fd;
 	int egress_group_fd;
 	bool guarded; /* that group */
+	struct egress_guard_programs guard_programs;
 	struct idblock idblock;
 	struct loop_source *idblock_timer; /* the next try, while it owes blocks */
 	uint32_t worker_ids;               /* first id of the workers' block; 0: not taken */

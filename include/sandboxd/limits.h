@@ -39,6 +39,16 @@
 #define ENDPOINT_VALUE_MAX_BYTES 2048
 #define SESSION_QUEUE_MAX_JOBS   32
 
+/*
+ * Descriptors of the supervisor that are not a session's (measured: about 55, and the workers' and
+ * the reserve's), and those that one session costs it: as long as it lives its pidfd, the link and
+ * two sockets of its network; about a dozen for the millisecond of its launch. A launch that finds
+ * none fails with its step and leaves nothing. So many sessions there are at most, and an egress
+ * worker, whose limit is the same, keeps room for the sockets of all of them.
+ */
+#define FILES_OF_SUPERVISOR 256u
+#define FILES_OF_SESSION    6u
+
 /* Identity headers. */
 #define IDENTITY_MAX        36
 #define IDENTITY_SCOPES_MAX 1024

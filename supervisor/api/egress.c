@@ -33,6 +33,9 @@ struct egress_hub {
 	sd_event_source *timer;
 	uint32_t last_serial;
 	uint32_t last_generation;
+	struct net_policy kept; /* of that session, as it was sent last; generation 0: none */
+	struct id kept_session;
+	uint32_t kept_generation;
 };
 
 /* Somebody waits for an answer of an egress worker. */
@@ -139,9 +142,31 @@ void egress_push(struct app *app, struct session *session)
 	/* What cannot be said in full is not said in part: nothing is allowed then. */
 	if (r < 0 && r != -EPIPE) {
 		log_line(LOG_LEVEL_ERROR, &context, "network policy not sent", "errno=%d", -r);
+		if (r == -E2BIG && !live->policy_too_big)
+			sessions_note(app, session, "network_rules",
+				      "it has more rules than one session can have, so its network "
+				      "reaches nothing");
 		egress_link_forget(link, &session->id);
 	}
+	live->policy_too_big = r == -E2BIG;
 	policy_done(&policy);
+}
+
+/* Refusals come in bursts of one session, and each needs to know which hosts are kept back. */
+const struct net_policy *egress_policy_kept(struct app *app, const struct session *session)
+{
+	struct egress_hub *hub = app->egress;
+	uint32_t generation = live_of(session)->policy_generation;
+
+	if (hub->kept_generation == generation && id_equal(&hub->kept_session, &session->id))
+		return &hub->kept;
+	policy_done(&hub->kept);
+	hub->kept_generation = 0;
+	if (egress_policy_of(app, session, &hub->kept) < 0)
+		return NULL;
+	hub->kept_generation = generation;
+	hub->kept_session = session->id;
+	return &hub->kept;
 }
 
 bool egress_is_wanted(const struct session *session)
@@ -439,6 +464,7 @@ struct egress_hub *egress_hub_free(struct egress_hub *hub)
 	for (size_t i = 0; i < CONFIG_EGRESS_MAX; i++)
 		hub->link[i].link = egress_link_free(hub->link[i].link);
 	hub->timer = sd_event_source_disable_unref(hub->timer);
+	policy_done(&hub->kept);
 	free(hub);
 	return NULL;
 }

@@ -35,6 +35,9 @@ bool egress_is_wanted(const struct session *session);
 MUST_USE int egress_policy_of(const struct app *app, const struct session *session,
 			      struct net_policy *ret_policy);
 
+/* The same, kept until the next call or push. NULL: it cannot be made. */
+const struct net_policy *egress_policy_kept(struct app *app, const struct session *session);
+
 /* Call back once when the policy that was sent last is in force (error 0), was not taken (errno),
  * when its tree ends first (-ESHUTDOWN), or when nothing happened in time (-ETIMEDOUT). Not from
  * inside. -ENOMEM: it will not be called. */

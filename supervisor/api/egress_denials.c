@@ -94,18 +94,17 @@ static void what_text(const struct egress_denial *denial, const char *host,
 void egress_note_denial(struct app *app, struct session *session,
 			const struct egress_denial *denial)
 {
-	struct net_policy policy = NET_POLICY_NULL;
+	const struct net_policy *policy = egress_policy_kept(app, session);
 	char label[EGRESS_LABEL_BYTES];
 	char host[SHOWN_BYTES];
 	char rule[DENIAL_TEXT_BYTES];
 	char what[DENIAL_TEXT_BYTES];
 
 	/* Without it nobody knows which hosts are to be kept back. */
-	if (egress_policy_of(app, session, &policy) < 0)
+	if (!policy)
 		return;
 	(void)str_escape(label, sizeof(label), denial->label, strlen(denial->label), false);
-	shown_host(&policy, denial, host);
-	policy_done(&policy);
+	shown_host(policy, denial, host);
 	what_text(denial, host, what);
 	if (denial->reason == EGRESS_REASON_PRODUCTION && label[0] != '\0')
 		IGNORE_RESULT(str_format(rule, sizeof(rule), "a production host of %s", label));

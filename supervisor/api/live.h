@@ -72,9 +72,10 @@ struct live {
 	enum live_redis redis;       /* its user there */
 	bool restored_waits;         /* for that: then those who wait for the tree go on */
 	bool policy_in_force;
-	bool policy_owed; /* it waits for the egress worker to be there, or to read */
-	bool kill_asked;  /* and not answered yet */
-	bool kill_later;  /* the shim ended by itself: only if nobody says so */
+	bool policy_too_big; /* the last one was, and its session was told */
+	bool policy_owed;    /* it waits for the egress worker to be there, or to read */
+	bool kill_asked;     /* and not answered yet */
+	bool kill_later;     /* the shim ended by itself: only if nobody says so */
 	bool adopted;
 };
 

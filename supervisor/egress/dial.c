@@ -17,6 +17,7 @@
 #include "supervisor/egress/relay.h"
 
 #define CONNECT_TIMEOUT (10 * USEC_PER_SEC)
+#define LOOPBACK_MTU    65535               /* 65536, less what IPv4 cannot say */
 #define NEXT_ADDRESS    (250 * USEC_PER_MS) /* before the next is tried beside it (RFC 8305) */
 
 static int datagram_socket(uint32_t family)
@@ -46,9 +47,26 @@ static bool is_own_source(const struct egress_address *address, uint32_t port)
 					  : memcmp(&local.v6.sin6_addr, address->bytes, 16) == 0;
 }
 
+/* The way to it is the loopback interface, told by its MTU, which no other has. */
+static bool is_over_loopback(const struct egress_address *address, uint32_t port)
+{
+	AUTO_CLOSE int fd = datagram_socket(address->family);
+	union socket_address remote;
+	socklen_t size = socket_address_of(address, port, &remote);
+	bool is_v4 = address->family == AF_INET;
+	int mtu = 0;
+	socklen_t bytes = sizeof(mtu);
+
+	return fd >= 0 && connect(fd, &remote.any, size) == 0 &&
+	       getsockopt(fd, is_v4 ? IPPROTO_IP : IPPROTO_IPV6, is_v4 ? IP_MTU : IPV6_MTU, &mtu,
+			  &bytes) == 0 &&
+	       mtu >= LOOPBACK_MTU;
+}
+
 /* One of this host's addresses. To the second of a network the kernel takes the first as the
  * source; but it can be bound, which says nothing only on a host where every address can
- * (ip_nonlocal_bind). Where neither call says anything, the connection will not come about. */
+ * (ip_nonlocal_bind): there the way to it decides. Where no call says anything, the connection will
+ * not come about. */
 static bool is_own_address(const struct egress_address *address, uint32_t port)
 {
 	static const struct egress_address nobodys[] = {
@@ -56,8 +74,11 @@ static bool is_own_address(const struct egress_address *address, uint32_t port)
 		{.family = AF_INET6, .bytes = {0x20, 0x01, 0x0d, 0xb8, 1}},
 	};
 
-	return is_own_source(address, port) ||
-	       (can_bind(address) && !can_bind(&nobodys[address->family == AF_INET6]));
+	if (is_own_source(address, port))
+		return true;
+	if (!can_bind(address))
+		return false;
+	return !can_bind(&nobodys[address->family == AF_INET6]) || is_over_loopback(address, port);
 }
 
 /* 0, or why this address is not connected to. */

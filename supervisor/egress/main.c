@@ -24,12 +24,12 @@
 #include "policy/confine_worker.h"
 #include "sandboxd/launch.h"
 #include "sandboxd/worker.h"
+#include "supervisor/egress/descriptors.h"
 #include "supervisor/egress/inspect.h"
 #include "supervisor/egress/relay.h"
 #include "supervisor/egress/worker.h"
 
-#define GREETING_TIMEOUT_MS  10000
-#define RESERVED_DESCRIPTORS 3000u /* sessions' sockets, pipes, the resolver's */
+#define GREETING_TIMEOUT_MS 10000
 
 /* TERM as a descriptor; made before the filter, which has no use for more of them. */
 static int open_signals(void)
@@ -188,27 +188,24 @@ static int on_inspector(void *userdata, uint32_t events)
 	return -EPIPE;
 }
 
-/* Each relayed connection has two. */
-static uint32_t max_connections(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < 2ul * RESERVED_DESCRIPTORS)
-		return 256;
-	return (uint32_t)(limit.rlim_cur - RESERVED_DESCRIPTORS) / 2;
-}
-
 static int open_egress(struct egress *egress)
 {
+	struct rlimit limit;
 	int r;
 
 	egress->api.fd = -1;
-	egress->max_connections = max_connections();
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return -errno;
+	egress->max_connections = descriptors_connections(limit.rlim_cur);
+	list_init(&egress->starved);
 	list_init(&egress->api.queue);
 	list_init(&egress->service_dials);
 	for (size_t i = 0; i < SESSION_BUCKETS; i++)
 		list_init(&egress->sessions[i]);
 	r = loop_new(&egress->loop);
+	if (r == 0)
+		r = loop_add_timer(egress->loop, USEC_NEVER, relay_on_descriptors, egress,
+				   &egress->starved_timer);
 	if (r == 0)
 		r = resolver_new(egress->loop, &egress->resolver);
 	return r;

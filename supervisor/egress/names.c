@@ -13,7 +13,13 @@ void names_done(struct names *names)
 	*names = (struct names){0};
 }
 
-/* FNV-1a: a session that searches for collisions finds them among its own names. */
+/*
+ * FNV-1a: a session that searches for collisions finds them among its own names. Of two names that
+ * collide the one asked for later has the next free address, so after a restart of this worker they
+ * can have changed places: a client that kept an address over that, and asks for nothing, reaches
+ * the other name of the same session, which its rules permit too, and fails there where server
+ * name or Host are compared. Of 512 names, as many as there may be, one such pair is likely.
+ */
 static uint64_t hash(uint64_t value, const void *data, size_t size)
 {
 	const uint8_t *bytes = data;

@@ -13,15 +13,16 @@
 
 #include "supervisor/egress/inspect.h"
 
-#define ACCEPTS_PER_TURN 32
-#define CONNECTIONS_MAX  256u /* of one session, where its policy says nothing */
-#define CONNECTS_PER_S   200u
-#define IDLE_DEFAULT     (USEC_PER_SEC * 3600)
-#define CHECK_TIMEOUT    (30 * USEC_PER_SEC) /* for the first bytes that are looked at */
-#define CLOSING_TIMEOUT  (2 * USEC_PER_SEC)
-#define REFILL           (20 * USEC_PER_MS)
-#define HTTP_PORT        80
-#define TLS_PORT         443
+#define ACCEPTS_PER_TURN  32
+#define CONNECTIONS_MAX   256u /* of one session, where its policy says nothing */
+#define CONNECTS_PER_S    200u
+#define IDLE_DEFAULT      (USEC_PER_SEC * 3600)
+#define CHECK_TIMEOUT     (30 * USEC_PER_SEC) /* for the first bytes that are looked at */
+#define CLOSING_TIMEOUT   (2 * USEC_PER_SEC)
+#define REFILL            (20 * USEC_PER_MS)
+#define DESCRIPTORS_AGAIN (100 * USEC_PER_MS)
+#define HTTP_PORT         80
+#define TLS_PORT          443
 
 /* Directions, as bits: an event of one socket is for one of them, and a look at the other would be
  * a system call for nothing. */
@@ -592,6 +593,34 @@ static void take_connection(struct session *session, int fd, const struct sockad
 	open_conn(session, fd, &dialled);
 }
 
+/* max_connections is below the descriptors that there are, so it is the host's that ran out, or
+ * another's in this process: looked at again in a while, not in each turn of the loop. */
+static int wait_for_descriptors(struct session *session)
+{
+	struct egress *egress = session->egress;
+
+	list_remove(&session->starved_link);
+	list_append(&egress->starved, &session->starved_link);
+	loop_timer_set(egress->starved_timer, clock_add(clock_boottime(), DESCRIPTORS_AGAIN));
+	return loop_set_events(session->listener, 0);
+}
+
+int relay_on_descriptors(void *userdata, uint32_t events)
+{
+	struct egress *egress = userdata;
+	int r = 0;
+
+	(void)events;
+	while (r == 0 && !list_empty(&egress->starved)) {
+		struct session *session =
+			LIST_ENTRY(egress->starved.next, struct session, starved_link);
+
+		list_remove(&session->starved_link);
+		r = loop_set_events(session->listener, EPOLLIN);
+	}
+	return r;
+}
+
 int relay_on_connection(void *userdata, uint32_t events)
 {
 	struct session *session = userdata;
@@ -603,10 +632,13 @@ int relay_on_connection(void *userdata, uint32_t events)
 		int fd = accept4(session->listener_fd, &from.any, &size,
 				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		/* EAGAIN, or a client that has gone. Descriptors do not run out: max_connections
-		 * is below them. */
-		if (fd < 0)
+		if (fd < 0) {
+			/* Else EAGAIN, or a client that has gone. */
+			if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+			    errno == ENOMEM)
+				return wait_for_descriptors(session);
 			return 0;
+		}
 		take_connection(session, fd, &from.storage);
 	}
 	return 0;

@@ -84,6 +84,8 @@ struct conn {
 /* Loop callbacks of a session's listener and of its timer. */
 int relay_on_connection(void *userdata, uint32_t events);
 int relay_on_refill(void *userdata, uint32_t events);
+/* And of the timer of those whose connections found no descriptor. */
+int relay_on_descriptors(void *userdata, uint32_t events);
 
 void relay_close_all(struct session *session);
 void relay_policy_changed(struct session *session, const struct policy *old);

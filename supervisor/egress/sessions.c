@@ -42,12 +42,14 @@ struct session *sessions_get(struct egress *egress, const struct id *id)
 	session->listener_fd = session->resolver_fd = -1;
 	list_init(&session->connections);
 	list_init(&session->paused);
+	list_init(&session->starved_link);
 	list_append(bucket_of(egress, id), &session->link);
 	return session;
 }
 
 static void close_sockets(struct session *session)
 {
+	list_remove(&session->starved_link);
 	session->listener = loop_remove(session->listener);
 	session->resolver = loop_remove(session->resolver);
 	session->listener_fd = fd_close(session->listener_fd);

@@ -58,8 +58,10 @@ struct egress {
 	uint32_t n_connections;
 	struct list service_dials; /* conn.dial.service_link */
 	uint32_t last_serial;      /* of requests to the supervisor */
-	uint32_t n_attempts;       /* sockets that are being connected */
-	uint32_t max_connections;  /* by RLIMIT_NOFILE */
+	struct list starved;       /* session.starved_link: no descriptor for what waits there */
+	struct loop_source *starved_timer;
+	uint32_t n_attempts;      /* sockets that are being connected */
+	uint32_t max_connections; /* by RLIMIT_NOFILE */
 };
 
 #define DENIAL_KEYS 16
@@ -94,6 +96,7 @@ struct session {
 	struct bucket bytes;
 	struct list paused;         /* conn.paused_link: the byte rate is used up */
 	bool is_refilling;          /* and they have their turn */
+	struct list starved_link;   /* its listener is not watched */
 	struct loop_source *refill; /* timer of `paused` */
 	struct policy_counters total;
 	struct denials denials;

@@ -1,9 +1,12 @@
 """Which of a name's addresses are tried and when, and names that lead to production."""
 import contextlib
+import os
+import resource
 import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -181,3 +184,65 @@ def test_a_chain_that_is_too_long_to_look_at_leads_nowhere(worker, aliases):
     session.policy(rule("*.sandbox.example", 7305))
     assert refused(session, session.resolve("long.sandbox.example"), 7305)
     assert worker.expect_denial(reason="resolve")["name"] == "long.sandbox.example"
+
+
+@pytest.fixture(name="nonlocal_bind")
+def fixture_nonlocal_bind():
+    """Every address can be bound on this host then, so that this says nothing of whose it is."""
+    paths = [Path(f"/proc/sys/net/{family}/ip_nonlocal_bind") for family in ("ipv4", "ipv6")]
+    for path in paths:
+        path.write_text("1")
+    yield
+    for path in paths:
+        path.write_text("0")
+
+
+def test_own_addresses_are_known_where_every_address_can_be_bound(world, worker, nonlocal_bind):
+    _ = nonlocal_bind
+    own = [f"{WORLD}.1", f"{WORLD}.9"]
+    servers = [socket.create_server((address, 7306)) for address in own]
+    far = world.listen(f"{WORLD}.2", 7306)
+    world.names["own.example.com"] = own
+    session = worker.session(7306)
+    session.policy(rule("own.example.com", 7306), *(rule(address, 7306) for address in [*own, f"{WORLD}.2"]))
+    for address in (session.resolve("own.example.com"), *own):
+        assert refused(session, address, 7306)
+        assert worker.expect_denial(reason="loopback")
+    for server in servers:
+        server.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            server.accept()
+        server.close()
+    # The control.
+    with session.connect(f"{WORLD}.2", 7306) as client, far.accept()[0] as peer:
+        peer.sendall(b"x")
+        assert client.recv(1) == b"x"
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_without_a_descriptor_connections_wait_and_nothing_spins(world, worker):
+    server = world.listen(f"{WORLD}.2", 7307)
+    session = worker.session(7307)
+    session.policy(rule(f"{WORLD}.2", 7307))
+    pid = worker.process.pid
+    n_open = len(os.listdir(f"/proc/{pid}/fd"))
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (n_open, before[1]))
+    try:
+        clients = [session.connect(f"{WORLD}.2", 7307) for _ in range(3)]
+        began = cpu_seconds(pid)
+        time.sleep(3)
+        assert cpu_seconds(pid) - began < 1
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    server.settimeout(20)
+    for client in clients:
+        with client, server.accept()[0]:
+            pass

@@ -1,8 +1,10 @@
 """The connection between api and egress worker, lost while both live, and limits of the configuration."""
 import ctypes
+import json
 import os
 import signal
 import socket
+import sqlite3
 import struct
 import threading
 import time
@@ -10,10 +12,10 @@ import time
 import pytest
 
 import egress_rig
+from endpoints_rig import OTHER, Server
 from harness import CONFIG, SESSIONS, Daemon, wait_until
-from test_endpoints_reach import PORT, Server, dial
+from test_endpoints_reach import PORT, dial
 
-OTHER = f"{egress_rig.WORLD}.4"
 RATE = 100 << 10
 CONFIGURED = CONFIG + f"""
 [network]
@@ -41,7 +43,11 @@ def fixture_world(tmp_path_factory):
 
 @pytest.fixture(name="server", scope="module")
 def fixture_server(world):
-    server = Server(OTHER, world.listen(OTHER, PORT))
+    def answer(client):
+        client.recv(1000)
+        client.sendall(f"{OTHER}:{PORT}".encode())
+
+    server = Server(world.listen(OTHER, PORT), answer)
     yield server
     server.close()
 
@@ -153,3 +159,18 @@ def test_limits_of_the_configuration_are_told_and_kept(own, world, ann, session)
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: ann.get(f"{SESSIONS}/{session}/egress").json["limits"]["bytes_per_second"] == 0,
                20, "the reload")
+
+
+def test_a_row_with_too_many_rules_reaches_nothing_and_says_so(ann, own):
+    session = ann.create(egress={"allow": [f"{OTHER}:{PORT}"]})
+    assert dial(ann, session, OTHER) == f"{OTHER}:{PORT}"
+    assert own.stop() == 0
+    rules = json.dumps([f"a{n}.example" for n in range(300)] + [f"{OTHER}:{PORT}"])
+    with sqlite3.connect(own.state / "api" / "api.db", timeout=10) as db:
+        db.execute("UPDATE dagster_sandbox_sessions SET egress_allow_json = ? WHERE id = ?", (rules, session))
+    own.start()
+    assert dial(ann, session, OTHER) != f"{OTHER}:{PORT}"
+    told = [entry for entry in ann.get(f"{SESSIONS}/{session}").json["log_summary"]
+            if entry["metadata"].get("code") == "network_rules"]
+    assert len(told) == 1 and "more rules" in told[0]["message"], own.log.read_text()[-3000:]
+    ann.remove(session)

@@ -83,7 +83,7 @@ static void test_ceilings_take_few_descriptors_is_their_error(void **state)
 	struct ceilings ceilings;
 
 	(void)state;
-	ceilings_init(&ceilings, &config, GIB, CEILINGS_FILES_OWN + CEILINGS_FILES_SESSION);
+	ceilings_init(&ceilings, &config, GIB, FILES_OF_SUPERVISOR + FILES_OF_SESSION);
 	assert_int_equal(ceilings_sessions(&ceilings), 1);
 	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_NONE);
 	assert_int_equal(ceilings_take(&ceilings, &plan, 1), LAUNCH_E_DESCRIPTORS);
