@@ -11,7 +11,8 @@ from harness import SESSIONS, Daemon, id_blocks_in_use, parent_of, wait_until
 from test_adoption import answers, kill_both, kill_supervisor, leave, records, shims_of
 
 ROOMY = ("[identity]\ntrusted_peers = 0\n[supervisor]\nlaunches_per_second = 1000\n"
-         "[limits]\nmemory = 1024GiB\n")
+         "[limits]\nmemory = 1024GiB\nsessions = 600\n[owner]\nsessions = 100\n[workspace]\nsessions = 200\n"
+         "memory = 1024GiB\n[host]\nsessions = 600\n")
 
 
 @pytest.fixture
@@ -73,6 +74,59 @@ def test_200_sessions_are_adopted(roomy, way):
     assert not in_parallel(8, list(made), check)
     assert not in_parallel(8, list(made), lambda s: made[s].remove(s))
     wait_until(lambda: not records(roomy) and not shims_of(roomy), 20, "all are removed")
+
+
+N_MANY = 500
+N_BUSY = 20
+
+
+@pytest.mark.slow
+def test_500_sessions_are_adopted_by_the_next_worker(roomy):
+    """The worker dies with 500 sessions, some of them in the middle of a task: how long until it answers for
+    all, and is every frame there once."""
+    made, lock, slow, late = {}, threading.Lock(), [], []
+
+    def make(number):
+        caller = roomy.client(f"user{number % 16}", workspace=f"team{number % 4}")
+        session = caller.create()
+        with lock:
+            made[session] = caller
+
+    def begin(session):
+        caller = made[session]
+        for name in range(10):
+            body = "type: a.B\nattributes: [" + "1, " * 100000 + "1]\n"
+            assert caller.write(session, f"c{name}", body).status == 200
+        with lock:
+            slow.append((session, caller.execute(session)))
+
+    def check(session):
+        if made[session].get(f"{SESSIONS}/{session}").status != 200:
+            late.append(session)
+
+    def read(task):
+        frames = made[task[0]].frames(task[1], timeout=300)
+        assert [f["seq"] for f in frames] == list(range(1, len(frames) + 1)), frames
+        assert [f["stage"] for f in frames if f["stage"] in ("done", "error")] == ["done"], frames[-1]
+        assert keys(frames) == [("sandbox", f"c{i}") for i in range(10)]
+        assert made[task[0]].frames(task[1]) == frames
+
+    assert not in_parallel(8, range(N_MANY), make)
+    assert not in_parallel(4, list(made)[:N_BUSY], begin)
+    shims = shims_of(roomy)
+    assert len(shims) == N_MANY
+    start = time.monotonic()
+    os.kill(roomy.worker_pid("sandboxd-api"), signal.SIGKILL)
+    wait_until(lambda: answers(roomy), 60, "answers")
+    served = time.monotonic() - start
+    errors = in_parallel(4, list(made), check)
+    print(f"{N_MANY} sessions, {N_BUSY} tasks: the next worker answers after {served:.2f} s, "
+          f"for each of them after {time.monotonic() - start:.2f} s")
+    assert not errors and not late, (errors[:3], late[:3])
+    assert shims_of(roomy) == shims
+    assert not in_parallel(4, slow, read)
+    assert not in_parallel(8, list(made), lambda s: made[s].remove(s))
+    wait_until(lambda: not records(roomy) and not shims_of(roomy), 60, "all are removed")
 
 
 def keys(frames):

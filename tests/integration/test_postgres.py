@@ -139,6 +139,21 @@ def test_migrate_failure_leaves_nothing(postgres):
     assert postgres.sql("SELECT to_regclass('dagster_sandbox_sessions') IS NULL", database="half") == "t"
 
 
+def test_migrate_names_who_reads_all_columns(postgres):
+    """The service is none of them, nor who reads some columns by name."""
+    postgres.new_database("readers")
+    postgres.ready("readers")
+    grant = "GRANT SELECT {} ON dagster_sandbox_sessions TO {}"
+    postgres.sql(grant.format("(id, status)", READER), database="readers")
+    assert "warning" not in postgres.migrate(database="readers").stderr
+    postgres.sql(grant.format("", READER), database="readers")
+    done = postgres.migrate(database="readers")
+    assert done.returncode == 0 and f"warning: these roles read all columns of dagster_sandbox_sessions, " \
+        f"env_overrides_json too: {READER}\n" in done.stderr, done
+    postgres.sql(grant.format("", "PUBLIC"), database="readers")
+    assert f": PUBLIC, {READER}\n" in postgres.migrate(database="readers").stderr
+
+
 def test_migrate_print_undo_undoes(postgres):
     postgres.new_database("undone")
     assert postgres.migrate(database="undone").returncode == 0

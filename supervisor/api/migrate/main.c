@@ -218,6 +218,30 @@ static int apply_all(PGconn *conn, const struct applied *applied, bool dry_run)
 	return r;
 }
 
+/* Others who read values that may hold credentials. Names only of roles; the owner is none of them.
+ */
+static int warn_of_readers(PGconn *conn)
+{
+	PGresult *result =
+		PQexec(conn, "SELECT string_agg(DISTINCT CASE WHEN a.grantee = 0 THEN 'PUBLIC'"
+			     " ELSE pg_get_userbyid(a.grantee)::text END, ', ')"
+			     " FROM pg_class c, aclexplode(c.relacl) a"
+			     " WHERE c.oid = to_regclass('dagster_sandbox_sessions')"
+			     " AND a.privilege_type = 'SELECT' AND a.grantee <> c.relowner"
+			     /* Whoever writes the sessions is the service. */
+			     " AND NOT CASE a.grantee WHEN 0 THEN false ELSE"
+			     " has_table_privilege(a.grantee, 'sandbox_writers', 'UPDATE') END");
+	int r = PQresultStatus(result) == PGRES_TUPLES_OK ? 0 : server_failed(conn, "grants");
+
+	if (r == 0 && PQntuples(result) == 1 && !PQgetisnull(result, 0, 0))
+		(void)fprintf(stderr,
+			      "sandboxctl: migrate: warning: these roles read all columns of"
+			      " dagster_sandbox_sessions, env_overrides_json too: %s\n",
+			      PQgetvalue(result, 0, 0));
+	PQclear(result);
+	return r;
+}
+
 /* The lock is the session's; it ends with the connection. */
 static int work(PGconn *conn, enum mode mode)
 {
@@ -234,6 +258,8 @@ static int work(PGconn *conn, enum mode mode)
 		r = print_status(&applied);
 	else if (r == 0)
 		r = apply_all(conn, &applied, mode == MODE_DRY_RUN);
+	if (r == 0 && mode == MODE_APPLY)
+		r = warn_of_readers(conn);
 	PQclear(applied.rows);
 	return r;
 }
