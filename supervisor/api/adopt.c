@@ -106,6 +106,20 @@ static int take_row(struct app *app, const struct store_session *row, struct ses
 	return 0;
 }
 
+int sessions_adopt_row(struct app *app, const struct store_session *row)
+{
+	struct session *session;
+	int r = take_row(app, row, &session);
+
+	if (r < 0)
+		return r;
+	sessions_event(app, session, SESSION_EVENT_ADOPT_ROW, SESSION_REASON_NONE);
+	session->limits_missing = app->facts.limits_missing;
+	sessions_write_status(app, session); /* it may say running */
+	sessions_expire(app);
+	return 0;
+}
+
 /* Its tree lives. usable: and may be the session's. */
 static void take_tree(struct start_up *start, struct session *session, struct adoptee *adoptee,
 		      bool usable)

@@ -152,6 +152,8 @@ void *sessions_write(struct app *app, const struct id *session);
 /* What the store said of one write. session: NULL where it is gone. *is_degraded: of this write,
  * false before its first answer. */
 void sessions_note_write(struct session *session, enum store_result result, bool *is_degraded);
+/* A row that another program has written. 0 or -errno; the session is dormant. */
+MUST_USE int sessions_adopt_row(struct app *app, const struct store_session *row);
 void app_serve(struct app *app);
 
 /* tasks.c */

@@ -23,6 +23,7 @@
 #include "supervisor/api/rebuild.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/session/fit.h"
+#include "supervisor/api/session_seek.h"
 
 /* Writes. */
 
@@ -529,7 +530,7 @@ struct session *action_find(struct request *request, bool all)
 
 	session =
 		registry_find_visible(&app->registry, request->path_id, &viewer, clock_realtime());
-	if (!session)
+	if (!session && !session_seek(request, &viewer))
 		reply_not_found(request);
 	return session;
 }

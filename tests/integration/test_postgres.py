@@ -268,6 +268,45 @@ def test_rows_of_the_platform_are_taken_over(postgres):
         own.done()
 
 
+def platform_row(postgres, owner="alice", workspace="NULL", expires="1 hour", status="open"):
+    """As the platform's code writes one while we run."""
+    session = str(uuid.uuid4())
+    postgres.sql(
+        "INSERT INTO dagster_sandbox_sessions (id, status, components_json, expires_at, created_at, updated_at,"
+        f" owner_user_id, workspace_id) VALUES ('{session}', '{status}', '{json.dumps({'daily.yaml': BODY})}',"
+        f" timezone('UTC', now()) + interval '{expires}', timezone('UTC', now()), timezone('UTC', now()),"
+        f" '{owner}', {workspace})")
+    return session
+
+
+def test_rows_that_come_later_are_found(postgres, daemon, alice, bob, carol):
+    """One that is only in the table is found at its first use, and its tree is made from it."""
+    session = platform_row(postgres)
+    url = f"{SESSIONS}/{session}"
+    foreign, missing = bob.get(url), bob.get(f"{SESSIONS}/{uuid.uuid4()}")
+    assert foreign.status == missing.status == 404 and foreign.body == missing.body
+    assert row(postgres, session, "instance") in ("", None), "who may not see it takes nothing"
+    assert alice.get(url).json["components"] == ["daily.yaml"]
+    assert row(postgres, session, "instance") and session in str(alice.get(SESSIONS).json)
+    frames = alice.frames(alice.execute(session))
+    assert frames[-1]["stage"] == "done" and ["sandbox", "daily"] in [f.get("asset_key") for f in frames]
+    assert alice.remove(session).status == 200 and row(postgres, session, "status") == "closed"
+    assert alice.get(url).status == 404
+    # The first use is a write; many come at once; the row says running; the workspace is enough.
+    other = platform_row(postgres, status="running", workspace="'blue'", owner="bob")
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(carol.write(other, f"c{len(answers)}", BODY).status))
+               for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 8
+    assert carol.remove(other).status == 200
+    assert alice.get(f"{SESSIONS}/{platform_row(postgres, expires='-1 minute')}").status == 404
+    assert alice.get(f"{SESSIONS}/{platform_row(postgres, status='closed')}").status == 404
+
+
 def test_instances_do_not_see_each_other(postgres, daemon, alice, session):
     own = Daemon(config=postgres.config())
     try:

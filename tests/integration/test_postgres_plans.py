@@ -4,6 +4,7 @@ SANDBOX_TEST_ROWS: rows of each table (default 100 000; 1 000 000 takes some min
 
 import os
 import re
+import uuid
 
 import pytest
 
@@ -48,6 +49,9 @@ def plans():
             alice = own.client("alice", workspace="blue")
             session = alice.create()
             alice.write(session, "one", BODY)
+            assert alice.get(f"{SESSIONS}/{uuid.uuid4()}").status == 404
+            assert alice.post(f"{SESSIONS}/{session}/airbyte", {"airbyte_connection_id": "x"}).status == 404
+            assert alice.get("/dagster/sandbox/airbyte-connections").json == []
             task = alice.execute(session)
             assert alice.frames(task)[-1]["stage"] == "done"
             assert alice.get(f"{SESSIONS}/{session}/tasks").status == 200
@@ -75,7 +79,7 @@ def test_plans_of_all_queries_are_there(plans):
                  "INSERT INTO sandbox_frames", "SELECT seq, stage, body", "SELECT u.file, u.body",
                  "WITH old AS MATERIALIZED", "DELETE FROM sandbox_frames", "UPDATE sandbox_tasks SET frames_kept",
                  "SELECT owner_text, workspace_text", "SELECT scope, name", "UPDATE sandbox_writers",
-                 "WHERE t.session_id = $1", "WHERE t.status IN ('queued', 'running')", "instance IS NULL"):
+                 "WHERE t.session_id = $1", "WHERE t.status IN ('queued', 'running')", "instance IS NULL", "WITH s AS (UPDATE", "c.airbyte_connection_id = $4", "ORDER BY c.name"):
         assert part in seen, part
 
 

@@ -66,6 +66,7 @@ struct request {
 	struct buf body;
 	json_t *notes; /* request_note, or NULL */
 	bool audited;
+	bool sought;       /* its session was looked for in the store */
 	size_t held_bytes; /* charged to the server: body and answer */
 
 	int status; /* of the reply; 0: none yet */

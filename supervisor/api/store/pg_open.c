@@ -315,6 +315,7 @@ const struct store_ops pg_ops = {
 	.tasks_of_session = queue_tasks_of_session,
 	.frames_get = queue_frames_get,
 	.component_get = queue_component_get,
+	.session_take = queue_session_take,
 	.airbyte_get = queue_airbyte_get,
 	.airbyte_put = no_airbyte_put,
 	.airbyte_drop = no_airbyte_drop,

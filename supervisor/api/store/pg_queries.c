@@ -52,8 +52,28 @@
 	" THEN json_object_agg(c.file, convert_from(c.body, 'UTF8')) END"                          \
 	" FROM sandbox_components c WHERE c.session_id = $1)"
 
+/* As rows_read_session takes them. */
+#define SESSION_COLUMNS                                                                            \
+	"s.id, coalesce(s.owner_user_id, s.owner_text, ''),"                                       \
+	" (s.owner_user_id IS NULL AND s.tenant IS NOT TRUE)::int,"                                \
+	" coalesce(s.workspace_id, s.workspace_text, ''),"                                         \
+	" coalesce(s.project_id, s.project_text, ''), coalesce(s.profile, ''),"                    \
+	" coalesce(s.last_run_id, ''), (coalesce(s.kind, 'dagster') = 'dagster')::int, "           \
+	"s.created_at"                                                                             \
+	", "                                                                                       \
+	"s.expires_at"                                                                             \
+	", coalesce(s.ttl_minutes, 60),"                                                           \
+	" coalesce(s.acked, 0), s.env_overrides_json, s.envs_json,"                                \
+	" (SELECT coalesce(json_object_agg(u.file, u.bytes), '{}') FROM"                           \
+	"  (SELECT c.file, c.bytes FROM sandbox_components c WHERE c.session_id = s.id"            \
+	"   UNION ALL SELECT j.file, octet_length(j.body)::bigint"                                 \
+	"   FROM sandbox_foreign_components(s.components_json) j"                                  \
+	"   WHERE" NO_COMPONENT_OF_OURS ") u),"                                                    \
+	" s.log_summary_json, s.limits_json, coalesce(s.restoring, 0), s.secrets_json,"            \
+	" coalesce(s.name, ''), s.egress_allow_json"
+
 /* $1 everybody's, $2 the owner's, $3 the workspace's (NULL: none) rows. */
-#define AIRBYTE_VISIBLE                                                                            \
+#define VISIBLE_ROW                                                                                \
 	"($1::integer = 1 OR c.owner_user_id::text = $2::text OR c.workspace_id::text = $3::text)"
 
 static const struct pg_query_text queries[PG_QUERY_MAX_] = {
@@ -105,26 +125,10 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 					"WITH changed AS (UPDATE dagster_sandbox_sessions SET acked = $2"
 				 " WHERE id = $1 AND coalesce(acked, 0) < $2 RETURNING 1)"
 				 " SELECT 1 / count(*) FROM changed",								    0,       false},
-	[QUERY_SESSIONS_OPEN] =
-		{"sessions_open",
-					"SELECT s.id, coalesce(s.owner_user_id, s.owner_text, ''),"
-		 " (s.owner_user_id IS NULL AND s.tenant IS NOT TRUE)::int,"
-		 " coalesce(s.workspace_id, s.workspace_text, ''),"
-		 " coalesce(s.project_id, s.project_text, ''), coalesce(s.profile, ''),"
-		 " coalesce(s.last_run_id, ''), (coalesce(s.kind, 'dagster') = 'dagster')::int, "
-		 "s.created_at"
-		 ", "
-		 "s.expires_at"
-		 ", coalesce(s.ttl_minutes, 60),"
-		 " coalesce(s.acked, 0), s.env_overrides_json, s.envs_json,"
-		 " (SELECT coalesce(json_object_agg(u.file, u.bytes), '{}') FROM"
-		 "  (SELECT c.file, c.bytes FROM sandbox_components c WHERE c.session_id = s.id"
-		 "   UNION ALL SELECT j.file, octet_length(j.body)::bigint"
-		 "   FROM sandbox_foreign_components(s.components_json) j"
-		 "   WHERE" NO_COMPONENT_OF_OURS ") u),"
-		 " s.log_summary_json, s.limits_json, coalesce(s.restoring, 0), s.secrets_json,"
-		 " coalesce(s.name, ''), s.egress_allow_json FROM dagster_sandbox_sessions s WHERE " OPEN
-		 " ORDER BY s.created_at, s.id",											 0,       false},
+	[QUERY_SESSIONS_OPEN] = {"sessions_open",
+					"SELECT " SESSION_COLUMNS
+				 " FROM dagster_sandbox_sessions s WHERE " OPEN
+				 " ORDER BY s.created_at, s.id",									 0,       false},
 	[QUERY_TASK_INSERT] =
 		{"task_insert",
 					"INSERT INTO sandbox_tasks (id, session_id, owner_text, workspace_text, status,"
@@ -194,12 +198,12 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 					"SELECT c.id, c.name, coalesce(c.airbyte_connection_id::text, ''),"
 		 " (SELECT coalesce(json_agg(k.file), '[]') FROM sandbox_components k"
 		 "  WHERE k.session_id = $5 AND k.origin = c.id::text) FROM airbyte_connections c"
-		 " WHERE (c.id = $4 OR c.airbyte_connection_id = $4) AND " AIRBYTE_VISIBLE
+		 " WHERE (c.id = $4 OR c.airbyte_connection_id = $4) AND " VISIBLE_ROW
 		 " ORDER BY c.id <> $4, c.owner_user_id::text IS DISTINCT FROM $2, c.id LIMIT 1",					0,       false},
 	[QUERY_AIRBYTE_LIST] =
 		{"airbyte_list",
 					"SELECT c.id, c.name, coalesce(c.airbyte_connection_id::text, ''), '[]'"
-		 " FROM airbyte_connections c WHERE " AIRBYTE_VISIBLE
+		 " FROM airbyte_connections c WHERE " VISIBLE_ROW
 		 " ORDER BY c.name, c.id LIMIT $4::integer",									     0,       false},
 	[QUERY_RETAIN_BODIES] =
 		{"retain_bodies",
@@ -247,6 +251,14 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 			    " seen_at = timezone('UTC', now()) WHERE id = " INSTANCE
 			    " AND generation = $1"
 			    " RETURNING 1) SELECT 1 / count(*) FROM changed",							    0,       false},
+	[PG_QUERY_TAKE] =
+		{"take",
+					"WITH s AS (UPDATE dagster_sandbox_sessions c SET instance = " INSTANCE
+		 ", host = $5"
+		 " WHERE c.id = $4 AND c.instance IS NULL AND c.status IN ('open', 'running')"
+		 " AND (c.expires_at IS NULL OR c.expires_at > timezone('UTC', now()))"
+		 " AND " VISIBLE_ROW " RETURNING c.*) SELECT " SESSION_COLUMNS " FROM s",
+					0,													false},
 	[PG_QUERY_CLAIM] = {"claim",
 					"UPDATE dagster_sandbox_sessions SET instance = " INSTANCE ", host = $1"
 			    " WHERE instance IS NULL AND status IN ('open', 'running')",						 0,       false},

@@ -16,11 +16,23 @@ static bool send_read(struct pg_store *s, const struct read *read)
 
 	if (read->use_seen)
 		return pg_send(s, QUERY_FRAMES_USE, NULL, 0);
+	if (read->session_read) {
+		const struct read_viewer *viewer = read->viewer;
+		const struct value wanted[] = {
+			value_integer(viewer->sees_all),
+			value_text_or_null(viewer->owner),
+			value_text_or_null(viewer->workspace),
+			values[0],
+			value_text(s->queue.host),
+		};
+
+		return pg_send(s, PG_QUERY_TAKE, wanted, ARRAY_SIZE(wanted));
+	}
 	if (read->airbyte_read) {
 		struct value wanted[READ_AIRBYTE_VALUES];
 		size_t n = read_airbyte_values(read, id, wanted);
 
-		return pg_send(s, read->airbyte->is_list ? QUERY_AIRBYTE_LIST : QUERY_AIRBYTE_GET,
+		return pg_send(s, read->viewer->is_list ? QUERY_AIRBYTE_LIST : QUERY_AIRBYTE_GET,
 			       wanted, n);
 	}
 	if (read->task_read && read->of_session) {
@@ -182,8 +194,21 @@ static void deliver_airbyte(const struct read *read, const PGresult *result)
 
 		read->airbyte_read(read->userdata, STORE_OK, &row);
 	}
-	if (read->airbyte_read && (read->airbyte->is_list || n == 0))
+	if (read->airbyte_read && (read->viewer->is_list || n == 0))
 		read->airbyte_read(read->userdata, STORE_NOT_FOUND, NULL);
+}
+
+static void deliver_session(const struct read *read, const PGresult *result)
+{
+	struct store_session row;
+	bool found = false;
+
+	if (PQntuples(result) > 0) {
+		const struct columns columns = columns_of(result, 0);
+
+		found = rows_read_session(&columns, &row) == 0;
+	}
+	read->session_read(read->userdata, found ? STORE_OK : STORE_NOT_FOUND, found ? &row : NULL);
 }
 
 static void refuse(const struct read *read)
@@ -198,6 +223,8 @@ static void refuse(const struct read *read)
 		read->use_seen(read->userdata, STORE_DEGRADED, NULL);
 	else if (read->airbyte_read)
 		read->airbyte_read(read->userdata, STORE_DEGRADED, NULL);
+	else if (read->session_read)
+		read->session_read(read->userdata, STORE_DEGRADED, NULL);
 }
 
 static void deliver(const struct read *read, const PGresult *result)
@@ -216,6 +243,8 @@ static void deliver(const struct read *read, const PGresult *result)
 		deliver_use(read, result);
 	else if (read->airbyte_read)
 		deliver_airbyte(read, result);
+	else if (read->session_read)
+		deliver_session(read, result);
 }
 
 void pg_reads_deliver(struct pg_store *s)
@@ -241,6 +270,7 @@ static void silence(struct read *read)
 	read->component_read = NULL;
 	read->use_seen = NULL;
 	read->airbyte_read = NULL;
+	read->session_read = NULL;
 }
 
 void pg_reads_refuse(struct pg_store *s)

@@ -61,7 +61,7 @@ static void drop_writes(struct list *list)
 void queue_free_read(struct read *read)
 {
 	free(read->after_file);
-	free(read->airbyte);
+	free(read->viewer);
 	free(read);
 }
 
@@ -218,6 +218,7 @@ void queue_forget(struct store *store, const void *userdata)
 			read->component_read = NULL;
 			read->use_seen = NULL;
 			read->airbyte_read = NULL;
+			read->session_read = NULL;
 		}
 }
 
@@ -451,7 +452,7 @@ int queue_frames_use(struct store *store, store_frames_use_seen seen, void *user
 size_t read_airbyte_values(const struct read *read, char id[ID_TEXT_BYTES],
 			   struct value values[READ_AIRBYTE_VALUES])
 {
-	const struct read_airbyte *what = read->airbyte;
+	const struct read_viewer *what = read->viewer;
 
 	values[0] = value_integer(what->sees_all);
 	values[1] = value_text_or_null(what->owner);
@@ -465,30 +466,52 @@ size_t read_airbyte_values(const struct read *read, char id[ID_TEXT_BYTES],
 	return 5;
 }
 
-int queue_airbyte_get(struct store *store, const struct store_viewer *viewer,
-		      const char *connection, const struct id *session,
-		      store_airbyte_read airbyte_read, void *userdata)
+/* NULL: no memory, or a text that names nothing. */
+static struct read *add_viewer_read(struct store_queue *queue, const struct store_viewer *viewer,
+				    const char *connection, const struct id *session)
 {
-	struct read_airbyte *what = calloc(1, sizeof(*what));
+	struct read_viewer *what = calloc(1, sizeof(*what));
 	struct read *read = calloc(1, sizeof(*read));
 
-	/* What does not fit names nothing; nobody has such an identity. */
 	if (!what || !read || str_copy(what->owner, sizeof(what->owner), viewer->owner) < 0 ||
 	    str_copy(what->workspace, sizeof(what->workspace), viewer->workspace) < 0 ||
 	    str_copy(what->connection, sizeof(what->connection), connection ? connection : "") <
 		    0) {
 		free(what);
 		free(read);
-		return -ENOMEM;
+		return NULL;
 	}
 	what->sees_all = viewer->sees_all;
 	what->is_list = !connection;
 	if (session)
 		read->id = *session;
-	read->airbyte = what;
+	read->viewer = what;
+	list_append(&queue->reads, &read->link);
+	return read;
+}
+
+int queue_session_take(struct store *store, const struct store_viewer *viewer,
+		       const struct id *session, store_session_read session_read, void *userdata)
+{
+	struct read *read = add_viewer_read(queue_of(store), viewer, NULL, session);
+
+	if (!read)
+		return -ENOMEM;
+	read->session_read = session_read;
+	read->userdata = userdata;
+	return 0;
+}
+
+int queue_airbyte_get(struct store *store, const struct store_viewer *viewer,
+		      const char *connection, const struct id *session,
+		      store_airbyte_read airbyte_read, void *userdata)
+{
+	struct read *read = add_viewer_read(queue_of(store), viewer, connection, session);
+
+	if (!read)
+		return -ENOMEM;
 	read->airbyte_read = airbyte_read;
 	read->userdata = userdata;
-	list_append(&queue_of(store)->reads, &read->link);
 	return 0;
 }
 

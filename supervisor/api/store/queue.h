@@ -19,7 +19,7 @@
 #define FRAMES_A_READ 256
 
 struct read;
-struct read_airbyte {
+struct read_viewer {
 	char owner[IDENTITY_MAX + 1];
 	char workspace[IDENTITY_MAX + 1];
 	bool sees_all;
@@ -39,12 +39,13 @@ struct read {
 	char *after_file; /* owned; of a component */
 	uint32_t after;
 	size_t max_bytes;
-	store_task_read task_read; /* one of the five, or none after store_forget */
+	store_task_read task_read; /* one of the six, or none after store_forget */
 	store_frames_read frames_read;
 	store_component_read component_read;
 	store_frames_use_seen use_seen;
 	store_airbyte_read airbyte_read;
-	struct read_airbyte *airbyte; /* owned; what is read for it */
+	store_session_read session_read;
+	struct read_viewer *viewer; /* owned; of the last two */
 	void *userdata;
 };
 
@@ -123,6 +124,8 @@ int queue_frames_get(struct store *store, const struct id *task, uint32_t after,
 int queue_component_get(struct store *store, const struct id *session, const char *after,
 			store_component_read component_read, void *userdata);
 int queue_frames_use(struct store *store, store_frames_use_seen seen, void *userdata);
+int queue_session_take(struct store *store, const struct store_viewer *viewer,
+		       const struct id *session, store_session_read session_read, void *userdata);
 int queue_airbyte_get(struct store *store, const struct store_viewer *viewer,
 		      const char *connection, const struct id *session,
 		      store_airbyte_read airbyte_read, void *userdata);

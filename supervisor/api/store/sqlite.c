@@ -213,6 +213,18 @@ static int sqlite_session_close(struct store *store, const struct id *session, c
 	return queue_session_close(store, session, reason, now, done, userdata);
 }
 
+/* Nobody else writes sessions into the file. */
+static int no_session_take(struct store *store, const struct store_viewer *viewer,
+			   const struct id *session, store_session_read read, void *userdata)
+{
+	(void)store;
+	(void)viewer;
+	(void)session;
+	(void)read;
+	(void)userdata;
+	return -EOPNOTSUPP;
+}
+
 const struct store_ops sqlite_ops = {
 	.close = sqlite_close,
 	.each_open_session = sqlite_each_open_session,
@@ -232,6 +244,7 @@ const struct store_ops sqlite_ops = {
 	.tasks_of_session = queue_tasks_of_session,
 	.frames_get = queue_frames_get,
 	.component_get = queue_component_get,
+	.session_take = no_session_take,
 	.airbyte_get = queue_airbyte_get,
 	.airbyte_put = queue_airbyte_put,
 	.airbyte_drop = queue_airbyte_drop,

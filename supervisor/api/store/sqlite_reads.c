@@ -182,7 +182,7 @@ static void read_frames_use(struct sqlite_store *s, struct read *read)
 
 static void read_airbyte(struct sqlite_store *s, struct read *read)
 {
-	bool is_list = read->airbyte->is_list;
+	bool is_list = read->viewer->is_list;
 	sqlite3_stmt *statement = s->statement[is_list ? QUERY_AIRBYTE_LIST : QUERY_AIRBYTE_GET];
 	struct value values[READ_AIRBYTE_VALUES];
 	char id[ID_TEXT_BYTES];

@@ -76,6 +76,9 @@ struct store_session {
 	bool has_plan; /* limits as they were at the launch; profile, hash and egress are 0 */
 	struct plan plan;
 };
+/* row is NULL unless STORE_OK. */
+typedef void (*store_session_read)(void *userdata, enum store_result result,
+				   const struct store_session *row);
 typedef int (*store_session_seen)(void *userdata, const struct store_session *row);
 
 /* A task that has not ended, at start. */
@@ -239,6 +242,8 @@ struct store_ops {
 			  size_t max_bytes, store_frames_read read, void *userdata);
 	int (*component_get)(struct store *store, const struct id *session, const char *after,
 			     store_component_read read, void *userdata);
+	int (*session_take)(struct store *store, const struct store_viewer *viewer,
+			    const struct id *session, store_session_read read, void *userdata);
 	int (*airbyte_get)(struct store *store, const struct store_viewer *viewer,
 			   const char *connection, const struct id *session,
 			   store_airbyte_read read, void *userdata);
@@ -396,6 +401,16 @@ MUST_USE static inline int store_component_get(struct store *store, const struct
 					       void *userdata)
 {
 	return store->ops->component_get(store, session, after, read, userdata);
+}
+
+/* A row that another program wrote since the start and that no instance runs: it is this one's from
+ * now on, if the viewer may see it. -EOPNOTSUPP: this store has no other writer. */
+MUST_USE static inline int store_session_take(struct store *store,
+					      const struct store_viewer *viewer,
+					      const struct id *session, store_session_read read,
+					      void *userdata)
+{
+	return store->ops->session_take(store, viewer, session, read, userdata);
 }
 
 /* The connection with this id, the row's or Airbyte's, if the viewer may see it; one call.
