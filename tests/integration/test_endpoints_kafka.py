@@ -47,7 +47,8 @@ import os
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 servers = os.environ["ALPHASWARM_KAFKA_BOOTSTRAP"]
-AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic("librdkafka", 1, 1)])["librdkafka"].result(60)
+admin = AdminClient({"bootstrap.servers": servers})
+admin.create_topics([NewTopic("librdkafka", 1, 1)])["librdkafka"].result(60)
 producer = Producer({"bootstrap.servers": servers})
 producer.produce("librdkafka", b"said-by-librdkafka")
 assert producer.flush(60) == 0
