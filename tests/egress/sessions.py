@@ -102,8 +102,8 @@ def outside(verb, *words):
 class EgressTest(Test):
     """A row of D: what came to the outside is part of what it says."""
 
-    def __init__(self, services, plant="", controls=True):
-        super().__init__(services, plant=plant, controls=controls)
+    def __init__(self, services, **how):
+        super().__init__(services, **how)
         self.world = services.world
         self.counted = []
 
