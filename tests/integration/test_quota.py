@@ -160,6 +160,24 @@ def test_changes_a_second_of_an_owner():
         daemon.done()
 
 
+def test_bytes_a_second_of_an_owner():
+    daemon = Daemon(config="[identity]\ntrusted_peers = 0\n[owner]\nstored_per_second = 64KiB\n")
+    try:
+        erin, frank = daemon.client("erin"), daemon.client("frank")
+        first, second = erin.create(), erin.create()
+        body = "# " + "x" * (48 * 1024) + "\n"
+        # One bucket for all sessions of the owner.
+        answers = [erin.write(session, f"a{n}", body) for n in range(4) for session in (first, second)]
+        early = [answer for answer in answers if answer.status == 429]
+        assert early and answers[0].status == 200
+        for answer in early:
+            refused(answer, "quota: 64 KiB of stored components in a second for this owner")
+        assert frank.write(frank.create(), "a", body).status == 200
+        wait_until(lambda: erin.write(second, "later", body).status == 200, timeout=20)
+    finally:
+        daemon.done()
+
+
 def test_the_404_and_the_400_come_before_the_429(own):
     alice = own.client("alice")
     session = alice.create()
