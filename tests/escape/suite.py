@@ -47,6 +47,8 @@ def main():
         started = time.monotonic()
         tests[name] = run_row(name, daemons)
         print(f"  {name}: {time.monotonic() - started:.1f} s", file=sys.stderr)
+        for text in tests[name].problems:
+            print(f"  {name}: FAILED {text}", file=sys.stderr)
         failed += bool(tests[name].problems)
         passed += not tests[name].problems
         problems += [f"{name}: {text}" for text in tests[name].problems]
