@@ -278,8 +278,9 @@ static void print_row(const struct doctor_row *row, enum doctor_state state, con
 	(void)printf("          %-18s mend: %s\n", "", row->mend);
 }
 
-/* What the service's throw-away session at its start could do. */
-static enum doctor_state check_canary(struct client *client, char text[DOCTOR_TEXT_BYTES])
+/* What the service says of a part of its readiness; fine: what it means where it says nothing. */
+static enum doctor_state check_part(struct client *client, const char *part, const char *fine,
+				    char text[DOCTOR_TEXT_BYTES])
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
 	const struct client_request request = {
@@ -296,8 +297,8 @@ static enum doctor_state check_canary(struct client *client, char text[DOCTOR_TE
 			    r < 0 ? strerrorname_np(-r) : "another answer");
 		return DOCTOR_DEGRADED;
 	}
-	wrong = json_string_value(json_object_get(json_object_get(reply.doc, "parts"), "canary"));
-	doctor_text(text, "%s", wrong ? wrong : "was refused everything");
+	wrong = json_string_value(json_object_get(json_object_get(reply.doc, "parts"), part));
+	doctor_text(text, "%s", wrong ? wrong : fine);
 	return wrong ? DOCTOR_DEGRADED : DOCTOR_OK;
 }
 
@@ -305,6 +306,12 @@ static const struct doctor_row canary_row = {
 	.name = "canary",
 	.cost = "the service is not ready: something that must be refused was not, or not yet tried",
 	.mend = "docs/troubleshooting.md, Readiness; sandboxctl proof",
+};
+
+static const struct doctor_row celery_row = {
+	.name = "celery",
+	.cost = "tasks of the queue are not taken, and their results wait; with execution = celery an execute is refused",
+	.mend = "start the broker of section [celery], or look at its users and rights",
 };
 
 struct findings {
@@ -339,8 +346,11 @@ int command_doctor(struct client *client, const struct options *options)
 		state = doctor_table[i].check(text);
 		tell(&findings, &doctor_table[i], state, text);
 	}
-	state = check_canary(client, text);
+	/* The service's throw-away session at its start, and what it is a client of. */
+	state = check_part(client, "canary", "was refused everything", text);
 	tell(&findings, &canary_row, state, text);
+	state = check_part(client, "celery", "the broker answers, where there is one", text);
+	tell(&findings, &celery_row, state, text);
 	if (options->output == OUTPUT_JSON)
 		print_json(findings.rows);
 	else

@@ -123,6 +123,10 @@ def test_the_broker_s_password_is_not_shown(broker):
                               capture_output=True, text=True, check=False)
         assert "result_url" in done.stdout and "s3cret" not in done.stdout + done.stderr, done
         wait_until(lambda: made.root.get("/readyz").status == 503, 10, "the password is refused")
+        doctor = subprocess.run([str(BIN / "sandboxctl"), "--socket", str(made.operator), "doctor", "-o", "json"],
+                                capture_output=True, text=True, check=False)
+        row = next(row for row in json.loads(doctor.stdout) if row["name"] == "celery")
+        assert row["state"] == "degraded" and "s3cret" not in doctor.stdout, row
         assert b"s3cret" not in made.root.get("/readyz").body + made.root.get("/metrics").body
         assert "s3cret" not in made.log.read_text()
     finally:
