@@ -314,7 +314,7 @@ static void finish_missing(struct delivery *delivery)
 	json_decref(value);
 }
 
-/* None of the session's came before it and waits: they run in the order in which they were taken. */
+/* None of the session's came before it and waits: they run in the order of their taking. */
 static bool is_first(const struct delivery *delivery)
 {
 	usec_t now = clock_realtime();

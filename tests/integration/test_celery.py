@@ -1,6 +1,8 @@
 """Tasks of an unmodified Celery client run here, and a real worker beside us is not disturbed."""
 import base64
 import json
+import os
+import subprocess
 import time
 import uuid
 
@@ -8,7 +10,7 @@ import pytest
 from celery.exceptions import TaskRevokedError, TimeoutError as CeleryTimeout
 
 from celery_rig import PLATFORM_TASK, TASK, WAIT, Broker, Worker, connected, idle, make_app, make_daemon
-from harness import ABSENT_ID, SESSIONS, wait_until
+from harness import ABSENT_ID, ROOT, SESSIONS, wait_until
 from test_jobs import GO_ON, state, stopped_loader, terminal
 
 
@@ -299,3 +301,45 @@ def test_ignore_result(app, alice, session, broker):
 def test_a_client_that_waits_for_nothing_times_out(app):
     with pytest.raises(CeleryTimeout):
         app.AsyncResult(str(uuid.uuid4())).get(timeout=0.5)
+
+
+NEWEST = """
+import sys, uuid
+from celery import Celery, __version__
+from celery.exceptions import TaskRevokedError
+broker, name, session, missing = sys.argv[1:]
+app = Celery("platform", broker=broker, backend=broker)
+app.conf.task_routes = {name: {"queue": "sandbox"}}
+send = lambda who, **more: app.send_task(name, (who,), **more)
+assert send(session).get(timeout=20)["session_id"] == session
+assert send(missing).get(timeout=20) == {"ok": False, "error": "session not found"}
+try:
+    app.send_task("other", queue="sandbox").get(timeout=20)
+    raise SystemExit("no failure")
+except Exception as error:
+    assert type(error).__name__ == "NotRegistered", repr(error)
+nodes = [node for answer in app.control.ping(timeout=2) for node in answer]
+assert len(nodes) == 1 and nodes[0].startswith("sandboxd@"), nodes
+assert name in app.control.inspect(destination=nodes).registered()[nodes[0]]
+later = send(session, countdown=600)
+app.control.revoke(later.id)
+try:
+    later.get(timeout=20)
+    raise SystemExit("not revoked")
+except TaskRevokedError:
+    pass
+for priority in (0, 5, 9):
+    assert send(session, priority=priority).get(timeout=20)["ok"]
+print(__version__)
+"""
+
+
+def test_the_newest_celery(daemon, session, broker):
+    newest = ROOT / "build" / "celery"
+    if not (newest / "celery").is_dir():
+        pytest.skip("tests/run has fetched no newer Celery")
+    done = subprocess.run(["/usr/bin/python3", "-c", NEWEST, broker.url, TASK, session, ABSENT_ID], text=True, cwd="/",
+                          env={**os.environ, "PYTHONPATH": str(newest)}, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("5."), (done.stdout, done.stderr[-3000:])
+    assert done.stdout.strip() != "5.2.6"
+    idle(broker)
