@@ -462,7 +462,7 @@ static void list_add(struct redis_report *report, const struct id *id)
 	if (report->n_users < REDIS_LIST_MAX)
 		report->n_users++;
 	memmove(report->session[at + 1], report->session[at],
-		(report->n_users - 1 - at) * ID_BYTES);
+		(size_t)(report->n_users - 1 - at) * ID_BYTES);
 	memcpy(report->session[at], id->bytes, ID_BYTES);
 }
 

@@ -148,6 +148,8 @@ class Run:
         print("answers: " + ", ".join(f"{status} {n}" for status, n in sorted(self.checker.n_answers.items())))
         print(f"sessions {len(self.checker.sessions)}, tasks {len(self.checker.tasks)}, "
               f"frames {sum(map(len, self.checker.frames.values()))}")
+        print("keys that sessions wrote in Redis: " + ", ".join(
+            f"{'taken' if taken else 'refused'} {n}" for taken, n in self.checker.n_redis.items()))
         print(f"{'balance':24}{'before':>8}{'after':>8}")
         for what, n in self.before.items():
             print(f"  {what:22}{n:>8}{(self.after or {}).get(what, '?'):>8}")
