@@ -96,8 +96,8 @@ static int read_document(const char *file, json_t **ret_doc)
 	AUTO_CLOSE int fd = str_equal(file, "-") ? fd_dup(STDIN_FILENO, STDERR_FILENO + 1)
 						 : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	AUTO_FREE char *text = NULL;
-	const char *reason;
-	size_t size;
+	const char *reason = "";
+	size_t size = 0;
 	int r = fd < 0 ? -errno : io_read_file(fd, FILE_MAX_BYTES, &text, &size);
 
 	if (r < 0) {

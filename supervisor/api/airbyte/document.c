@@ -62,12 +62,17 @@ static void emit(struct writer *writer, yaml_event_t *event, int made)
 
 static void put(struct writer *writer, const char *text, size_t length, bool quoted)
 {
+	/* What libyaml declares is not const; it only copies. */
+	const union {
+		const char *in;
+		yaml_char_t *out;
+	} bytes = {text};
 	yaml_event_t event;
 
 	emit(writer, &event,
-	     yaml_scalar_event_initialize(
-		     &event, NULL, NULL, (yaml_char_t *)(uintptr_t)text, (int)length, 1, 1,
-		     quoted ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_PLAIN_SCALAR_STYLE));
+	     yaml_scalar_event_initialize(&event, NULL, NULL, bytes.out, (int)length, 1, 1,
+					  quoted ? YAML_DOUBLE_QUOTED_SCALAR_STYLE
+						 : YAML_PLAIN_SCALAR_STYLE));
 }
 
 static void key(struct writer *writer, const char *name)

@@ -19,7 +19,9 @@ static bool is_plain(char c)
 
 static char lower(char c)
 {
-	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+	if (c >= 'A' && c <= 'Z')
+		c = (char)(c - 'A' + 'a');
+	return c;
 }
 
 /* Absolute of either kind, or with a part of dots. `a/b` is none: such names are made by people. */
