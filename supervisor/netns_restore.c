@@ -6,10 +6,10 @@
  * their records; what it sends is believed only with a link in the namespace that the record
  * proved.
  *
- * While the sockets are bound, for some microseconds, every port of the namespace is free for all: no
- * capability for it is kept. A program that waits for that moment and takes the resolver's port, or
- * the listener's, has no network and harms nobody else: what it binds is in its own namespace, the
- * sk_lookup program is asked before it, and a bind of ours that fails is said in the log.
+ * While the sockets are bound, for some microseconds, every port of the namespace is free for all:
+ * no capability for it is kept. A program that waits for that moment and takes the resolver's port,
+ * or the listener's, has no network and harms nobody else: what it binds is in its own namespace,
+ * the sk_lookup program is asked before it, and a bind of ours that fails is said in the log.
  *
  * Runs at the start, waits, and fails no start: a session without its sockets is one without a
  * network, which is said in the log.

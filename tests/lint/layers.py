@@ -11,7 +11,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 SHARED = ["base/", "sandboxd/"]
 PURE_BASE = [f"base/{name}.h" for name in (
     "auto", "buf", "charge", "clock", "egress_rule", "endpoint_list", "endpoint_value", "err", "fd", "frame",
-    "host_name", "id", "json", "launch", "list", "net_class", "num", "path", "plan", "plant", "ring",
+    "host_name", "host_service", "id", "json", "launch", "list", "net_class", "num", "path", "plan", "plant", "ring",
     "secret", "session_name", "slots", "str")]
 DOMAIN = ["supervisor/api/celery/", "supervisor/api/denials/", "supervisor/api/egress/", "supervisor/api/session/",
           "supervisor/api/jobs/", "supervisor/api/janitor/"]

@@ -50,6 +50,7 @@ KNOWN = {
     "supervisor/steps_child.c": "/dev/null of the new root, before the first program",
     "supervisor/steps_parent.c": "the session's socket in the runtime directory",
     "supervisor/supervise.c": "its directories, at the start",
+    "supervisor/serve_service.c": "sockets of host_services, in a child: each component without links",
     "supervisor/trusted_dir.c": "directories of root's, each component checked",
     "supervisor/unseal.c": "the sealed store of root's",
     "supervisor/userns.c": "/proc of a helper of ours",
