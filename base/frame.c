@@ -42,6 +42,9 @@ static const struct frame_rule rules[] = {
 	{WIRE_PUT_DATA,  "put_data",  FRAME_TO_SHIM,   false, true,  1, ANY},
 	{WIRE_PUT_END,   "put_end",   FRAME_TO_SHIM,   false, true,  0, 0},
 	{WIRE_PING,      "ping",      FRAME_TO_SHIM,   false, false, 0, 0},
+	{WIRE_SIGNAL,    "signal",    FRAME_TO_SHIM,   false, true,  FIXED(struct wire_signal)},
+	{WIRE_RESIZE,    "resize",    FRAME_TO_SHIM,   false, true,  FIXED(struct wire_size)},
+	{WIRE_FORGET,    "forget",    FRAME_TO_SHIM,   false, true,  0, 0},
 	{WIRE_STARTED,   "started",   FRAME_FROM_SHIM, false, true,  FIXED(struct wire_started)},
 	{WIRE_STDOUT,    "stdout",    FRAME_FROM_SHIM, true,  true,  1, ANY},
 	{WIRE_STDERR,    "stderr",    FRAME_FROM_SHIM, true,  true,  1, ANY},
@@ -50,10 +53,13 @@ static const struct frame_rule rules[] = {
 	{WIRE_PUT_DONE,  "put_done",  FRAME_FROM_SHIM, true,  true,  0, 0},
 	{WIRE_STATS,     "stats",     FRAME_FROM_SHIM, false, false, FIXED(struct wire_stats)},
 	{WIRE_DENIED,    "denied",    FRAME_FROM_SHIM, false, false, FIXED(struct wire_denied)},
+	{WIRE_TAKEN,     "taken",     FRAME_FROM_SHIM, false, true,  FIXED(struct wire_taken)},
+	{WIRE_KEPT,      "kept",      FRAME_FROM_SHIM, false, true,  sizeof(struct wire_kept),
+								     sizeof(struct wire_kept) + WIRE_NOTE_MAX_BYTES},
 };
 /* clang-format on */
 _Static_assert(ARRAY_SIZE(rules) ==
-		       1 + (WIRE_PING - WIRE_EXEC + 1) + (WIRE_DENIED - WIRE_STARTED + 1),
+		       1 + (WIRE_FORGET - WIRE_EXEC + 1) + (WIRE_KEPT - WIRE_STARTED + 1),
 	       "one rule per frame type");
 
 static const char *const step_names[] = {
@@ -70,6 +76,7 @@ static const char *const step_names[] = {
 	[WIRE_STEP_RENAME] = "rename",
 	[WIRE_STEP_SPAWNER_LOST] = "spawner_lost",
 	[WIRE_STEP_HELPER_LOST] = "helper_lost",
+	[WIRE_STEP_PTY] = "pty",
 };
 _Static_assert(ARRAY_SIZE(step_names) == WIRE_STEP_MAX_, "one name per step");
 
@@ -111,10 +118,13 @@ int frame_check(const void *message, size_t size, enum frame_direction direction
 	if (size < sizeof(header) || size > WIRE_FRAME_MAX_BYTES)
 		return -EBADMSG;
 	memcpy(&header, message, sizeof(header));
-	if (header.length != size || header.flags != 0 || header.zero != 0)
+	if (header.length != size || (header.flags & ~(uint32_t)WIRE_AGAIN) != 0 ||
+	    header.zero != 0)
 		return -EBADMSG;
 	rule = find_rule(header.type);
 	if (!rule || !(rule->directions & direction))
+		return -EBADMSG;
+	if ((header.flags & WIRE_AGAIN) && !rule->is_durable)
 		return -EBADMSG;
 	if ((header.job != 0) != rule->has_job || (header.number != 0) != rule->is_durable)
 		return -EBADMSG;
@@ -199,10 +209,11 @@ static int put_strings(struct string_writer *writer, const char *const *strings,
 	return 0;
 }
 
-/* Seven parameters: three of them are the strings, which have no other common home.
+/* Eight parameters: four of them are the strings and the note, which have no other common home.
  * NOLINTNEXTLINE(readability-function-size) */
 int frame_exec_build(void *dest, size_t dest_bytes, const struct wire_exec *head, const char *cwd,
-		     const char *const *argv, const char *const *env, size_t *ret_size)
+		     const char *const *argv, const char *const *env, const void *note,
+		     size_t *ret_size)
 {
 	size_t space = dest_bytes < WIRE_PAYLOAD_MAX_BYTES ? dest_bytes : WIRE_PAYLOAD_MAX_BYTES;
 	struct string_writer writer;
@@ -222,17 +233,26 @@ int frame_exec_build(void *dest, size_t dest_bytes, const struct wire_exec *head
 	r = put_strings(&writer, env, EXEC_MAX_ENV, &filled.n_env);
 	if (r < 0)
 		return r;
-	filled.zero = 0;
 	filled.strings_bytes = (uint32_t)(space - sizeof(filled) - writer.left);
+	if (filled.note_bytes > writer.left)
+		return -E2BIG;
+	if (filled.note_bytes > 0)
+		memcpy(writer.at, note, filled.note_bytes);
 	memcpy(dest, &filled, sizeof(filled));
-	*ret_size = sizeof(filled) + filled.strings_bytes;
+	*ret_size = sizeof(filled) + filled.strings_bytes + filled.note_bytes;
 	return 0;
 }
 
-static int exec_head_check(const struct wire_exec *head, size_t strings_bytes)
+static int exec_head_check(const struct wire_exec *head, size_t rest_bytes)
 {
-	if ((head->flags & ~(uint32_t)(WIRE_EXEC_STDIN | WIRE_EXEC_ROOT)) != 0 || head->zero != 0 ||
-	    head->program >= WIRE_PROGRAM_MAX_ || head->strings_bytes != strings_bytes)
+	const uint32_t known = WIRE_EXEC_STDIN | WIRE_EXEC_ROOT | WIRE_EXEC_KEEP | WIRE_EXEC_PTY;
+	bool has_pty = (head->flags & WIRE_EXEC_PTY) != 0;
+
+	if ((head->flags & ~known) != 0 || head->zero != 0 || head->program >= WIRE_PROGRAM_MAX_ ||
+	    head->note_bytes > WIRE_NOTE_MAX_BYTES || head->note_bytes > rest_bytes ||
+	    head->strings_bytes != rest_bytes - head->note_bytes)
+		return -EBADMSG;
+	if (has_pty != (head->size.rows > 0 && head->size.cols > 0))
 		return -EBADMSG;
 	/* Our jail tools are for `user`. */
 	if ((head->flags & WIRE_EXEC_ROOT) && head->program != WIRE_PROGRAM_ARGV)
@@ -270,6 +290,7 @@ int frame_exec_parse(const uint8_t *payload, size_t size, struct frame_exec *ret
 	r = exec_head_check(&head, size - sizeof(head));
 	if (r < 0)
 		return r;
+	reader.size -= head.note_bytes;
 	r = buf_get_str(&reader, &cwd, &length);
 	if (r < 0)
 		return r;
@@ -293,5 +314,6 @@ int frame_exec_parse(const uint8_t *payload, size_t size, struct frame_exec *ret
 	}
 	ret_exec->head = head;
 	ret_exec->cwd = cwd;
+	ret_exec->note = payload + reader.size;
 	return 0;
 }

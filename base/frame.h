@@ -41,18 +41,20 @@ MUST_USE int frame_hello_check(const struct wire_hello *hello, const uint8_t ses
 
 /* A WIRE_EXEC payload in `dest`. head gives flags, program and limits; its counts are computed.
  * Strings are copied with their NUL; argv and env end with NULL (env may be NULL); env entries are
- * NAME=VALUE.
+ * NAME=VALUE. note: head->note_bytes of them.
  * -E2BIG: does not fit in WIRE_PAYLOAD_MAX_BYTES or the counts are over EXEC_MAX_*. */
 MUST_USE int frame_exec_build(void *dest, size_t dest_bytes, const struct wire_exec *head,
 			      const char *cwd, const char *const *argv, const char *const *env,
-			      size_t *ret_size);
+			      const void *note, size_t *ret_size);
 /* Split a WIRE_EXEC payload in place: pointers into it, NULL-terminated arrays of EXEC_MAX_* + 1
  * (10 KiB: not for a small stack). -EBADMSG: counts or strings_bytes do not fit the bytes, an
- * unknown flag or program, no argv[0], an empty cwd, an env entry without a name or `=`; *ret_exec
- * then holds nothing of use. That a path exists or a program may run is not looked at. */
+ * unknown flag or program, a size without a terminal or none with one, no argv[0], an empty cwd, an
+ * env entry without a name or `=`; *ret_exec then holds nothing of use. That a path exists or a
+ * program may run is not looked at. */
 struct frame_exec {
 	struct wire_exec head;
 	const char *cwd;
+	const uint8_t *note; /* head.note_bytes of them */
 	const char *argv[EXEC_MAX_ARGV + 1];
 	const char *env[EXEC_MAX_ENV + SECRETS_SESSION_MAX + 1]; /* the shim adds secrets */
 };

@@ -133,6 +133,25 @@ bool str_utf8_valid(const char *text, size_t length)
 	return true;
 }
 
+size_t str_utf8_partial(const char *text, size_t length)
+{
+	for (size_t n = 1; n <= 3 && n <= length; n++) {
+		unsigned char byte = (unsigned char)text[length - n];
+		size_t wanted = 1;
+
+		if ((byte & 0xc0) == 0x80)
+			continue;
+		if (byte >= 0xf0 && byte <= 0xf4)
+			wanted = 4;
+		else if (byte >= 0xe0 && byte < 0xf0)
+			wanted = 3;
+		else if (byte >= 0xc2 && byte < 0xe0)
+			wanted = 2;
+		return wanted > n ? n : 0;
+	}
+	return 0;
+}
+
 bool str_only(const char *text, size_t length, const char *extra)
 {
 	for (size_t i = 0; i < length; i++) {

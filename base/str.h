@@ -20,6 +20,8 @@ MUST_USE int str_format(char *dest, size_t dest_bytes, const char *format, ...) 
 
 /* Valid UTF-8 by RFC 3629: no overlong form, no surrogate, nothing above U+10FFFF. */
 bool str_utf8_valid(const char *text, size_t length);
+/* How many bytes at the end (0..3) are the beginning of a character that is not all there. */
+size_t str_utf8_partial(const char *text, size_t length);
 /* All bytes are in the set [A-Za-z0-9] or in `extra`. */
 bool str_only(const char *text, size_t length, const char *extra);
 /* Replace every byte that is not printable ASCII by '?'. */

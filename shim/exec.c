@@ -24,6 +24,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -137,16 +138,20 @@ static void exec_search(const struct exec_child *child)
  */
 static int exec_stdio(const struct exec_child *child)
 {
+	bool is_terminal = (child->exec->head.flags & WIRE_EXEC_PTY) != 0;
+
 	for (int i = 0; i < 3; i++) {
 		unsigned int mode = i == STDIN_FILENO ? S_IROTH : S_IWOTH;
 
 		if (child->fd[i] < 0)
 			continue;
-		if (syscall(SYS_fchmod, child->fd[i], S_IRUSR | S_IWUSR | mode) < 0 ||
-		    syscall(SYS_dup3, child->fd[i], i, 0) < 0)
+		/* A terminal is its user's (pty.c). */
+		if (!is_terminal && syscall(SYS_fchmod, child->fd[i], S_IRUSR | S_IWUSR | mode) < 0)
+			return -1;
+		if (syscall(SYS_dup3, child->fd[i], i, 0) < 0)
 			return -1;
 	}
-	return 0;
+	return is_terminal ? (int)syscall(SYS_ioctl, STDIN_FILENO, TIOCSCTTY, 0) : 0;
 }
 
 /* Really closed, not by the exec only: a cwd of /proc/self/fd/N must lead nowhere (A2). The

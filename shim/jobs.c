@@ -2,7 +2,8 @@
  * Theory. A job holds a slot from its first frame until the api worker has acknowledged its last
  * one: what it owes to the api worker survives the worker. SHIM_MAX_JOBS of the slots may be
  * running or hold a ring, which bounds memory; the rest is for jobs that have only a last frame
- * left, a refusal among them. A peer that fills those too does not acknowledge: it is dropped.
+ * left, a refusal among them, and for kept ones that have ended. A peer that fills those too does
+ * not acknowledge, or forget: it is dropped.
  *
  * Stopping is one ladder, climbed by a timer: timeout or cancel, TERM, grace, KILL, abandon. The
  * last step is for a runner that hangs; it is killed and the job fails with SPAWNER_LOST.
@@ -13,6 +14,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 
 #include "base/err.h"
@@ -48,7 +50,7 @@ static struct job *jobs_find_active(struct shim *shim, uint32_t id)
 static bool jobs_counts(const struct job *job)
 {
 	return job->state == JOB_STATE_RUNNING || job->state == JOB_STATE_DRAINING ||
-	       outbox_is_open(&job->outbox);
+	       (outbox_is_open(&job->outbox) && !outbox_rests(&job->outbox));
 }
 
 static void job_reset(struct job *job, struct shim *shim)
@@ -118,14 +120,18 @@ static uint32_t job_lost_step(const struct job *job)
 	return job->kind == AGENT_HELPER ? WIRE_STEP_HELPER_LOST : WIRE_STEP_SPAWNER_LOST;
 }
 
-static void job_signal(struct job *job, uint32_t type)
+static void job_tell(struct job *job, const struct message *message)
 {
-	const struct message message = {.type = type};
 
 	/* Its socket is nearly empty; if it is gone its end-of-file says so, and a stop that did
 	 * not arrive is followed by the next rung. */
-	if (job->agent_fd >= 0 && message_send(job->agent_fd, &message, NULL, NULL, 0) < 0)
+	if (job->agent_fd >= 0 && message_send(job->agent_fd, message, NULL, NULL, 0) < 0)
 		return;
+}
+
+static void job_signal(struct job *job, uint32_t type)
+{
+	job_tell(job, &(struct message){.type = type});
 }
 
 static void job_abandon(struct job *job)
@@ -200,13 +206,25 @@ static void job_on_exit(struct job *job, const struct message *message)
 	jobs_output_changed(job);
 }
 
-static void job_on_message(struct job *job, const struct message *message)
+/* Takes the terminal. */
+static void job_on_started(struct job *job, const struct message *message, int *pty_fd)
+{
+	int r = 0;
+
+	job->pid = message->pid;
+	job->peer_pid = message->peer_pid;
+	job->started_pending = true;
+	if (job->has_terminal)
+		r = *pty_fd < 0 ? -EPROTO : stdio_open_terminal(job, TAKE_FD(*pty_fd));
+	if (r < 0)
+		jobs_fail(job, WIRE_STEP_PTY, -r);
+}
+
+static void job_on_message(struct job *job, const struct message *message, int *pty_fd)
 {
 	switch (message->type) {
 	case MESSAGE_STARTED:
-		job->pid = message->pid;
-		job->peer_pid = message->peer_pid;
-		job->started_pending = true;
+		job_on_started(job, message, pty_fd);
 		serve_flush(job->shim);
 		stdio_watch(job);
 		break;
@@ -234,17 +252,18 @@ static int job_on_agent(void *userdata, uint32_t events)
 {
 	struct job *job = userdata;
 	struct message message;
+	AUTO_CLOSE int pty_fd = -1;
 	int r;
 
 	(void)events;
-	r = message_receive(job->agent_fd, &message, sizeof(message), &message, NULL, 0);
+	r = message_receive(job->agent_fd, &message, sizeof(message), &message, &pty_fd, 1);
 	if (r == -EAGAIN)
 		return 0;
 	if (r <= 0) {
 		job_end_failed(job, job_lost_step(job), r == 0 ? 0 : -r);
 		return 0;
 	}
-	job_on_message(job, &message);
+	job_on_message(job, &message, &pty_fd);
 	return 0;
 }
 
@@ -301,6 +320,11 @@ static int job_open_command(struct job *job, const struct wire_exec *head, int f
 	size_t n = 0;
 	int r = 0;
 
+	job->has_terminal = (head->flags & WIRE_EXEC_PTY) != 0;
+	if (job->has_terminal) {
+		*ret_n = 0;
+		return stdio_expect_terminal(job);
+	}
 	if (has_stdin)
 		r = stdio_open_input(job, (size_t)EXEC_STDIN_MAX_BYTES, &fds[n++]);
 	if (r >= 0)
@@ -309,6 +333,13 @@ static int job_open_command(struct job *job, const struct wire_exec *head, int f
 		r = stdio_open_output(job, 1, WIRE_STDERR, false, &fds[n++]);
 	*ret_n = n;
 	return r;
+}
+
+static void job_keep(struct job *job, const struct frame_exec *exec)
+{
+	job->outbox.keeps = (exec->head.flags & WIRE_EXEC_KEEP) != 0;
+	job->note_bytes = exec->head.note_bytes;
+	memcpy(job->note, exec->note, job->note_bytes);
 }
 
 int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t size)
@@ -329,6 +360,7 @@ int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t siz
 	r = job_new(shim, id, is_root ? AGENT_ROOT_RUNNER : AGENT_RUNNER, &job);
 	if (r != 0)
 		return r < 0 ? r : 0;
+	job_keep(job, &exec);
 	job->grace_ms = exec.head.grace_ms;
 	job->rate_bytes = exec.head.output_rate_bytes;
 	job->bucket = (struct bucket){.tokens = job->rate_bytes, .at = now};
@@ -399,6 +431,7 @@ int jobs_input(struct shim *shim, uint32_t id, uint16_t type, const uint8_t *dat
 		return 0;
 	if (!job_takes(job, type))
 		return -EBADMSG;
+	job->input.sent_bytes += size;
 	r = stdio_write(job, data, size);
 	if (r >= 0)
 		return 0;
@@ -422,8 +455,36 @@ int jobs_input_end(struct shim *shim, uint32_t id, uint16_t type)
 
 void jobs_announce(struct job *job)
 {
-	if (job->state == JOB_STATE_RUNNING && job->pid != 0)
-		job->started_pending = true;
+	if (job->state == JOB_STATE_FREE)
+		return;
+	/* That of one that is kept says all of it. */
+	job->kept_pending = job->outbox.keeps;
+	job->started_pending =
+		job->state == JOB_STATE_RUNNING && job->pid != 0 && !job->outbox.keeps;
+	job->input.taken_pending = false;
+}
+
+uint64_t jobs_taken(const struct job *job)
+{
+	const struct job_input *input = &job->input;
+
+	/* An end-of-file character in the queue was not sent to us. */
+	return input->sent_bytes > input->queue.size ? input->sent_bytes - input->queue.size : 0;
+}
+
+struct wire_kept jobs_kept(const struct job *job)
+{
+	bool runs = job->state == JOB_STATE_RUNNING || job->state == JOB_STATE_DRAINING;
+	bool takes = job->state == JOB_STATE_RUNNING && !job->input.is_ended &&
+		     (job->input.fd >= 0 || (job->has_terminal && job->pid == 0));
+
+	return (struct wire_kept){
+		.pid = job->pid,
+		.flags = (runs ? WIRE_KEPT_RUNS : 0u) | (takes ? WIRE_KEPT_STDIN : 0u),
+		.dropped = job->outbox.dropped,
+		.stdin_sent = job->input.sent_bytes,
+		.stdin_taken = jobs_taken(job),
+	};
 }
 
 void jobs_cancel(struct shim *shim, uint32_t id)
@@ -440,6 +501,42 @@ void jobs_cancel(struct shim *shim, uint32_t id)
 	job_stop_more(job, clock_boottime());
 }
 
+int jobs_signal(struct shim *shim, uint32_t id, const struct wire_signal *signal)
+{
+	struct job *job = jobs_find_active(shim, id);
+
+	if (signal->number < 1 || signal->number >= NSIG || signal->scope >= WIRE_SIGNAL_MAX_)
+		return -EBADMSG;
+	if (job && job->kind != AGENT_HELPER)
+		job_tell(job, &(struct message){.type = MESSAGE_SIGNAL,
+						.wait_status = (int32_t)signal->number,
+						.step = signal->scope});
+	return 0;
+}
+
+void jobs_resize(struct shim *shim, uint32_t id, const struct wire_size *size)
+{
+	const struct winsize window = {.ws_row = size->rows, .ws_col = size->cols};
+	const struct job *job = jobs_find_active(shim, id);
+
+	/* The kernel tells the foreground group (SIGWINCH). Without a terminal left there is
+	 * nobody. */
+	if (job && job->has_terminal && job->output[0].fd >= 0)
+		(void)ioctl(job->output[0].fd, TIOCSWINSZ, &window);
+}
+
+int jobs_forget(struct shim *shim, uint32_t id)
+{
+	struct job *job = jobs_find(shim, id);
+
+	if (!job)
+		return 0;
+	if (job->state != JOB_STATE_ENDED || !job->outbox.keeps)
+		return -EBADMSG;
+	job_free(job);
+	return 0;
+}
+
 void jobs_ack(struct shim *shim, uint64_t acked)
 {
 	usec_t now = clock_boottime();
@@ -451,7 +548,7 @@ void jobs_ack(struct shim *shim, uint64_t acked)
 			continue;
 		outbox_ack(&job->outbox, acked);
 		if (job->state == JOB_STATE_ENDED) {
-			if (outbox_empty(&job->outbox))
+			if (!job->outbox.keeps && outbox_empty(&job->outbox))
 				job_free(job);
 			continue;
 		}

@@ -4,8 +4,8 @@
  *   FREE      an empty slot.
  *   RUNNING   its agent works. Allowed: input, cancel, output, the agent's report.
  *   DRAINING  the command's leader has ended; what it wrote is still read. Allowed: output.
- *   ENDED     its last frame is made. Allowed: acknowledgement, which frees the slot. Input for it
- *             was sent before the api worker could know, and is ignored.
+ *   ENDED     its last frame is made. Allowed: acknowledgement, which frees the slot, or where it
+ * is kept: forget. Input for it was sent before the api worker could know, and is ignored.
  */
 #pragma once
 
@@ -50,14 +50,17 @@ struct job_output {
 	uint16_t type;
 	bool is_large;            /* the pipe was enlarged */
 	struct mask_stream *mask; /* between pipe and outbox; NULL: the session has no secrets */
+	bool is_terminal;         /* its end is EIO */
 	size_t owed_bytes;        /* DRAINING: in the pipe when the leader ended, not yet read */
 	struct loop_source *source;
 };
 
-/* The pipe to the command or to the file helper. */
+/* The pipe to the command or to the file helper, or a terminal. */
 struct job_input {
-	int fd;        /* -1: none, closed by the reader, or all sent */
-	bool is_ended; /* nothing more comes */
+	int fd;              /* -1: none, closed by the reader, or all sent */
+	bool is_ended;       /* nothing more comes */
+	uint64_t sent_bytes; /* that came */
+	bool taken_pending;  /* more of them wait no longer, and the api worker is to hear it */
 	struct buf queue;
 	struct loop_source *source;
 };
@@ -72,6 +75,10 @@ struct job {
 	int32_t pid;      /* of the command */
 	int32_t peer_pid; /* of its runner */
 	bool started_pending;
+	bool kept_pending;
+	bool has_terminal;
+	uint16_t note_bytes;
+	uint8_t note[WIRE_NOTE_MAX_BYTES];
 
 	struct job_input input;
 	struct job_output output[2];
@@ -99,9 +106,14 @@ MUST_USE int jobs_put(struct shim *shim, uint32_t id, const uint8_t *payload, si
 MUST_USE int jobs_input(struct shim *shim, uint32_t id, uint16_t type, const uint8_t *data,
 			size_t size);
 MUST_USE int jobs_input_end(struct shim *shim, uint32_t id, uint16_t type);
-/* A new peer hears that it runs. */
+/* A new peer hears that it runs, or is kept. */
 void jobs_announce(struct job *job);
+struct wire_kept jobs_kept(const struct job *job);
+uint64_t jobs_taken(const struct job *job); /* bytes of its standard input that wait no longer */
 void jobs_cancel(struct shim *shim, uint32_t id);
+MUST_USE int jobs_signal(struct shim *shim, uint32_t id, const struct wire_signal *signal);
+void jobs_resize(struct shim *shim, uint32_t id, const struct wire_size *size);
+MUST_USE int jobs_forget(struct shim *shim, uint32_t id);
 void jobs_ack(struct shim *shim, uint64_t acked);
 
 /* For stdio.c: something about the pipes changed. */

@@ -22,15 +22,18 @@ enum message_type {
 	/* pid 1 to spawner; one descriptor as above */
 	MESSAGE_RUNNER,
 	/* pid 1 to runner */
-	MESSAGE_EXEC, /* a WIRE_EXEC payload; descriptors: [stdin,] stdout, stderr */
-	MESSAGE_TERM, /* end the tree politely */
-	MESSAGE_KILL, /* end the tree */
+	/* a WIRE_EXEC payload; descriptors: [stdin,] stdout, stderr; none where it gets a terminal
+	 */
+	MESSAGE_EXEC,
+	MESSAGE_TERM,   /* end the tree politely */
+	MESSAGE_KILL,   /* end the tree */
+	MESSAGE_SIGNAL, /* wait_status: the number; step: enum wire_signal_scope */
 	/* pid 1 to file helper */
 	MESSAGE_PUT, /* a WIRE_PUT payload; descriptor: the pipe that carries the bytes */
 
 	/* to pid 1 */
 	MESSAGE_UP,      /* spawner: confined. Otherwise `step` and `error_number` say why not */
-	MESSAGE_STARTED, /* runner: pid, peer_pid */
+	MESSAGE_STARTED, /* runner: pid, peer_pid; descriptor: our side of its terminal, if any */
 	MESSAGE_FAILED,  /* runner, helper: step, error_number */
 	MESSAGE_EXIT,    /* runner: wait_status, usage, n_children */
 	MESSAGE_DONE,    /* helper */

@@ -20,10 +20,44 @@ void outbox_done(struct outbox *outbox)
 	*outbox = (struct outbox){0};
 }
 
-size_t outbox_room(const struct outbox *outbox, size_t ring_bytes)
+static bool outbox_peek_header(const struct outbox *outbox, size_t offset,
+			       struct wire_header *ret_header)
 {
-	size_t room = outbox->ring.data ? ring_free_bytes(&outbox->ring) : ring_bytes;
+	if (offset >= outbox->ring.used)
+		return false;
+	ASSERT(ring_peek(&outbox->ring, offset, ret_header, sizeof(*ret_header)) ==
+	       sizeof(*ret_header));
+	return true;
+}
 
+static void outbox_drop_first(struct outbox *outbox, const struct wire_header *header)
+{
+	ring_drop(&outbox->ring, header->length);
+	outbox->n_frames--;
+	outbox->sent_bytes -=
+		outbox->sent_bytes < header->length ? outbox->sent_bytes : header->length;
+}
+
+/* Kept frames that this connection has, so that a frame of full length fits. */
+static void outbox_make_room(struct outbox *outbox)
+{
+	struct wire_header header;
+
+	while (ring_free_bytes(&outbox->ring) < WIRE_FRAME_MAX_BYTES &&
+	       outbox_peek_header(outbox, 0, &header) && header.number <= outbox->acked &&
+	       outbox->sent_bytes >= header.length) {
+		outbox->dropped = header.number;
+		outbox_drop_first(outbox, &header);
+	}
+}
+
+size_t outbox_room(struct outbox *outbox, size_t ring_bytes)
+{
+	size_t room;
+
+	if (outbox->keeps && outbox->ring.data)
+		outbox_make_room(outbox);
+	room = outbox->ring.data ? ring_free_bytes(&outbox->ring) : ring_bytes;
 	if (room < sizeof(struct wire_header) + OUTBOX_MIN_PAYLOAD)
 		return 0;
 	room -= sizeof(struct wire_header);
@@ -125,14 +159,10 @@ void outbox_set_last(struct outbox *outbox, struct wire_header header, const voi
 	outbox->last.is_sent = false;
 }
 
-static bool outbox_peek_header(const struct outbox *outbox, size_t offset,
-			       struct wire_header *ret_header)
+/* As it goes out. */
+static void outbox_flag(const struct outbox *outbox, struct wire_header *header)
 {
-	if (offset >= outbox->ring.used)
-		return false;
-	ASSERT(ring_peek(&outbox->ring, offset, ret_header, sizeof(*ret_header)) ==
-	       sizeof(*ret_header));
-	return true;
+	header->flags = outbox->keeps && header->number <= outbox->acked ? WIRE_AGAIN : 0;
 }
 
 uint64_t outbox_next(const struct outbox *outbox)
@@ -148,13 +178,15 @@ uint64_t outbox_next(const struct outbox *outbox)
 
 static int outbox_send_last(struct outbox *outbox, int fd)
 {
+	struct wire_header header = outbox->last.header;
 	struct iovec iov[2] = {
-		{.iov_base = &outbox->last.header,  .iov_len = sizeof(struct wire_header)},
+		{.iov_base = &header,               .iov_len = sizeof(struct wire_header)},
 		{.iov_base = &outbox->last.payload,
 		 .iov_len = outbox->last.header.length - sizeof(struct wire_header)      },
 	};
 	int r;
 
+	outbox_flag(outbox, &header);
 	r = sockmsg_sendv(fd, iov, iov[1].iov_len > 0 ? 2 : 1, NULL, 0);
 	if (r >= 0)
 		outbox->last.is_sent = true;
@@ -164,15 +196,18 @@ static int outbox_send_last(struct outbox *outbox, int fd)
 int outbox_send(struct outbox *outbox, int fd)
 {
 	struct wire_header header;
-	struct iovec iov[2];
+	struct iovec iov[3];
 	int n;
 	int r;
 
 	if (!outbox_peek_header(outbox, outbox->sent_bytes, &header))
 		return outbox_send_last(outbox, fd);
-	n = ring_used_iov(&outbox->ring, iov);
-	n = outbox_slice(iov, n, outbox->sent_bytes, header.length);
-	r = sockmsg_sendv(fd, iov, (size_t)n, NULL, 0);
+	outbox_flag(outbox, &header);
+	iov[0] = (struct iovec){.iov_base = &header, .iov_len = sizeof(header)};
+	n = ring_used_iov(&outbox->ring, iov + 1);
+	n = outbox_slice(iov + 1, n, outbox->sent_bytes + sizeof(header),
+			 header.length - sizeof(header));
+	r = sockmsg_sendv(fd, iov, (size_t)n + 1, NULL, 0);
 	if (r >= 0)
 		outbox->sent_bytes += header.length;
 	return r;
@@ -182,12 +217,13 @@ void outbox_ack(struct outbox *outbox, uint64_t acked)
 {
 	struct wire_header header;
 
-	while (outbox_peek_header(outbox, 0, &header) && header.number <= acked) {
-		ring_drop(&outbox->ring, header.length);
-		outbox->n_frames--;
-		outbox->sent_bytes -=
-			outbox->sent_bytes < header.length ? outbox->sent_bytes : header.length;
+	if (outbox->keeps) {
+		if (acked > outbox->acked)
+			outbox->acked = acked;
+		return;
 	}
+	while (outbox_peek_header(outbox, 0, &header) && header.number <= acked)
+		outbox_drop_first(outbox, &header);
 	if (outbox->last.header.type != 0 && outbox->last.header.number <= acked)
 		outbox->last.header = (struct wire_header){0};
 }
@@ -201,6 +237,13 @@ void outbox_rewind(struct outbox *outbox)
 bool outbox_empty(const struct outbox *outbox)
 {
 	return outbox->n_frames == 0 && outbox->last.header.type == 0;
+}
+
+bool outbox_rests(const struct outbox *outbox)
+{
+	return outbox->keeps ? outbox->last.header.type != 0 &&
+				       outbox->last.header.number <= outbox->acked
+			     : outbox_empty(outbox);
 }
 
 size_t outbox_frames(const struct outbox *outbox)

@@ -14,6 +14,9 @@
 #include "sandboxd/wire.h"
 
 struct outbox {
+	bool keeps;       /* what is acknowledged stays until room is needed */
+	uint64_t acked;   /* keeps: the highest number that is */
+	uint64_t dropped; /* keeps: the highest number that made room; 0: none */
 	struct ring ring; /* output frames, header and payload; no memory before the first output */
 	size_t sent_bytes; /* of the ring: sent on this connection */
 	size_t n_frames;   /* in the ring */
@@ -28,8 +31,8 @@ struct outbox {
 };
 
 void outbox_done(struct outbox *outbox);
-/* Payload bytes that the next frame may have; 0: stop reading. */
-size_t outbox_room(const struct outbox *outbox, size_t ring_bytes);
+/* Payload bytes that the next frame may have; 0: stop reading. Kept frames make room. */
+size_t outbox_room(struct outbox *outbox, size_t ring_bytes);
 /* Does it have its ring? */
 static inline bool outbox_is_open(const struct outbox *outbox)
 {
@@ -52,10 +55,12 @@ void outbox_set_last(struct outbox *outbox, struct wire_header header, const voi
 uint64_t outbox_next(const struct outbox *outbox);
 /* Send that frame. 0, -EAGAIN or -errno. */
 MUST_USE int outbox_send(struct outbox *outbox, int fd);
-/* Forget frames up to `acked`. */
+/* Forget frames up to `acked`, or where they are kept note that. */
 void outbox_ack(struct outbox *outbox, uint64_t acked);
 /* A new connection: nothing is sent. */
 void outbox_rewind(struct outbox *outbox);
 bool outbox_empty(const struct outbox *outbox);
+/* Everything is acknowledged, the last frame too. */
+bool outbox_rests(const struct outbox *outbox);
 size_t outbox_frames(const struct outbox *outbox);
 size_t outbox_bytes(const struct outbox *outbox);

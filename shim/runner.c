@@ -51,6 +51,7 @@
 #include "shim/exec.h"
 #include "shim/message.h"
 #include "shim/nursery.h"
+#include "shim/pty.h"
 #include "shim/secrets.h"
 #include "shim/tree.h"
 #include "shim/usage.h"
@@ -189,11 +190,37 @@ static void runner_fail(struct runner *runner, uint32_t step, int error_number)
 	runner->busy = false;
 }
 
-static void runner_exec(struct runner *runner, const struct message *message, int *fds)
+static void runner_signal(const struct runner *runner, int number, uint32_t scope)
+{
+	/* Unreaped, so its number, and that of its group, is its own (B19). */
+	if (runner->leader <= 0)
+		return;
+	/* Without /proc the group is what can be reached. */
+	if (scope == WIRE_SIGNAL_TREE && tree_signal(getpid(), number) > 0)
+		return;
+	(void)kill(scope == WIRE_SIGNAL_LEADER ? runner->leader : -runner->leader, number);
+}
+
+/* Begin it on what it gets: [stdin,] stdout, stderr, or the terminal. As exec_start. */
+static int runner_begin(struct runner *runner, const struct frame_exec *exec, const int *fds,
+			int tty_fd, struct exec_failure *failure)
+{
+	bool has_stdin = (exec->head.flags & WIRE_EXEC_STDIN) != 0;
+
+	if (tty_fd >= 0)
+		return exec_start(runner->params, exec, tty_fd, tty_fd, tty_fd, failure);
+	if (fds[has_stdin ? 2 : 1] < 0)
+		_exit(1);
+	return exec_start(runner->params, exec, has_stdin ? fds[0] : -1, fds[has_stdin ? 1 : 0],
+			  fds[has_stdin ? 2 : 1], failure);
+}
+
+static void runner_exec(struct runner *runner, const struct message *message, const int *fds)
 {
 	static struct frame_exec exec; /* ten kilobytes of pointers */
 	struct exec_failure failure = {0};
-	bool has_stdin;
+	AUTO_CLOSE int pty_fd = -1;
+	AUTO_CLOSE int tty_fd = -1;
 	int r;
 
 	runner->busy = true;
@@ -206,14 +233,16 @@ static void runner_exec(struct runner *runner, const struct message *message, in
 	}
 	if (exec.head.program != WIRE_PROGRAM_LOADER)
 		secrets_give(runner->secrets, &exec);
-	has_stdin = (exec.head.flags & WIRE_EXEC_STDIN) != 0;
-	if (fds[has_stdin ? 2 : 1] < 0)
-		_exit(1);
-
+	if (exec.head.flags & WIRE_EXEC_PTY) {
+		r = pty_open(runner->params, runner->is_root, &exec.head.size, &pty_fd, &tty_fd);
+		if (r < 0) {
+			runner_fail(runner, WIRE_STEP_PTY, -r);
+			return;
+		}
+	}
 	runner->exit = (struct message){0};
 	runner->childless = false;
-	r = exec_start(runner->params, &exec, has_stdin ? fds[0] : -1, fds[has_stdin ? 1 : 0],
-		       fds[has_stdin ? 2 : 1], &failure);
+	r = runner_begin(runner, &exec, fds, tty_fd, &failure);
 	if (r < 0) {
 		runner_fail(runner, failure.step, failure.error_number);
 		return;
@@ -226,7 +255,8 @@ static void runner_exec(struct runner *runner, const struct message *message, in
 			.peer_pid = getpid(),
 		};
 
-		if (message_send(runner->socket_fd, &started, NULL, NULL, 0) < 0)
+		if (message_send(runner->socket_fd, &started, NULL, &pty_fd, pty_fd >= 0 ? 1 : 0) <
+		    0)
 			_exit(0);
 	}
 }
@@ -258,6 +288,10 @@ static void runner_receive(struct runner *runner)
 			runner->killing_since = clock_boottime();
 			runner->n_rounds = 0;
 		}
+		break;
+	case MESSAGE_SIGNAL:
+		if (runner->busy)
+			runner_signal(runner, message.wait_status, message.step);
 		break;
 	default:
 		_exit(1);

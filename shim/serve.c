@@ -48,6 +48,7 @@ static int serve_send(struct shim *shim, uint16_t type, uint32_t job, const void
 
 	_Static_assert(sizeof(struct wire_hello) >= sizeof(struct wire_stats), "fits");
 	_Static_assert(sizeof(struct wire_hello) >= sizeof(struct wire_denied), "fits");
+	_Static_assert(sizeof(struct wire_hello) >= sizeof(struct wire_taken), "fits");
 	frame.header = frame_header(type, job, 0, size);
 	memcpy(frame.payload, payload, size);
 	return sockmsg_send(shim->api_fd, &frame, sizeof(frame.header) + size, NULL, 0);
@@ -93,6 +94,51 @@ static int serve_send_denied(struct shim *shim)
 		if (r < 0)
 			return r;
 		denials_sent(&shim->denials);
+	}
+	return 0;
+}
+
+/* KEPT comes before anything else of its command. */
+static int serve_send_kept(struct shim *shim)
+{
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		struct job *job = &shim->job[i];
+		struct wire_header header;
+		struct wire_kept kept;
+		struct iovec iov[] = {
+			{.iov_base = &header,   .iov_len = sizeof(header) },
+			{.iov_base = &kept,     .iov_len = sizeof(kept)   },
+			{.iov_base = job->note, .iov_len = job->note_bytes},
+		};
+		int r;
+
+		if (job->state == JOB_STATE_FREE || !job->kept_pending)
+			continue;
+		header = frame_header(WIRE_KEPT, job->id, 0, sizeof(kept) + job->note_bytes);
+		kept = jobs_kept(job);
+		r = sockmsg_sendv(shim->api_fd, iov, job->note_bytes > 0 ? 3 : 2, NULL, 0);
+		if (r < 0)
+			return r;
+		job->kept_pending = false;
+	}
+	return 0;
+}
+
+static int serve_send_taken(struct shim *shim)
+{
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		struct job *job = &shim->job[i];
+		struct wire_taken taken = {.taken = jobs_taken(job),
+					   .is_closed = job->input.fd < 0};
+		int r;
+
+		if (!job->input.taken_pending || job->state != JOB_STATE_RUNNING ||
+		    job->kind == AGENT_HELPER)
+			continue;
+		r = serve_send(shim, WIRE_TAKEN, job->id, &taken, sizeof(taken));
+		if (r < 0)
+			return r;
+		job->input.taken_pending = false;
 	}
 	return 0;
 }
@@ -146,9 +192,13 @@ static int serve_send_all(struct shim *shim)
 	if (shim->hello_pending)
 		r = serve_send_hello(shim);
 	if (r >= 0)
+		r = serve_send_kept(shim);
+	if (r >= 0)
 		r = serve_send_started(shim);
 	if (r >= 0 && shim->stats_pending)
 		r = serve_send_stats(shim);
+	if (r >= 0)
+		r = serve_send_taken(shim);
 	if (r >= 0)
 		r = serve_send_denied(shim);
 	if (r < 0)
@@ -204,6 +254,23 @@ static int serve_credit(struct shim *shim, const uint8_t *payload)
 	return 0;
 }
 
+static int serve_signal(struct shim *shim, uint32_t id, const uint8_t *payload)
+{
+	struct wire_signal signal;
+
+	memcpy(&signal, payload, sizeof(signal));
+	return jobs_signal(shim, id, &signal);
+}
+
+static int serve_resize(struct shim *shim, uint32_t id, const uint8_t *payload)
+{
+	struct wire_size size;
+
+	memcpy(&size, payload, sizeof(size));
+	jobs_resize(shim, id, &size);
+	return 0;
+}
+
 /* frame_check has checked type, direction, job and size. */
 static int serve_frame(struct shim *shim, const struct wire_header *header, const uint8_t *payload,
 		       size_t size)
@@ -231,6 +298,12 @@ static int serve_frame(struct shim *shim, const struct wire_header *header, cons
 	case WIRE_PING:
 		shim->stats_pending = true;
 		return 0;
+	case WIRE_SIGNAL:
+		return serve_signal(shim, header->job, payload);
+	case WIRE_RESIZE:
+		return serve_resize(shim, header->job, payload);
+	case WIRE_FORGET:
+		return jobs_forget(shim, header->job);
 	default:
 		return -EBADMSG;
 	}

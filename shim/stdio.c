@@ -32,6 +32,7 @@
 #include "base/io.h"
 #include "base/loop.h"
 
+#include "shim/serve.h"
 #include "shim/shim.h"
 
 #define STDIO_FRAMES_A_TURN    4
@@ -100,18 +101,24 @@ static void stdio_close_mask(struct job_output *output)
 	output->mask = NULL;
 }
 
+static int stdio_init_output(struct job *job, struct job_output *output, uint16_t type,
+			     bool is_record)
+{
+	ASSERT(output->fd < 0);
+	output->job = job;
+	output->type = type;
+	output->is_large = false;
+	output->owed_bytes = 0;
+	return stdio_open_mask(output, is_record);
+}
+
 int stdio_open_output(struct job *job, int index, uint16_t type, bool is_record, int *ret_child_fd)
 {
 	struct job_output *output = &job->output[index];
 	AUTO_CLOSE int child_fd = -1;
 	int r;
 
-	ASSERT(output->fd < 0);
-	output->job = job;
-	output->type = type;
-	output->is_large = false;
-	output->owed_bytes = 0;
-	r = stdio_open_mask(output, is_record);
+	r = stdio_init_output(job, output, type, is_record);
 	if (r < 0)
 		return r;
 	r = stdio_pipe(0, &output->fd, &child_fd);
@@ -151,6 +158,7 @@ static void stdio_close_input(struct job *job)
 	job->input.source = loop_remove(job->input.source);
 	job->input.fd = fd_close(job->input.fd);
 	buf_done(&job->input.queue);
+	job->input.taken_pending = job->input.sent_bytes > 0;
 }
 
 void stdio_close(struct job *job)
@@ -316,7 +324,7 @@ static void stdio_enlarge(struct job_output *output)
 {
 	/* Filled between two of our turns: a larger pipe means fewer of them. The kernel may refuse
 	 * (pipe-user-pages-soft), and then it stays as it is. */
-	if (!output->is_large)
+	if (!output->is_large && !output->is_terminal)
 		(void)fcntl(output->fd, F_SETPIPE_SZ, STDIO_LARGE_PIPE_BYTES);
 	output->is_large = true;
 }
@@ -339,6 +347,8 @@ static bool stdio_read(struct job_output *output, size_t allowance)
 		n = stdio_read_frame(output, left < allowance ? (size_t)left : allowance);
 	if (n == -EAGAIN)
 		return false;
+	if (n == -EIO && output->is_terminal)
+		n = 0; /* nobody has it open any more */
 	if (n <= 0) {
 		if (n < 0)
 			jobs_fail(job, WIRE_STEP_PIPE, (int)-n);
@@ -467,6 +477,7 @@ static void stdio_feed(struct job *job)
 			return;
 		}
 		buf_consume(&input->queue, (size_t)n);
+		input->taken_pending = true;
 	}
 	if (input->fd < 0)
 		return;
@@ -478,8 +489,11 @@ static void stdio_feed(struct job *job)
 
 static int stdio_on_input(void *userdata, uint32_t events)
 {
+	struct job *job = userdata;
+
 	(void)events;
-	stdio_feed(userdata);
+	stdio_feed(job);
+	serve_flush(job->shim);
 	return 0;
 }
 
@@ -504,14 +518,47 @@ int stdio_open_input(struct job *job, size_t max_bytes, int *ret_child_fd)
 	return 0;
 }
 
-int stdio_write(struct job *job, const uint8_t *data, size_t size)
+int stdio_expect_terminal(struct job *job)
 {
+	job->input.queue = BUF_NULL((size_t)EXEC_STDIN_MAX_BYTES);
+	job->output[0].is_terminal = true;
+	return stdio_init_output(job, &job->output[0], WIRE_STDOUT, false);
+}
+
+int stdio_open_terminal(struct job *job, int pty_fd)
+{
+	struct job_output *output = &job->output[0];
 	struct job_input *input = &job->input;
 	int r;
 
-	if (input->fd < 0 || size == 0)
+	output->fd = pty_fd;
+	r = fd_set_nonblock(pty_fd, 1);
+	if (r < 0)
+		return r;
+	r = loop_add(job->shim->loop, pty_fd, 0, stdio_on_output, output, &output->source);
+	if (r < 0)
+		return r;
+	/* A second descriptor: each is watched for its own side. */
+	input->fd = fcntl(pty_fd, F_DUPFD_CLOEXEC, 3);
+	if (input->fd < 0)
+		return -errno;
+	r = loop_add(job->shim->loop, input->fd, 0, stdio_on_input, job, &input->source);
+	if (r >= 0)
+		stdio_feed(job); /* what came before it was there */
+	return r;
+}
+
+int stdio_write(struct job *job, const uint8_t *data, size_t size)
+{
+	struct job_input *input = &job->input;
+	bool is_early = job->has_terminal && job->pid == 0; /* there is none yet */
+	int r;
+
+	if ((input->fd < 0 && !is_early) || size == 0) {
+		input->taken_pending = true;
 		return 0; /* the reader has left */
-	if (input->queue.size == 0) {
+	}
+	if (input->queue.size == 0 && !is_early) {
 		ssize_t n;
 
 		n = io_write(input->fd, data, size);
@@ -522,6 +569,7 @@ int stdio_write(struct job *job, const uint8_t *data, size_t size)
 		if (n > 0) {
 			data += n;
 			size -= (size_t)n;
+			input->taken_pending = true;
 		}
 	}
 	r = size > 0 ? buf_append(&input->queue, data, size) : 0;
@@ -533,6 +581,13 @@ int stdio_write(struct job *job, const uint8_t *data, size_t size)
 
 void stdio_write_end(struct job *job)
 {
+	static const uint8_t end_of_file = 4;
+
+	if (job->has_terminal) {
+		if (stdio_write(job, &end_of_file, 1) < 0)
+			return; /* full: whoever reads so little does not wait for an end */
+		return;
+	}
 	job->input.is_ended = true;
 	stdio_feed(job);
 }

@@ -22,6 +22,10 @@ struct job_output;
 MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, bool is_record,
 			       int *ret_child_fd);
 MUST_USE int stdio_open_input(struct job *job, size_t max_bytes, int *ret_child_fd);
+/* What a terminal needs that could fail, before there is one; then the terminal, which is taken
+ * also on failure. 0 or -errno. */
+MUST_USE int stdio_expect_terminal(struct job *job);
+MUST_USE int stdio_open_terminal(struct job *job, int pty_fd);
 void stdio_close(struct job *job);
 
 /* The command runs: watch its pipes. */
@@ -40,4 +44,5 @@ bool stdio_owes_nothing(const struct job *job);
 
 /* Queue bytes for the reader. 0; -ENOBUFS: the queue is full; -ENOMEM. */
 MUST_USE int stdio_write(struct job *job, const uint8_t *data, size_t size);
+/* To a terminal: its end-of-file character, which is no end of ours. */
 void stdio_write_end(struct job *job);

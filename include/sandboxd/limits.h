@@ -15,7 +15,9 @@
 #define WIRE_PAYLOAD_MAX_BYTES (WIRE_FRAME_MAX_BYTES - 24)
 #define SHIM_RING_BYTES        (1024 * 1024) /* unacknowledged frames of one running job */
 #define SHIM_MAX_JOBS          16 /* commands and file operations at once in one session */
-#define SHIM_N_SLOTS           32 /* with those that ended and wait for their acknowledgement */
+#define SHIM_N_SLOTS           56 /* with those that ended: not acknowledged yet, or kept */
+#define SHIM_MAX_KEPT          16 /* kept commands of a session that have ended */
+#define WIRE_NOTE_MAX_BYTES    512
 
 /* One command. */
 #define EXEC_MAX_ARGV        1024

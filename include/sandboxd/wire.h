@@ -12,6 +12,11 @@
  * command. After a new connection HELLO carries `acked`, and the shim sends everything above it
  * again, in order. A number is never reused.
  *
+ * What a command with WIRE_EXEC_KEEP said stays in its ring also when it is acknowledged, until
+ * room is needed, and its end until WIRE_FORGET: a new connection hears of it by WIRE_KEPT and then
+ * gets it all again, under the old numbers. Frames that were acknowledged before have WIRE_AGAIN
+ * and are not counted.
+ *
  * Everything a shim says is hostile input to the api worker.
  */
 #pragma once
@@ -26,12 +31,16 @@
 struct wire_header {
 	uint32_t length; /* header and payload, in bytes; equals the size of the message */
 	uint16_t type;   /* enum wire_type */
-	uint16_t flags;  /* none defined: 0 */
+	uint16_t flags;  /* enum wire_header_flags */
 	uint32_t job;    /* chosen by the api worker, never 0 for a frame of a job */
 	uint32_t zero;
 	uint64_t number; /* durable frames of the shim; else 0 */
 };
 _Static_assert(sizeof(struct wire_header) == 24, "the header is part of the wire");
+
+enum wire_header_flags {
+	WIRE_AGAIN = 1, /* output or end of a kept command that was acknowledged before */
+};
 
 enum wire_type {
 	WIRE_HELLO = 1, /* both ways, first message of a connection: struct wire_hello */
@@ -46,6 +55,9 @@ enum wire_type {
 	WIRE_PUT_DATA,  /* bytes */
 	WIRE_PUT_END,   /* empty */
 	WIRE_PING,      /* empty; answered by WIRE_STATS */
+	WIRE_SIGNAL,    /* struct wire_signal; to a command that runs */
+	WIRE_RESIZE,    /* struct wire_size; of its terminal */
+	WIRE_FORGET,    /* empty; a kept command that has ended is not asked for again */
 
 	/* shim to api worker */
 	/* struct wire_started; on a new connection once more for each command that runs */
@@ -58,6 +70,10 @@ enum wire_type {
 	WIRE_PUT_DONE, /* empty; durable; the file is in place */
 	WIRE_STATS,    /* struct wire_stats */
 	WIRE_DENIED,   /* struct wire_denied: the command filter refused calls; at a bounded rate */
+	WIRE_TAKEN, /* struct wire_taken: standard input went on; at most one waits per command */
+	/* struct wire_kept and the note: first on a new connection, once per kept command; STARTED
+	 * follows only where it has not started yet */
+	WIRE_KEPT,
 };
 
 struct wire_hello {
@@ -78,16 +94,24 @@ enum wire_program {
 enum wire_exec_flags {
 	WIRE_EXEC_STDIN = 1, /* WIRE_STDIN frames follow; without it stdin is /dev/null */
 	WIRE_EXEC_ROOT = 2,  /* as uid 0 of the session; only where the profile has root commands */
+	WIRE_EXEC_KEEP = 4,  /* output and end are kept for another connection, until WIRE_FORGET */
+	WIRE_EXEC_PTY = 8,   /* on a terminal of `size`, which is all three of its descriptors and
+				takes WIRE_STDIN; its output is WIRE_STDOUT */
+};
+
+struct wire_size {
+	uint16_t rows;
+	uint16_t cols;
 };
 
 /* Followed by cwd, argv and env, each string with its NUL, in this order; `env` entries are
- * NAME=VALUE. */
+ * NAME=VALUE. Then the note, which means nothing to the shim. */
 struct wire_exec {
 	uint32_t flags;   /* enum wire_exec_flags */
 	uint16_t program; /* enum wire_program */
 	uint16_t n_argv;
 	uint16_t n_env;
-	uint16_t zero;
+	uint16_t note_bytes; /* at most WIRE_NOTE_MAX_BYTES */
 	uint32_t
 		timeout_ms; /* 0: none; then TERM, after grace_ms KILL, to the whole process tree */
 	uint32_t grace_ms;
@@ -95,8 +119,22 @@ struct wire_exec {
 	uint64_t output_rate_bytes; /* a second, stdout and stderr together; 0: unlimited */
 	uint64_t output_max_bytes;  /* what is beyond is read and dropped, and the exit says
 				       truncated; 0: unlimited */
+	struct wire_size size;      /* WIRE_EXEC_PTY */
+	uint32_t zero;
 };
-_Static_assert(sizeof(struct wire_exec) == 40, "wire");
+_Static_assert(sizeof(struct wire_exec) == 48, "wire");
+
+enum wire_signal_scope {
+	WIRE_SIGNAL_GROUP, /* the process group that the command began with */
+	WIRE_SIGNAL_LEADER,
+	WIRE_SIGNAL_TREE, /* every descendant */
+	WIRE_SIGNAL_MAX_,
+};
+
+struct wire_signal {
+	uint32_t number; /* 1..64 */
+	uint32_t scope;  /* enum wire_signal_scope */
+};
 
 struct wire_credit {
 	uint64_t acked;
@@ -145,6 +183,7 @@ enum wire_step {
 	WIRE_STEP_RENAME,
 	WIRE_STEP_SPAWNER_LOST,
 	WIRE_STEP_HELPER_LOST,
+	WIRE_STEP_PTY,
 	WIRE_STEP_MAX_,
 };
 
@@ -160,6 +199,27 @@ struct wire_denied {
 	uint32_t zero;
 };
 _Static_assert(sizeof(struct wire_denied) == 16, "wire");
+
+struct wire_taken {
+	uint64_t taken;     /* bytes of WIRE_STDIN since the start that do not wait any more */
+	uint32_t is_closed; /* 1: nobody reads it any more; what comes is dropped */
+	uint32_t zero;
+};
+_Static_assert(sizeof(struct wire_taken) == 16, "wire");
+
+enum wire_kept_flags {
+	WIRE_KEPT_RUNS = 1,
+	WIRE_KEPT_STDIN = 2, /* it takes more input */
+};
+
+struct wire_kept {
+	int32_t pid;         /* 0: not started */
+	uint32_t flags;      /* enum wire_kept_flags */
+	uint64_t dropped;    /* highest number whose frame made room for later ones; 0: none did */
+	uint64_t stdin_sent; /* bytes of WIRE_STDIN that came */
+	uint64_t stdin_taken;
+};
+_Static_assert(sizeof(struct wire_kept) == 32, "wire");
 
 struct wire_stats {
 	uint32_t n_jobs;

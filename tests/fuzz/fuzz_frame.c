@@ -22,7 +22,7 @@ static void check_exec(const uint8_t *payload, size_t size)
 	ASSERT((const uint8_t *)exec.cwd > payload && (const uint8_t *)exec.cwd < payload + size);
 	ASSERT(!exec.argv[exec.head.n_argv] && !exec.env[exec.head.n_env]);
 	r = frame_exec_build(again, sizeof(again), &exec.head, exec.cwd, exec.argv, exec.env,
-			     &again_size);
+			     exec.note, &again_size);
 	ASSERT(r == 0 && again_size == size && memcmp(again, payload, size) == 0);
 }
 

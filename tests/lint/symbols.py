@@ -41,8 +41,9 @@ ONLY = {
     # The configuration's reader becomes nobody where root runs it by hand.
     "setresuid": {SUPERVISOR, SHIM, CONFIG}, "setresgid": {SUPERVISOR, SHIM, CONFIG},
     "setgroups": {SUPERVISOR, SHIM, CONFIG},
-    "setuid": set(), "setgid": set(), "seteuid": set(), "setegid": set(), "setreuid": set(),
-    "setfsuid": set(),
+    "setuid": set(), "setgid": set(), "seteuid": set(), "setegid": set(),
+    # The owner of a terminal is the file system id that opened it; the second gives it back.
+    "setfsuid": {SHIM}, "setreuid": {SHIM},
     # sandboxctl becomes a program of ours (ctl/program.c).
     "execve": {SUPERVISOR, SHIM, CTL}, "execveat": {SUPERVISOR, SHIM}, "execv": {SUPERVISOR},
     "execvp": {LEARN}, "execl": set(), "execlp": set(), "fexecve": {SUPERVISOR},

@@ -387,12 +387,15 @@ void rig_exec(struct rig *rig, uint32_t job, const struct rig_command *command)
 		.grace_ms = command->grace_ms,
 		.output_rate_bytes = command->rate,
 		.output_max_bytes = command->max,
+		.size = command->size,
+		.note_bytes = (uint16_t)(command->note ? strlen(command->note) : 0),
 	};
 	size_t size;
 
 	assert_int_equal(frame_exec_build(payload, sizeof(payload), &head,
 					  command->cwd ? command->cwd : "/session", command->argv,
-					  command->env ? command->env : path_only, &size),
+					  command->env ? command->env : path_only, command->note,
+					  &size),
 			 0);
 	rig_send(rig, WIRE_EXEC, job, payload, size);
 }

@@ -54,6 +54,8 @@ struct rig_command {
 	uint64_t rate;
 	uint64_t max;
 	const char *const *env; /* NULL: PATH only */
+	const char *note;       /* NULL: none */
+	struct wire_size size;
 };
 void rig_exec(struct rig *rig, uint32_t job, const struct rig_command *command);
 void rig_shell(struct rig *rig, uint32_t job, const char *script);

@@ -19,7 +19,7 @@ static const struct expected {
 	size_t max;
 } expected[] = {
 	{WIRE_HELLO,     "hello",     true,  true,  false, false, 32, 32       },
-	{WIRE_EXEC,      "exec",      true,  false, false, true,  41, MAX      },
+	{WIRE_EXEC,      "exec",      true,  false, false, true,  49, MAX      },
 	{WIRE_STDIN,     "stdin",     true,  false, false, true,  1,  MAX      },
 	{WIRE_STDIN_EOF, "stdin_eof", true,  false, false, true,  0,  0        },
 	{WIRE_CANCEL,    "cancel",    true,  false, false, true,  0,  0        },
@@ -28,6 +28,9 @@ static const struct expected {
 	{WIRE_PUT_DATA,  "put_data",  true,  false, false, true,  1,  MAX      },
 	{WIRE_PUT_END,   "put_end",   true,  false, false, true,  0,  0        },
 	{WIRE_PING,      "ping",      true,  false, false, false, 0,  0        },
+	{WIRE_SIGNAL,    "signal",    true,  false, false, true,  8,  8        },
+	{WIRE_RESIZE,    "resize",    true,  false, false, true,  4,  4        },
+	{WIRE_FORGET,    "forget",    true,  false, false, true,  0,  0        },
 	{WIRE_STARTED,   "started",   false, true,  false, true,  4,  4        },
 	{WIRE_STDOUT,    "stdout",    false, true,  true,  true,  1,  MAX      },
 	{WIRE_STDERR,    "stderr",    false, true,  true,  true,  1,  MAX      },
@@ -36,6 +39,8 @@ static const struct expected {
 	{WIRE_PUT_DONE,  "put_done",  false, true,  true,  true,  0,  0        },
 	{WIRE_STATS,     "stats",     false, true,  false, false, 24, 24       },
 	{WIRE_DENIED,    "denied",    false, true,  false, false, 16, 16       },
+	{WIRE_TAKEN,     "taken",     false, true,  false, true,  16, 16       },
+	{WIRE_KEPT,      "kept",      false, true,  false, true,  32, 32 + 512 },
 };
 
 /* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): too large for a stack */
@@ -101,7 +106,9 @@ static void test_frame_check_every_type_wrong_field(void **state)
 		header.number = e->is_durable ? 0 : 9;
 		assert_int_equal(check(&header, size, direction), -EBADMSG);
 		header = good;
-		header.flags = 1;
+		header.flags = WIRE_AGAIN; /* of what has a number */
+		assert_int_equal(check(&header, size, direction), e->is_durable ? 0 : -EBADMSG);
+		header.flags = 2;
 		assert_int_equal(check(&header, size, direction), -EBADMSG);
 		header = good;
 		header.zero = 1;
@@ -198,8 +205,8 @@ static size_t build(uint8_t *dest, size_t dest_bytes)
 	};
 	size_t size = 0;
 
-	assert_int_equal(frame_exec_build(dest, dest_bytes, &head, "/session", argv, env, &size),
-			 0);
+	assert_int_equal(
+		frame_exec_build(dest, dest_bytes, &head, "/session", argv, env, NULL, &size), 0);
 	return size;
 }
 
@@ -294,7 +301,16 @@ static void test_frame_exec_parse_bad_heads_are_refused(void **state)
 	memcpy(payload, &head, sizeof(head));
 	assert_int_equal(frame_exec_parse(payload, sizeof(head) + n, &exec), 0);
 	head = good;
-	head.flags = 4;
+	head.flags = WIRE_EXEC_PTY; /* of no size */
+	expect_bad_exec(&head, strings, n);
+	head = good;
+	head.size = (struct wire_size){24, 80}; /* without a terminal */
+	expect_bad_exec(&head, strings, n);
+	head = good;
+	head.note_bytes = 1; /* more than there is */
+	expect_bad_exec(&head, strings, n);
+	head = good;
+	head.flags = 16;
 	expect_bad_exec(&head, strings, n);
 	head = good;
 	head.flags = WIRE_EXEC_ROOT;
@@ -345,16 +361,18 @@ static void test_frame_exec_build_too_large_is_e2big(void **state)
 		many[i] = "a";
 	memset(cwd, 'c', sizeof(cwd) - 1);
 	memset(large, 'l', sizeof(large) - 1);
-	assert_int_equal(frame_exec_build(dest, sizeof(dest), &head, "/", many, env, &size),
+	assert_int_equal(frame_exec_build(dest, sizeof(dest), &head, "/", many, env, NULL, &size),
 			 -E2BIG);
-	assert_int_equal(frame_exec_build(dest, sizeof(dest), &head, cwd, argv, env, &size),
+	assert_int_equal(frame_exec_build(dest, sizeof(dest), &head, cwd, argv, env, NULL, &size),
 			 -E2BIG);
-	assert_int_equal(frame_exec_build(dest, sizeof(dest), &head, "/", one, env, &size), -E2BIG);
-	assert_int_equal(frame_exec_build(dest, 10, &head, "/", argv, env, &size), -E2BIG);
-	assert_int_equal(frame_exec_build(dest, 60, &head, "/", argv, env, &size), -E2BIG);
+	assert_int_equal(frame_exec_build(dest, sizeof(dest), &head, "/", one, env, NULL, &size),
+			 -E2BIG);
+	assert_int_equal(frame_exec_build(dest, 10, &head, "/", argv, env, NULL, &size), -E2BIG);
+	assert_int_equal(frame_exec_build(dest, 60, &head, "/", argv, env, NULL, &size), -E2BIG);
 	assert_int_equal(size, 7);
 	many[EXEC_MAX_ARGV] = NULL;
-	assert_int_equal(frame_exec_build(dest, sizeof(dest), &head, "/", many, NULL, &size), 0);
+	assert_int_equal(frame_exec_build(dest, sizeof(dest), &head, "/", many, NULL, NULL, &size),
+			 0);
 }
 
 static const struct CMUnitTest tests[] = {

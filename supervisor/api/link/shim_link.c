@@ -22,6 +22,7 @@ enum wire_job_state {
 	/* Nothing of it may come, but the shim keeps its slot until its end is acknowledged: until
 	 * then there is no room for another one. */
 	WIRE_JOB_ENDED,
+	WIRE_JOB_KEPT, /* the same of a kept one: until shim_link_forget */
 	WIRE_JOB_MAX_,
 };
 
@@ -29,6 +30,7 @@ struct wire_job {
 	uint32_t id;
 	enum wire_job_state state;
 	bool started; /* STARTED came */
+	bool kept;    /* WIRE_EXEC_KEEP */
 	uint64_t end; /* WIRE_JOB_ENDED: number of its last frame */
 };
 
@@ -193,7 +195,7 @@ static struct wire_job *find_room(struct shim_link *link, size_t max)
 	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
 		if (is_room(link, &link->job[i]))
 			room = &link->job[i];
-		else
+		else if (link->job[i].state != WIRE_JOB_KEPT)
 			n++;
 	}
 	return n < max ? room : NULL;
@@ -237,7 +239,7 @@ static void end_job(struct shim_link *link, struct wire_job *job, uint64_t numbe
 {
 	if (job->state != WIRE_JOB_FOREIGN)
 		link->n_jobs--;
-	job->state = WIRE_JOB_ENDED;
+	job->state = job->kept ? WIRE_JOB_KEPT : WIRE_JOB_ENDED;
 	job->end = number;
 }
 
@@ -354,6 +356,44 @@ static void fail_missing(struct shim_link *link)
 	}
 }
 
+/* Before STATS, which counts it where it runs. */
+static int take_kept(struct shim_link *link, const struct wire_header *header,
+		     const uint8_t *payload, size_t size)
+{
+	struct wire_kept kept;
+	struct wire_job *job;
+
+	memcpy(&kept, payload, sizeof(kept));
+	if (!link->adopted || link->counted || find_job(link, header->job) || kept.pid < 0)
+		return -EPROTO;
+	job = find_room(link, SHIM_N_SLOTS);
+	if (!job)
+		return -EPROTO;
+	*job = (struct wire_job){
+		.id = header->job,
+		.state = WIRE_JOB_COMMAND,
+		.started = kept.pid != 0,
+		.kept = true,
+	};
+	link->n_jobs++;
+	if (!link->events->kept)
+		return send_bytes(link, WIRE_CANCEL, job->id, NULL, 0);
+	return link->events->kept(link->userdata, job->id, &kept, payload + sizeof(kept),
+				  size - sizeof(kept));
+}
+
+static int take_taken(struct shim_link *link, const struct wire_job *job, const uint8_t *payload)
+{
+	struct wire_taken taken;
+
+	memcpy(&taken, payload, sizeof(taken));
+	if (job->state != WIRE_JOB_COMMAND || taken.is_closed > 1 || taken.zero != 0)
+		return -EPROTO;
+	if (link->events->taken)
+		link->events->taken(link->userdata, job->id, &taken);
+	return 0;
+}
+
 static int take_denied(struct shim_link *link, const uint8_t *payload)
 {
 	struct wire_denied denied;
@@ -466,18 +506,27 @@ static int take_frame(struct shim_link *link, const struct wire_header *header,
 		return take_stats(link, payload);
 	if (header->type == WIRE_DENIED)
 		return take_denied(link, payload);
-	if (frame_is_durable(header->type)) {
+	if (header->type == WIRE_KEPT)
+		return take_kept(link, header, payload, size);
+	job = find_job(link, header->job);
+	if (header->flags & WIRE_AGAIN) {
+		/* Numbers that were acknowledged, maybe before the ones that the store knows. */
+		link->n_durable++;
+		if (!job || !job->kept || !link->adopted)
+			return -EPROTO;
+	} else if (frame_is_durable(header->type)) {
 		link->n_durable++;
 		r = take_number(link, header->number);
 		if (r != 0)
 			return r < 0 ? r : 0;
 	}
-	job = find_job(link, header->job);
 	if (!job || job->state == WIRE_JOB_FOREIGN)
 		return take_foreign(link, header, job);
 	switch (header->type) {
 	case WIRE_STARTED:
 		return take_started(link, job, payload);
+	case WIRE_TAKEN:
+		return take_taken(link, job, payload);
 	case WIRE_STDOUT:
 	case WIRE_STDERR:
 		if (job->state != WIRE_JOB_COMMAND)
@@ -590,17 +639,19 @@ struct shim_link *shim_link_free(struct shim_link *link)
 
 /* Jobs. */
 
-static int send_pieces(struct shim_link *link, uint16_t type, uint32_t job, const char *data,
+static int send_pieces(struct shim_link *link, uint16_t type, uint32_t job, const void *data,
 		       size_t size)
 {
+	const uint8_t *at = data;
+
 	while (size > 0) {
 		size_t n = size < WIRE_PAYLOAD_MAX_BYTES ? size : WIRE_PAYLOAD_MAX_BYTES;
 		int r;
 
-		r = send_bytes(link, type, job, data, n);
+		r = send_bytes(link, type, job, at, n);
 		if (r < 0)
 			return r;
-		data += n;
+		at += n;
 		size -= n;
 	}
 	return 0;
@@ -625,22 +676,23 @@ int shim_link_exec(struct shim_link *link, const struct shim_link_command *comma
 	payload = malloc(WIRE_PAYLOAD_MAX_BYTES);
 	if (!payload)
 		return -ENOMEM;
-	if (command->stdin_data)
+	if (command->stdin_data || command->stdin_open)
 		head.flags |= WIRE_EXEC_STDIN;
+	head.note_bytes = command->note_bytes;
 	r = frame_exec_build(payload, WIRE_PAYLOAD_MAX_BYTES, &head, command->cwd, command->argv,
-			     command->env, &payload_bytes);
+			     command->env, command->note, &payload_bytes);
 	if (r < 0)
 		return r;
 	r = add_job(link, WIRE_JOB_COMMAND, &job);
 	if (r < 0)
 		return r;
+	job->kept = (head.flags & WIRE_EXEC_KEEP) != 0;
 	r = send_bytes(link, WIRE_EXEC, job->id, payload, payload_bytes);
-	if (r >= 0 && command->stdin_data) {
+	if (r >= 0 && command->stdin_data)
 		r = send_pieces(link, WIRE_STDIN, job->id, command->stdin_data,
 				command->stdin_bytes);
-		if (r >= 0)
-			r = send_bytes(link, WIRE_STDIN_EOF, job->id, NULL, 0);
-	}
+	if (r >= 0 && (head.flags & WIRE_EXEC_STDIN) && !command->stdin_open)
+		r = send_bytes(link, WIRE_STDIN_EOF, job->id, NULL, 0);
 	if (r < 0) {
 		drop_job(link, job);
 		return r;
@@ -679,6 +731,55 @@ int shim_link_put(struct shim_link *link, const char *path, uint32_t mode, const
 	}
 	*ret_job = job->id;
 	return 0;
+}
+
+static bool is_running(struct shim_link *link, uint32_t id)
+{
+	const struct wire_job *job = link->lost ? NULL : find_job(link, id);
+
+	return job && job->state == WIRE_JOB_COMMAND;
+}
+
+int shim_link_stdin(struct shim_link *link, uint32_t job, const void *data, size_t size)
+{
+	if (!is_running(link, job))
+		return -ESRCH;
+	if (!has_room(link, size))
+		return -ENOBUFS;
+	return send_pieces(link, WIRE_STDIN, job, data, size);
+}
+
+int shim_link_stdin_end(struct shim_link *link, uint32_t job)
+{
+	return is_running(link, job) ? send_bytes(link, WIRE_STDIN_EOF, job, NULL, 0) : -ESRCH;
+}
+
+int shim_link_signal(struct shim_link *link, uint32_t job, const struct wire_signal *signal)
+{
+	if (!is_running(link, job))
+		return -ESRCH;
+	return send_bytes(link, WIRE_SIGNAL, job, signal, sizeof(*signal));
+}
+
+int shim_link_resize(struct shim_link *link, uint32_t job, const struct wire_size *size)
+{
+	if (!is_running(link, job))
+		return -ESRCH;
+	return send_bytes(link, WIRE_RESIZE, job, size, sizeof(*size));
+}
+
+void shim_link_forget(struct shim_link *link, uint32_t id)
+{
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		struct wire_job *job = &link->job[i];
+
+		if (job->state != WIRE_JOB_KEPT || job->id != id)
+			continue;
+		/* What is started next comes behind it on the socket. */
+		if (!link->lost && send_bytes(link, WIRE_FORGET, id, NULL, 0) >= 0)
+			job->state = WIRE_JOB_FREE;
+		return;
+	}
 }
 
 void shim_link_cancel(struct shim_link *link, uint32_t job)

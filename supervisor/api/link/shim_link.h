@@ -37,6 +37,12 @@ struct shim_link_events {
 		       const struct wire_exit *status);
 	void (*failed)(void *userdata, uint32_t job, uint64_t number,
 		       const struct wire_failed *failed);
+	/* Standard input of a command went on. May be NULL. */
+	void (*taken)(void *userdata, uint32_t job, const struct wire_taken *taken);
+	/* Of an adopted session, before any frame of it: a command that an earlier worker had kept.
+	 * It goes on here. 0, or -errno: the link is lost. May be NULL: then it is ended. */
+	int (*kept)(void *userdata, uint32_t job, const struct wire_kept *kept, const uint8_t *note,
+		    size_t note_bytes);
 	void (*put_done)(void *userdata, uint32_t job, uint64_t number);
 	/* The command filter refused calls. May be NULL. */
 	void (*denied)(void *userdata, const struct wire_denied *denied);
@@ -72,6 +78,9 @@ struct shim_link_command {
 	const char *const *env;
 	const char *stdin_data; /* NULL: /dev/null */
 	size_t stdin_bytes;
+	bool stdin_open;  /* more follows by shim_link_stdin */
+	const void *note; /* comes back in `kept` */
+	uint16_t note_bytes;
 };
 
 /* Both: 0 and the job's number; -ENOBUFS: too much waits for this session (retry later); -E2BIG:
@@ -84,6 +93,15 @@ MUST_USE int shim_link_put(struct shim_link *link, const char *path, uint32_t mo
 /* A command that an earlier worker started goes on here. Right after shim_link_new, of an adopted
  * session. 0 or -EBUSY. One that the shim does not have fails, without a number, before `known`. */
 MUST_USE int shim_link_resume(struct shim_link *link, uint32_t job);
+/* To a command whose standard input is open. 0; -ENOBUFS: too much waits for the socket; -ESRCH: no
+ * such command runs; -errno. */
+MUST_USE int shim_link_stdin(struct shim_link *link, uint32_t job, const void *data, size_t size);
+MUST_USE int shim_link_stdin_end(struct shim_link *link, uint32_t job);
+MUST_USE int shim_link_signal(struct shim_link *link, uint32_t job,
+			      const struct wire_signal *signal);
+MUST_USE int shim_link_resize(struct shim_link *link, uint32_t job, const struct wire_size *size);
+/* A kept command that has ended takes no room in the shim any more. */
+void shim_link_forget(struct shim_link *link, uint32_t job);
 void shim_link_cancel(struct shim_link *link, uint32_t job); /* its last frame still follows */
 
 void shim_link_settle(struct shim_link *link, uint64_t number);
