@@ -30,12 +30,17 @@ struct run {
 
 static int take_output(struct run *run, int fd, const json_t *line)
 {
+	const json_t *text = json_object_get(line, "text");
 	const char *data = json_string_value(json_object_get(line, "data"));
 	size_t length = data ? strlen(data) : 0;
-	AUTO_FREE char *bytes = malloc(length + 1);
+	AUTO_FREE char *bytes = NULL;
 	size_t size = 0;
 	int r;
 
+	if (json_is_string(text))
+		return run->output->write(run->output->userdata, fd, json_string_value(text),
+					  json_string_length(text));
+	bytes = malloc(length + 1);
 	if (!bytes)
 		return -ENOMEM;
 	r = str_base64_decode(bytes, length + 1, data ? data : "", length, &size);

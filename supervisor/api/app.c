@@ -191,6 +191,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 		if (app->server[i])
 			http_server_sweep(app->server[i], now);
 	tasks_heartbeat(app, now);
+	command_streams_heartbeat(app, now);
 	audit_tick(app);
 	job_table_shrink(&app->tasks);
 	sessions_expire(app);
@@ -421,6 +422,7 @@ static int start(struct app *app)
 	list_init(&app->forgotten);
 	list_init(&app->crediting);
 	list_init(&app->streams);
+	list_init(&app->command_streams);
 	list_init(&app->cancels);
 	list_init(&app->lookups);
 	list_init(&app->puts);

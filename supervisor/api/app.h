@@ -92,8 +92,10 @@ struct app {
 	struct list crediting; /* struct live: acknowledged at the end of the turn */
 	struct list streams;   /* struct task_stream */
 	struct list cancels;   /* struct cancel_waiter */
-	struct list puts;      /* struct component_put, until the store has them */
-	struct list lookups;   /* task_lookup.c: wait for a task to appear */
+	struct list command_streams;
+	size_t command_bytes; /* kept output of commands, of all sessions */
+	struct list puts;     /* struct component_put, until the store has them */
+	struct list lookups;  /* task_lookup.c: wait for a task to appear */
 	uint32_t n_lookups;
 	sd_event_source *lookup_timer; /* NULL: none has waited yet */
 	struct list adopting;          /* struct adoptee, between ADOPT and the first request */
@@ -155,6 +157,10 @@ void sessions_note_write(struct session *session, enum store_result result, bool
 /* A row that another program has written. 0 or -errno; the session is dormant. */
 MUST_USE int sessions_adopt_row(struct app *app, const struct store_session *row);
 void app_serve(struct app *app);
+
+/* command_stream.c */
+
+void command_streams_heartbeat(struct app *app, usec_t now);
 
 /* tasks.c */
 

@@ -3,236 +3,162 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/frame.h"
 #include "base/str.h"
 
-#define BUFFER_HIGH_BYTES ((size_t)1024 * 1024) /* settle at once below this */
-#define BUFFER_LOW_BYTES  ((size_t)512 * 1024)  /* settle what was held at or below this */
-/* Above the mark comes at most what one ring holds, as base64 with its braces. Tiny frames grow
- * most, and they are bounded by the link's window. A shim that sends more is no shim of ours. */
-#define BUFFER_MAX_BYTES  ((size_t)8 * 1024 * 1024)
-#define HELD_MAX_BYTES    (2 * SHIM_LINK_WINDOW * sizeof(uint64_t))
+#define FILL_BYTES    ((size_t)64 * 1024)
+/* An event is at most one frame, of which a character can become six. */
+#define PENDING_BYTES (FILL_BYTES + (size_t)8 * WIRE_FRAME_MAX_BYTES)
 
-struct command {
-	struct activity activity;
+struct command_stream {
+	struct command_reader reader;
+	struct list link; /* app->command_streams */
 	struct answer_to to;
-	struct buf out; /* lines; from `sent` on not yet taken */
+	struct buf pending; /* formatted; from `sent` on not yet taken */
 	size_t sent;
-	struct buf held; /* uint64_t: numbers in `out` that are not settled */
-	usec_t began;    /* boottime: the request */
-	usec_t started;  /* boottime; 0: not yet */
-	bool ended;      /* the shim has said its last */
-	bool client_gone;
+	usec_t last_sent; /* boottime */
+	bool as_lines;
+	bool start_shown;
+	bool heartbeat;
+	bool ended; /* the last event was formatted */
 };
 
-static size_t waiting_bytes(const struct command *command)
+static void on_wake(struct command_reader *reader)
 {
-	return command->out.size - command->sent;
-}
-
-static void settle_held(struct command *command)
-{
-	for (size_t at = 0; at < command->held.size; at += sizeof(uint64_t)) {
-		uint64_t number;
-
-		memcpy(&number, command->held.data + at, sizeof(number));
-		live_settle(command->activity.live, number);
-	}
-	buf_reset(&command->held);
-}
-
-static void command_free(struct command *command)
-{
-	buf_done(&command->out);
-	buf_done(&command->held);
-	free(command);
-}
-
-static void wake(struct command *command)
-{
-	struct request *request = answer_get(&command->to);
+	struct command_stream *stream = LIST_ENTRY(reader, struct command_stream, reader);
+	struct request *request = answer_get(&stream->to);
 
 	if (request)
 		request_wake(request);
 }
 
-static int append_output(struct command *command, bool is_stderr, const uint8_t *data, size_t size)
+static int open_event(struct command_stream *stream, const char *type, uint64_t seq)
 {
-	size_t text_bytes = str_base64_bytes(size);
+	if (stream->as_lines)
+		return 0;
+	/* What has no number must not become the client's position. */
+	return seq > 0 ? buf_printf(&stream->pending,
+				    "id: %llu\nevent: %s\ndata: ", (unsigned long long)seq, type)
+		       : buf_printf(&stream->pending, "event: %s\ndata: ", type);
+}
+
+static int close_event(struct command_stream *stream)
+{
+	return buf_append_str(&stream->pending, stream->as_lines ? "\n" : "\n\n");
+}
+
+static int show_start(struct command_stream *stream)
+{
+	const struct command *command = stream->reader.command;
+	char id[ID_TEXT_BYTES];
 	int r;
 
-	r = buf_append_str(&command->out, is_stderr ? "{\"type\":\"stderr\",\"data\":\""
-						    : "{\"type\":\"stdout\",\"data\":\"");
+	if (stream->start_shown || command->pid == 0)
+		return 0;
+	stream->start_shown = true;
+	id_format(&command->id, id);
+	r = open_event(stream, "start", 0);
 	if (r >= 0)
-		r = buf_reserve(&command->out, text_bytes);
-	if (r < 0)
-		return r;
-	command->out.size += str_base64((char *)command->out.data + command->out.size, data, size);
-	return buf_append_str(&command->out, "\"}\n");
+		r = buf_printf(&stream->pending,
+			       "{\"type\":\"start\",\"pid\":%d,\"command_id\":\"%s\"}",
+			       command->pid, id);
+	return r < 0 ? r : close_event(stream);
 }
 
-static void on_started(struct activity *activity, int32_t pid)
-{
-	struct command *command = LIST_ENTRY(activity, struct command, activity);
-
-	command->started = clock_boottime();
-	histogram_add(&activity->live->app->metrics.exec[METRICS_EXEC_SPAWN],
-		      command->started - command->began);
-	if (command->client_gone)
-		return;
-	IGNORE_RESULT(buf_printf(&command->out, "{\"type\":\"start\",\"pid\":%d}\n", pid));
-	wake(command);
-}
-
-/* Not enough memory, or more than a ring can hold: this command cannot be answered further. */
-static void give_up(struct command *command)
-{
-	struct live *live = command->activity.live;
-
-	shim_link_cancel(live->shim, command->activity.wire_job);
-	command->client_gone = true;
-	settle_held(command);
-}
-
-static void on_output(struct activity *activity, uint64_t number, bool is_stderr,
-		      const uint8_t *data, size_t size)
-{
-	struct command *command = LIST_ENTRY(activity, struct command, activity);
-
-	if (command->client_gone) {
-		live_settle(activity->live, number);
-		return;
-	}
-	if (append_output(command, is_stderr, data, size) < 0) {
-		live_settle(activity->live, number);
-		give_up(command);
-	} else if (waiting_bytes(command) < BUFFER_HIGH_BYTES ||
-		   buf_append(&command->held, &number, sizeof(number)) < 0) {
-		live_settle(activity->live, number);
-	}
-	wake(command);
-}
-
-static const char *flag_text(uint32_t flags, uint32_t bit)
-{
-	return flags & bit ? "true" : "false";
-}
-
-static int append_exit(struct command *command, const struct wire_exit *exit_info)
+static int show_lost(struct command_stream *stream)
 {
 	int r;
 
-	r = buf_append_str(&command->out, "{\"type\":\"exit\",");
-	if (r >= 0 && exit_info->signal != 0)
-		r = buf_printf(&command->out, "\"code\":null,\"signal\":%d", exit_info->signal);
-	else if (r >= 0)
-		r = buf_printf(&command->out, "\"code\":%d,\"signal\":null", exit_info->code);
-	if (r < 0)
-		return r;
-	return buf_printf(
-		&command->out,
-		",\"timed_out\":%s,\"truncated\":%s,\"cancelled\":%s,\"dropped_bytes\":%llu,"
-		"\"usage\":{\"user_us\":%llu,\"system_us\":%llu,\"max_rss_kib\":%llu}}\n",
-		flag_text(exit_info->flags, WIRE_EXIT_TIMED_OUT),
-		flag_text(exit_info->flags, WIRE_EXIT_TRUNCATED),
-		flag_text(exit_info->flags, WIRE_EXIT_CANCELLED),
-		(unsigned long long)exit_info->dropped_bytes,
-		(unsigned long long)exit_info->user_us, (unsigned long long)exit_info->system_us,
-		(unsigned long long)exit_info->max_rss_kib);
+	if (!stream->reader.lost)
+		return 0;
+	stream->reader.lost = false;
+	r = open_event(stream, "dropped", 0);
+	if (r >= 0)
+		r = buf_append_str(
+			&stream->pending,
+			"{\"type\":\"dropped\",\"detail\":\"older output was not kept\"}");
+	return r < 0 ? r : close_event(stream);
 }
 
-static int append_failed(struct command *command, const struct wire_failed *failed)
+static int show_event(struct command_stream *stream, const struct command_event *event)
 {
-	const char *name = failed->error_number != 0 ? strerrorname_np(failed->error_number) : NULL;
+	static const char *const types[COMMAND_EVENT_KIND_MAX_] = {
+		[COMMAND_EVENT_STDOUT] = "stdout", [COMMAND_EVENT_STDERR] = "stderr",
+		[COMMAND_EVENT_EXIT] = "exit",     [COMMAND_EVENT_FAILED] = "error",
+		[COMMAND_EVENT_LOST] = "error",
+	};
+	int r;
 
-	return buf_printf(&command->out,
-			  "{\"type\":\"error\",\"code\":\"command_failed\",\"step\":\"%s\","
-			  "\"errno\":\"%s\",\"detail\":\"command failed at step %s: %s\"}\n",
-			  frame_step_name(failed->step), name ? name : "",
-			  frame_step_name(failed->step), name ? name : "-");
+	r = open_event(stream, types[event->kind], event->seq);
+	if (r >= 0)
+		r = command_event_format(&stream->pending, event);
+	if (event->kind >= COMMAND_EVENT_EXIT)
+		stream->ended = true;
+	return r < 0 ? r : close_event(stream);
 }
 
-static void on_ended(struct activity *activity, const struct activity_result *result)
+/* 0, or -errno: cut. */
+static int fill(struct command_stream *stream)
 {
-	struct command *command = LIST_ENTRY(activity, struct command, activity);
-	struct live *live = activity->live;
+	const struct command_event *event;
 	int r = 0;
 
-	settle_held(command);
-	live_settle(live, result->number);
-	command->ended = true;
-	if (command->started > 0)
-		histogram_add(&live->app->metrics.exec[METRICS_EXEC_RUN],
-			      clock_boottime() - command->started);
-	switch (result->end) {
-	case ACTIVITY_EXITED:
-		r = append_exit(command, result->exit_info);
-		break;
-	case ACTIVITY_FAILED:
-		r = append_failed(command, result->failed);
-		break;
-	case ACTIVITY_LOST:
-	case ACTIVITY_PUT_DONE:
-	case ACTIVITY_END_MAX_:
-		r = buf_printf(
-			&command->out,
-			"{\"type\":\"error\",\"code\":\"%s\",\"detail\":\"session ended\"}\n",
-			session_reason_code(live->session->reason));
-		break;
+	if (!stream->reader.command || stream->ended)
+		return 0;
+	r = show_start(stream);
+	while (r >= 0 && stream->pending.size < FILL_BYTES) {
+		r = show_lost(stream);
+		event = r >= 0 ? command_take(&stream->reader) : NULL;
+		if (!event)
+			break;
+		r = show_event(stream, event);
 	}
-	if (r < 0)
-		command->client_gone = true;
-	if (command->to.server) /* the request is not over yet: it frees */
-		wake(command);
-	else
-		command_free(command);
-	tasks_next(live->app, live->session);
+	return r;
 }
 
-static const struct activity_ops command_ops = {
-	.started = on_started,
-	.output = on_output,
-	.ended = on_ended,
-};
+static bool is_over(const struct command_stream *stream)
+{
+	return stream->ended || command_read_all(&stream->reader);
+}
 
 static ssize_t stream_read(void *userdata, char *data, size_t size)
 {
-	struct command *command = userdata;
-	size_t n = waiting_bytes(command);
+	struct command_stream *stream = userdata;
+	size_t n;
+	int r;
 
-	if (n == 0 && command->client_gone)
-		return -EIO; /* given up: the cut says so */
+	if (stream->sent == stream->pending.size) {
+		buf_reset(&stream->pending);
+		stream->sent = 0;
+		r = fill(stream);
+		if (r < 0)
+			return r;
+	}
+	if (stream->pending.size == 0 && stream->heartbeat && !is_over(stream)) {
+		stream->heartbeat = false;
+		r = buf_append_str(&stream->pending, ": heartbeat\n\n");
+		if (r < 0)
+			return r;
+	}
+	n = stream->pending.size - stream->sent;
 	if (n == 0)
-		return command->ended ? -ENODATA : 0;
+		return is_over(stream) ? -ENODATA : 0;
 	if (n > size)
 		n = size;
-	memcpy(data, command->out.data + command->sent, n);
-	command->sent += n;
-	if (command->sent == command->out.size) {
-		buf_reset(&command->out);
-		command->sent = 0;
-	} else if (command->sent >= BUFFER_LOW_BYTES) {
-		buf_consume(&command->out, command->sent);
-		command->sent = 0;
-	}
-	if (!command->ended && waiting_bytes(command) <= BUFFER_LOW_BYTES)
-		settle_held(command);
+	memcpy(data, stream->pending.data + stream->sent, n);
+	stream->sent += n;
+	stream->last_sent = clock_boottime();
 	return (ssize_t)n;
 }
 
 /* The request is over: the client has everything, or it left. */
 static void stream_closed(void *userdata)
 {
-	struct command *command = userdata;
+	struct command_stream *stream = userdata;
 
-	command->to = ANSWER_TO_NULL;
-	if (command->ended) {
-		command_free(command);
-		return;
-	}
-	command->client_gone = true;
-	settle_held(command);
-	shim_link_cancel(command->activity.live->shim, command->activity.wire_job);
+	command_read_end(&stream->reader);
+	list_remove(&stream->link);
+	buf_done(&stream->pending);
+	free(stream);
 }
 
 static const struct request_stream stream_ops = {
@@ -240,17 +166,35 @@ static const struct request_stream stream_ops = {
 	.closed = stream_closed,
 };
 
-int command_stream_start(struct request *request, struct live *live, uint32_t wire_job)
+void command_streams_heartbeat(struct app *app, usec_t now)
 {
-	struct command *command = calloc(1, sizeof(*command));
+	LIST_FOR_EACH (entry, &app->command_streams) {
+		struct command_stream *stream = LIST_ENTRY(entry, struct command_stream, link);
 
-	if (!command)
+		if (stream->as_lines || now - stream->last_sent < APP_HEARTBEAT)
+			continue;
+		stream->heartbeat = true;
+		on_wake(&stream->reader);
+	}
+}
+
+int command_stream_start(struct request *request, struct command *command,
+			 const struct command_stream_options *options)
+{
+	struct command_stream *stream = calloc(1, sizeof(*stream));
+
+	if (!stream)
 		return -ENOMEM;
-	command->to = answer_to(request);
-	command->began = request->began;
-	command->out = BUF_NULL(BUFFER_MAX_BYTES);
-	command->held = BUF_NULL(HELD_MAX_BYTES);
-	live_add(live, &command->activity, &command_ops, wire_job);
-	request_start_stream(request, "application/x-ndjson", &stream_ops, command);
+	stream->reader.wake = on_wake;
+	stream->to = answer_to(request);
+	stream->as_lines = options->as_lines;
+	stream->start_shown = options->after > 0;
+	stream->pending = BUF_NULL(PENDING_BYTES);
+	stream->last_sent = clock_boottime();
+	list_append(&request_app(request)->command_streams, &stream->link);
+	command_read(command, &stream->reader, options->after, options->pacing);
+	request_start_stream(request,
+			     options->as_lines ? "application/x-ndjson" : "text/event-stream",
+			     &stream_ops, stream);
 	return 0;
 }

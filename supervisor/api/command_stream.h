@@ -1,20 +1,24 @@
 /*
- * The answer to a foreground command: one JSON object a line, output as base64.
+ * What a command says as a stream, one JSON object an event, as lines or server-sent events:
  *
- *   {"type":"start","pid":7}
- *   {"type":"stdout","data":"…"}   {"type":"stderr","data":"…"}
- *   {"type":"exit","code":0,"signal":null,"timed_out":false,"truncated":false,…}
- *   {"type":"error","code":"…","step":"exec","errno":"ENOENT","detail":"…"}
+ *   {"type":"start","pid":7,"command_id":"…"}
+ *   {"type":"stdout","seq":4,"text":"…"}   {"type":"stderr","seq":8,"data":"base64"}
+ *   {"type":"dropped","detail":"…"}        older output was not kept
+ *   {"type":"exit","seq":12,"code":0,"signal":null,"timed_out":false,"truncated":false,…}
+ *   {"type":"error","seq":12,"code":"…","detail":"…"}
  *
- * The last line is `exit` or `error`, never both; a stream without one was cut. Output counts as
- * out of our hands when the client's buffer has taken it. While that is full nothing is settled,
- * the shim's ring fills, and the kernel stops the command: a slow client slows its command, and
- * costs two bounded buffers. A client that leaves ends its command.
+ * The last one is `exit` or `error`, never both; a stream without one was cut.
  */
 #pragma once
 
-#include "supervisor/api/http/request.h"
-#include "supervisor/api/live.h"
+#include "supervisor/api/command.h"
 
-/* 0, or -ENOMEM: the request is not answered, the caller cancels the job. */
-MUST_USE int command_stream_start(struct request *request, struct live *live, uint32_t wire_job);
+struct command_stream_options {
+	uint64_t after; /* seq; 0: from the beginning, with `start` */
+	bool as_lines;
+	bool pacing; /* the command is this request's */
+};
+
+/* 0, or -ENOMEM: the request is not answered. */
+MUST_USE int command_stream_start(struct request *request, struct command *command,
+				  const struct command_stream_options *options);

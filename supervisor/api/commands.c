@@ -1,6 +1,6 @@
 /*
- * Work in a session that is answered on its own request and has no row: a load, a foreground
- * command.
+ * Work in a session that is answered on its own request and has no row: a load. Commands are
+ * in command_actions.c.
  */
 #include <errno.h>
 #include <string.h>
@@ -8,16 +8,13 @@
 #include "base/frame.h"
 #include "base/str.h"
 
-#include "supervisor/api/command_stream.h"
+#include "supervisor/api/command_actions.h"
 #include "supervisor/api/components.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/jobs/progress.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/loader_run.h"
-
-#define COMMAND_GRACE_MS  2000u
-#define NOTED_PROGRAM_MAX 256
 
 /* Why shim_link_exec or _put said no. */
 void reply_link_error(struct request *request, int error)
@@ -40,8 +37,7 @@ void reply_link_error(struct request *request, int error)
 	}
 }
 
-/* Processor time of the day. False: it was answered. */
-static bool may_work(struct request *request, const struct session *session)
+bool command_may_work(struct request *request, const struct session *session)
 {
 	struct quota_refusal refusal;
 
@@ -137,7 +133,7 @@ void action_load(struct request *request, struct session *session)
 		reply_detail(request, MHD_HTTP_CONFLICT, "sandbox session is running");
 		return;
 	}
-	if (!may_work(request, session))
+	if (!command_may_work(request, session))
 		return;
 	load = calloc(1, sizeof(*load));
 	if (!load) {
@@ -152,84 +148,4 @@ void action_load(struct request *request, struct session *session)
 	}
 	load->to = answer_to(request);
 	live_add(live, &load->activity, &load_ops, wire_job);
-}
-
-/* A command. */
-
-/* False: it was answered. */
-static bool may_be_root(struct request *request, const struct live *live,
-			const struct spec_command *spec)
-{
-	if (!spec->is_root || session_profile(live)->root == POLICY_ROOT_ALLOWED)
-		return true;
-	reply_invalid_body(request, "value_error", "user",
-			   "Value error, the profile of this sandbox has no root commands");
-	return false;
-}
-
-static void exec_command(struct request *request, struct live *live,
-			 const struct spec_command *spec, const struct environment *environment)
-{
-	const struct policy_limits *limits = session_limits(live);
-	uint32_t timeout_ms =
-		spec->timeout_ms > 0 ? spec->timeout_ms : limits->command_timeout_s * 1000;
-	struct shim_link_command command = {
-		.head = {.program = WIRE_PROGRAM_ARGV,
-			 .flags = spec->is_root ? WIRE_EXEC_ROOT : 0,
-			 .timeout_ms = timeout_ms,
-			 .grace_ms = COMMAND_GRACE_MS,
-			 .output_rate_bytes = limits->output_rate_bytes,
-			 .output_max_bytes = limits->output_max_bytes},
-		.cwd = spec->cwd ? spec->cwd : "/session",
-		.argv = (const char *const *)spec->argv,
-		.env = (const char *const *)environment->entry,
-		.stdin_data = spec->stdin_text,
-		.stdin_bytes = spec->stdin_length,
-	};
-	uint32_t wire_job;
-	int r;
-
-	r = live->shim ? shim_link_exec(live->shim, &command, &wire_job) : -EPIPE;
-	if (r < 0) {
-		reply_link_error(request, r);
-		return;
-	}
-	live->app->counters.n_commands++;
-	if (command_stream_start(request, live, wire_job) < 0) {
-		shim_link_cancel(live->shim, wire_job);
-		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
-	} else {
-		live_name(live, wire_job, spec->argv[0]);
-	}
-}
-
-/* The program alone: arguments are values. */
-static void note_program(struct request *request, const struct spec_command *spec)
-{
-	size_t length = strnlen(spec->argv[0], NOTED_PROGRAM_MAX);
-
-	while (length > 0 && ((unsigned char)spec->argv[0][length] & 0xc0) == 0x80)
-		length--; /* not within a character */
-	request_note(request, "program", json_stringn(spec->argv[0], length));
-}
-
-void action_command(struct request *request, struct session *session, struct spec_command *spec)
-{
-	struct environment environment = ENVIRONMENT_NULL;
-	struct live *live = live_of(session);
-	int r;
-
-	note_program(request, spec);
-	if (spec->is_root)
-		request_note(request, "run_as", json_string("root"));
-	if (!may_be_root(request, live, spec) || !may_work(request, session) ||
-	    !request_may_stream(request))
-		return;
-	r = session_environment(live, spec->env, spec->is_root, &environment);
-	if (r < 0)
-		reply_link_error(request, r);
-	else
-		exec_command(request, live, spec, &environment);
-	environment_done(&environment);
-	spec_command_done(spec);
 }

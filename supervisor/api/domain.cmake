@@ -19,11 +19,13 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/spec.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_airbyte.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_command.c
+	${CMAKE_CURRENT_LIST_DIR}/session/spec_control.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_egress.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenants.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenant_quota.c
 	${CMAKE_CURRENT_LIST_DIR}/session/transitions.c
+	${CMAKE_CURRENT_LIST_DIR}/jobs/command_log.c
 	${CMAKE_CURRENT_LIST_DIR}/jobs/flow.c
 	${CMAKE_CURRENT_LIST_DIR}/jobs/frames.c
 	${CMAKE_CURRENT_LIST_DIR}/jobs/job.c

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 
+#include "supervisor/api/command.h"
 #include "supervisor/api/denials.h"
 
 static struct activity *find_activity(struct live *live, uint32_t wire_job)
@@ -82,6 +83,20 @@ static void on_denied(void *userdata, const struct wire_denied *denied)
 	denials_syscall(userdata, denied);
 }
 
+static void on_taken(void *userdata, uint32_t wire_job, const struct wire_taken *taken)
+{
+	struct activity *activity = find_activity(userdata, wire_job);
+
+	if (activity && activity->ops->taken)
+		activity->ops->taken(activity, taken);
+}
+
+static int on_kept(void *userdata, uint32_t wire_job, const struct wire_kept *kept,
+		   const uint8_t *note, size_t note_bytes)
+{
+	return commands_adopt(userdata, wire_job, kept, note, note_bytes);
+}
+
 static void on_known(void *userdata)
 {
 	struct live *live = userdata;
@@ -115,6 +130,8 @@ static const struct shim_link_events link_events = {
 	.exited = on_exited,
 	.failed = on_failed,
 	.put_done = on_put_done,
+	.taken = on_taken,
+	.kept = on_kept,
 	.denied = on_denied,
 	.known = on_known,
 	.lost = on_lost,
@@ -129,6 +146,7 @@ int live_new(struct app *app, struct session *session, struct live **ret_live)
 	live->app = app;
 	live->session = session;
 	list_init(&live->activities);
+	list_init(&live->commands);
 	list_init(&live->credit);
 	list_init(&live->waiters);
 	list_init(&live->tree_waiters);
@@ -146,6 +164,7 @@ struct live *live_free(struct live *live)
 	ASSERT(list_empty(&live->waiters));
 	ASSERT(list_empty(&live->tree_waiters));
 	ASSERT(!live->creation && !live->rebuild);
+	commands_leave(live);
 	list_remove(&live->link);
 	list_remove(&live->credit);
 	live->shim = shim_link_free(live->shim);

@@ -35,6 +35,7 @@ struct activity_ops {
 	void (*started)(struct activity *activity, int32_t pid); /* may be NULL */
 	void (*output)(struct activity *activity, uint64_t number, bool is_stderr,
 		       const uint8_t *data, size_t size);
+	void (*taken)(struct activity *activity, const struct wire_taken *taken); /* may be NULL */
 	void (*ended)(struct activity *activity, const struct activity_result *result);
 };
 
@@ -61,7 +62,9 @@ struct live {
 	struct session *session;
 	struct shim_link *shim; /* NULL: not yet, or not any more */
 	struct list activities;
-	struct list waiters; /* struct end_waiter: told when nothing of the session is left */
+	struct list commands; /* struct command (command.h), the oldest first */
+	size_t command_bytes; /* that are kept of them */
+	struct list waiters;  /* struct end_waiter: told when nothing of the session is left */
 	struct creation *creation;
 	struct row_close *row_close; /* sessions.c */
 	struct list tree_waiters;    /* rebuild.c: requests that need a process tree */

@@ -79,6 +79,11 @@ class Answer:
         return f"<{self.status} {self.body[:300]!r}>"
 
 
+def event_bytes(event):
+    """What a `stdout` or `stderr` event carries."""
+    return event["text"].encode() if "text" in event else base64.b64decode(event["data"])
+
+
 class Result:
     """What a command in a session did."""
 
@@ -93,7 +98,7 @@ class Result:
         self.signal = self.exit.get("signal")
 
     def _data(self, kind):
-        return [base64.b64decode(e["data"]) for e in self.events if e.get("type") == kind]
+        return [event_bytes(e) for e in self.events if e.get("type") == kind]
 
     @property
     def text(self):

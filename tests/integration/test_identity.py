@@ -177,11 +177,16 @@ def test_every_route_for_a_foreign_identity(daemon, session):
     owner = daemon.client("alice", workspace="blue")
     task = owner.execute(session)
     owner.frames(task)
+    command = owner.post(f"{RUNTIME}/{session}/commands",
+                         {"argv": ["sleep", "100"], "background": True}).json["command_id"]
     stranger = daemon.client("mallory", workspace="black", scopes="data:read data:write")
     by_method = {"patch": {"ttl_minutes": 60}, "put": {"allow": []}}
     bodies = {
         "components": {"name": "x", "body": "type: a.B\n"},
         "commands": {"argv": ["/bin/true"]},
+        "stdin": {"text": "x"},
+        "signal": {"signal": "TERM"},
+        "resize": {"rows": 1, "cols": 1},
     }
     paths = daemon.root.get("/openapi.json").json["paths"]
     walked = 0
@@ -190,8 +195,10 @@ def test_every_route_for_a_foreign_identity(daemon, session):
         if not names:
             continue
         url = path.replace(names[0], task if "task" in path or "chat" in path else session)
+        url = url.replace("{cid}", command)
         for method in methods:
             body = by_method.get(method, bodies.get(path.rsplit("/", 1)[1]))
+            body = None if method in ("get", "delete") else body
             answer = stranger.request(method.upper(), url, body)
             walked += 1
             if answer.status == 403:

@@ -242,7 +242,7 @@ def test_endpoint_values_and_refused_names_are_nowhere_else(daemon, alice, root)
     lines = alice.lines("POST", f"{RUNTIME}/{session}/commands", {
         "argv": ["/bin/sh", "-c", "echo $ALPHASWARM_KAFKA_BOOTSTRAP; sleep 60"]})
     next(lines)  # it runs now, and shows that the value is in the session
-    assert value in base64.b64decode(json.loads(next(lines))["data"]).decode()
+    assert value in json.loads(next(lines))["text"]
     service = [pid for pids in daemon.processes().values() for pid in pids]
     for pid in [*service, *daemon.shim_pids()]:
         for file in ("cmdline", "environ", "comm", "cgroup"):

@@ -48,7 +48,30 @@ void action_airbyte_list(struct request *request);
 void action_airbyte_put(struct request *request, struct spec_airbyte *spec);
 void action_airbyte_drop(struct request *request);
 void action_load(struct request *request, struct session *session);
-void action_command(struct request *request, struct session *session, struct spec_command *spec);
+/* How a foreground command is answered. */
+enum command_form {
+	COMMAND_FORM_LINES,
+	COMMAND_FORM_EVENTS,
+	COMMAND_FORM_ANSWER,
+};
+struct command_start {
+	enum command_form form;
+};
+void action_command(struct request *request, struct session *session, struct spec_command *spec,
+		    const struct command_start *start);
+void action_command_list(struct request *request, struct session *session);
+void action_command_get(struct request *request, struct session *session);
+void action_command_wait(struct request *request, struct session *session, uint32_t timeout_ms);
+void action_command_stream(struct request *request, struct session *session, bool as_lines,
+			   uint64_t after);
+void action_command_attach(struct request *request, struct session *session, uint64_t after,
+			   bool kills);
+void action_command_stdin(struct request *request, struct session *session, const void *data,
+			  size_t size, bool eof);
+void action_command_signal(struct request *request, struct session *session,
+			   const struct wire_signal *signal);
+void action_command_resize(struct request *request, struct session *session,
+			   const struct wire_size *size);
 
 void action_execute(struct request *request, struct session *session);
 /* The same through the Celery queue. */

@@ -36,28 +36,6 @@ void handle_sandbox_delete(struct request *request)
 		action_delete(request, session);
 }
 
-void handle_sandbox_command(struct request *request)
-{
-	struct spec_options options = payload_options(request);
-	struct spec_command spec = SPEC_COMMAND_NULL;
-	struct session *session;
-	json_t *errors = NULL;
-	int r;
-
-	r = spec_parse_command((const char *)request->body.data, request->body.size, &options,
-			       &spec, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
-		return;
-	}
-	session = action_find_tree(request);
-	if (session) {
-		request_release_body(request); /* a stream may live for hours */
-		action_command(request, session, &spec);
-	}
-	spec_command_done(&spec);
-}
-
 void handle_sandbox_proof(struct request *request)
 {
 	struct session *session = action_find(request, true);

@@ -20,20 +20,37 @@ const char *routes_method_name(enum route_method method)
 	return method_names[method];
 }
 
-/* *ret_id, *ret_length: the segment that stands for `{id}`; length 0 where there is none. */
-static bool path_fits(const char *pattern, const char *path, const char **ret_id,
-		      size_t *ret_length)
-{
-	const char *id = NULL;
-	size_t length = 0;
+/* Segments that stand for one of these. */
+static const char *const placeholders[] = {"{id}", "{cid}"};
 
+struct segment {
+	const char *text;
+	size_t length; /* 0: there is none */
+};
+
+/* The placeholder that the rest of a pattern begins with, or -1. */
+static int placeholder_at(const char *pattern)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(placeholders); i++)
+		if (str_has_prefix(pattern, placeholders[i]))
+			return (int)i;
+	return -1;
+}
+
+static bool path_fits(const char *pattern, const char *path,
+		      struct segment ret_segment[ARRAY_SIZE(placeholders)])
+{
+	memset(ret_segment, 0, ARRAY_SIZE(placeholders) * sizeof(*ret_segment));
 	while (*pattern) {
-		if (str_has_prefix(pattern, "{id}")) {
-			id = path;
-			length = strcspn(path, "/");
+		int which = placeholder_at(pattern);
+
+		if (which >= 0) {
+			size_t length = strcspn(path, "/");
+
 			if (length == 0)
 				return false;
-			pattern += strlen("{id}");
+			ret_segment[which] = (struct segment){path, length};
+			pattern += strlen(placeholders[which]);
 			path += length;
 			continue;
 		}
@@ -42,11 +59,15 @@ static bool path_fits(const char *pattern, const char *path, const char **ret_id
 		pattern++;
 		path++;
 	}
-	if (*path)
-		return false;
-	*ret_id = id;
-	*ret_length = length;
-	return true;
+	return *path == '\0';
+}
+
+/* What is longer than an id is none. */
+static void take_segment(char dest[ROUTE_ID_BYTES], const struct segment *segment)
+{
+	if (segment->length > 0 &&
+	    str_copy_n(dest, ROUTE_ID_BYTES, segment->text, segment->length) < 0)
+		dest[0] = '\0';
 }
 
 static void add_allow(struct route_match *match, const char *name)
@@ -70,17 +91,16 @@ void routes_match(const struct route *routes, size_t n_routes, const char *metho
 	for (size_t i = 0; i < n_routes; i++) {
 		const struct route *route = &routes[i];
 		const char *name = routes_method_name(route->method);
-		const char *id;
-		size_t length;
+		struct segment segment[ARRAY_SIZE(placeholders)];
 
-		if (!path_fits(route->pattern, path, &id, &length))
+		if (!path_fits(route->pattern, path, segment))
 			continue;
 		match.path_known = true;
 		add_allow(&match, name);
 		if (!match.route && str_equal(method, name)) {
 			match.route = route;
-			if (length > 0 && str_copy_n(match.id, sizeof(match.id), id, length) < 0)
-				match.id[0] = '\0';
+			take_segment(match.id, &segment[0]);
+			take_segment(match.cid, &segment[1]);
 		}
 	}
 	*ret_match = match;

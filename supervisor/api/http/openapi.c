@@ -9,6 +9,7 @@
 #include "sandboxd/api.h"
 #include "supervisor/api/http/auth.h"
 #include "supervisor/api/http/routes.h"
+#include "supervisor/api/http/runtime_errors.h"
 
 struct schema_row {
 	const char *name;
@@ -101,17 +102,40 @@ static const struct schema_row schemas[] = {
 		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
 		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
 		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING ",\"name\":" NULLABLE "}}"      },
-	{"CommandRun",
-	 "{\"type\":\"object\",\"required\":[\"argv\"],\"properties\":{\"argv\":" STRINGS
-	 ",\"cwd\":" STRING ",\"envs\":{\"type\":\"object\",\"additionalProperties\":" STRING
-	 "},\"timeout_ms\":" INTEGER ",\"stdin\":" STRING
-	 ",\"user\":{\"enum\":[\"user\",\"root\"]}}}"								      },
+	{"CommandRun",            "{\"type\":\"object\",\"properties\":{\"argv\":" STRINGS ",\"cmd\":" STRING
+		       ",\"cwd\":" STRING ",\"envs\":" TEXTS ",\"timeout_ms\":" INTEGER
+		       ",\"stdin\":" STRING ",\"stdin_open\":" BOOLEAN
+		       ",\"user\":{\"enum\":[\"user\",\"root\"]},\"background\":" BOOLEAN
+		       ",\"on_disconnect\":{\"enum\":[\"kill\",\"keep\"]},\"max_output\":" INTEGER
+		       ",\"pty\":{\"$ref\":\"#/components/schemas/CommandSize\"}}}"                  },
 	{"CommandEvent",
 	 "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":"
-	 "[\"start\",\"stdout\",\"stderr\",\"exit\",\"error\"]},\"pid\":" INTEGER
+	 "[\"start\",\"stdout\",\"stderr\",\"dropped\",\"exit\",\"error\"]},\"seq\":" INTEGER
+	 ",\"pid\":" INTEGER ",\"command_id\":" STRING ",\"text\":" STRING
 	 ",\"data\":{\"type\":\"string\",\"contentEncoding\":\"base64\"},"
 	 "\"code\":{},\"signal\":{\"type\":[\"integer\",\"null\"]},\"timed_out\":" BOOLEAN
-	 ",\"truncated\":" BOOLEAN "}}"										    },
+	 ",\"truncated\":" BOOLEAN ",\"usage\":" OBJECT "}}"							       },
+	{"Command",
+	 "{\"type\":\"object\",\"properties\":{\"command_id\":" STRING
+	 ",\"status\":{\"enum\":[\"starting\",\"running\",\"exited\",\"failed\",\"lost\"]}"
+	 ",\"pid\":{\"type\":[\"integer\",\"null\"]},\"cmd\":" STRING ",\"background\":" BOOLEAN
+	 ",\"stdin_open\":" BOOLEAN ",\"pty\":{},\"created_at\":" NULLABLE ",\"ended_at\":" NULLABLE
+	 ",\"seq\":" INTEGER ",\"kept_bytes\":" INTEGER ",\"output_dropped\":" BOOLEAN
+	 ",\"exit\":" OBJECT ",\"error\":" OBJECT "}}"								     },
+	{"CommandList",
+	 "{\"type\":\"object\",\"properties\":{\"commands\":{\"type\":\"array\",\"items\":"
+	 "{\"$ref\":\"#/components/schemas/Command\"}}}}"								  },
+	{"CommandStdin",
+	 "{\"type\":\"object\",\"properties\":{\"text\":" STRING
+	 ",\"data\":{\"type\":\"string\",\"contentEncoding\":\"base64\"},\"eof\":" BOOLEAN "}}"                            },
+	{"CommandTaken",          "{\"type\":\"object\",\"properties\":{\"accepted_bytes\":" INTEGER
+			 ",\"pending_bytes\":" INTEGER ",\"stdin_open\":" BOOLEAN "}}"             },
+	{"CommandSignal",
+	 "{\"type\":\"object\",\"required\":[\"signal\"],\"properties\":{\"signal\":{\"type\":"
+	 "[\"string\",\"integer\"]},\"scope\":{\"enum\":[\"group\",\"leader\",\"tree\"]}}}"                                },
+	{"CommandSize",
+	 "{\"type\":\"object\",\"required\":[\"rows\",\"cols\"],\"properties\":{\"rows\":" INTEGER
+	 ",\"cols\":" INTEGER "}}"											 },
 	{"Proof",                 OBJECT										   },
 	{"Trace",                 OBJECT										   },
 	{"Capabilities",          OBJECT										   },
@@ -128,7 +152,8 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"required\":[\"level\"],\"properties\":{\"level\":{\"enum\":"
 	 "[\"error\",\"warning\",\"info\",\"debug\"]}}}"								   },
 	{"Status",                "{\"type\":\"object\",\"properties\":{\"status\":" STRING "}}"                           },
-	{"Error",                 "{\"type\":\"object\",\"properties\":{\"detail\":{}}}"                                   },
+	{"Error",                 "{\"type\":\"object\",\"properties\":{\"detail\":{},\"code\":" STRING
+		  ",\"retryable\":" BOOLEAN "}}"							  },
 };
 
 static json_t *make_schemas(void)
@@ -174,6 +199,8 @@ static json_t *make_parameters(const struct route *route)
 
 	if (strstr(route->pattern, "{id}"))
 		add_parameter(parameters, "id", 2, "path");
+	if (strstr(route->pattern, "{cid}"))
+		add_parameter(parameters, "cid", 3, "path");
 	while (at && *at) {
 		size_t length = strcspn(at, ",");
 
@@ -256,12 +283,28 @@ static json_t *make_paths(void)
 	return paths;
 }
 
+/* The errors of the runtime API by their codes. */
+static json_t *make_errors(void)
+{
+	json_t *all = json_object();
+
+	for (enum runtime_error i = 0; i < RUNTIME_ERROR_MAX_; i++) {
+		const struct runtime_error_row *row = runtime_error_row(i);
+
+		(void)json_object_set_new(all, row->code,
+					  json_pack("{s:i, s:b, s:s}", "status", row->status,
+						    "retryable", row->retryable, "detail",
+						    row->detail));
+	}
+	return all;
+}
+
 json_t *openapi_document(const struct api_config *config)
 {
-	return json_pack("{s:s, s:{s:s, s:s}, s:o, s:{s:o}, s:{s:s, s:s, s:s, s:s}}", "openapi",
-			 "3.1.0", "info", "title", "sandboxd", "version", SANDBOXD_VERSION, "paths",
-			 make_paths(), "components", "schemas", make_schemas(),
-			 "x-identity-headers", "user", config->header_user, "workspace",
-			 config->header_workspace, "project", config->header_project, "scopes",
-			 config->header_scopes);
+	return json_pack("{s:s, s:{s:s, s:s}, s:o, s:{s:o}, s:o, s:{s:s, s:s, s:s, s:s}}",
+			 "openapi", "3.1.0", "info", "title", "sandboxd", "version",
+			 SANDBOXD_VERSION, "paths", make_paths(), "components", "schemas",
+			 make_schemas(), "x-errors", make_errors(), "x-identity-headers", "user",
+			 config->header_user, "workspace", config->header_workspace, "project",
+			 config->header_project, "scopes", config->header_scopes);
 }

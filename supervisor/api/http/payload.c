@@ -32,7 +32,7 @@ bool payload_finish(struct request *request)
 	json_t *errors = NULL;
 	int r;
 
-	if (request->route->body == ROUTE_BODY_OBJECT)
+	if (request->route->body != ROUTE_BODY_NONE)
 		return true;
 	r = spec_parse_empty((const char *)request->body.data, request->body.size, &options,
 			     &errors);

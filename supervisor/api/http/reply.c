@@ -74,13 +74,27 @@ void reply_invalid_body(struct request *request, const char *type, const char *f
 	reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
 }
 
+static json_t *error_object(enum runtime_error error, const char *detail)
+{
+	const struct runtime_error_row *row = runtime_error_row(error);
+
+	return json_pack("{s:s, s:s, s:b}", "detail", detail ? detail : row->detail, "code",
+			 row->code, "retryable", row->retryable);
+}
+
 static void reply_later(struct request *request, const char *detail, uint32_t retry_after_s)
 {
 	char seconds[16];
 
+	bool is_v1 = request->route && (request->route->flags & ROUTE_V1);
+
 	IGNORE_RESULT(str_format(seconds, sizeof(seconds), "%u", retry_after_s));
 	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
-	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, detail);
+	if (is_v1)
+		reply_json(request, MHD_HTTP_TOO_MANY_REQUESTS,
+			   error_object(RUNTIME_QUOTA, detail));
+	else
+		reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, detail);
 }
 
 void reply_refusal(struct request *request, const struct quota_refusal *refusal)
@@ -91,6 +105,15 @@ void reply_refusal(struct request *request, const struct quota_refusal *refusal)
 void reply_quota(struct request *request, enum quota_reason reason)
 {
 	reply_later(request, quota_text(reason), quota_retry_after_s(reason));
+}
+
+void reply_runtime_error(struct request *request, enum runtime_error error, const char *detail)
+{
+	const struct runtime_error_row *row = runtime_error_row(error);
+
+	if (row->retryable)
+		request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+	reply_json(request, row->status, error_object(error, detail));
 }
 
 void reply_busy(struct request *request, const char *detail)

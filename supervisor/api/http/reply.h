@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "supervisor/api/http/request.h"
+#include "supervisor/api/http/runtime_errors.h"
 #include "supervisor/api/session/quota.h"
 #include "supervisor/api/session/tenant_quota.h"
 
@@ -23,6 +24,8 @@ void reply_invalid_body(struct request *request, const char *type, const char *f
 /* 429 with Retry-After. */
 void reply_refusal(struct request *request, const struct quota_refusal *refusal); /* 429 */
 void reply_quota(struct request *request, enum quota_reason reason);
+/* detail: NULL: the row's. A retryable one has Retry-After. */
+void reply_runtime_error(struct request *request, enum runtime_error error, const char *detail);
 /* 503 with Retry-After, and the connection ends. */
 void reply_busy(struct request *request, const char *detail);
 /* The one 404 for a session, under the words of the route's prefix: the same bytes whether the

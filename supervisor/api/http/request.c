@@ -50,6 +50,8 @@ void request_free(struct request *request)
 	slots_remove(&request->server->requests, request->id);
 	request_end_stream(request);
 	request->websocket = websocket_free(request->websocket);
+	if (request->left)
+		request->left(request->left_userdata);
 	if (request->response)
 		MHD_destroy_response(request->response);
 	if (request->state != REQUEST_STATE_ANSWERED)
@@ -109,6 +111,12 @@ void request_add_header(struct request *request, const char *name, const char *v
 	IGNORE_RESULT(str_copy_n(request->extra_value[at], sizeof(request->extra_value[at]), value,
 				 strnlen(value, sizeof(request->extra_value[at]) - 1)));
 	request->n_extra++;
+}
+
+void request_on_left(struct request *request, void (*left)(void *userdata), void *userdata)
+{
+	request->left = left;
+	request->left_userdata = userdata;
 }
 
 void request_note(struct request *request, const char *key, json_t *value)
@@ -188,6 +196,7 @@ void request_answer(struct request *request, int status, struct MHD_Response *re
 		return;
 	}
 	request->state = REQUEST_STATE_ANSWERED;
+	request->left = NULL;
 	request->status = status;
 	request->answered_at = clock_boottime();
 	request->response = response; /* NULL: no memory; the connection is cut */

@@ -45,6 +45,12 @@ enum request_state {
 struct request_stream {
 	ssize_t (*read)(void *userdata, char *data, size_t size);
 	void (*closed)(void *userdata);
+	/* For a WebSocket with messages of its own, else NULL, and then its messages are the lines
+	 * of `read`. next: 1 and one message in out; 0: none yet; -ENODATA: the end; other: closed.
+	 * message: 0, or -errno: closed. may_take: is the client to be read? */
+	int (*next)(void *userdata, struct buf *out, bool *ret_binary);
+	int (*message)(void *userdata, bool is_binary, const uint8_t *data, size_t size);
+	bool (*may_take)(void *userdata);
 };
 
 struct request {
@@ -58,6 +64,7 @@ struct request {
 	bool may_upgrade; /* GET of HTTP/1.1 */
 
 	char path_id[ROUTE_ID_BYTES];
+	char path_cid[ROUTE_ID_BYTES];
 	char request_id[REQUEST_ID_BYTES];
 	uint32_t peer_uid; /* UINT32_MAX: not known */
 	char accept[128];
@@ -80,6 +87,8 @@ struct request {
 	usec_t stream_read_at;       /* boottime: the last block was asked for */
 	struct websocket *websocket; /* or NULL: the stream is the body of the answer */
 	sd_event_source *left_source;
+	void (*left)(void *userdata); /* request_on_left, or NULL */
+	void *left_userdata;
 	usec_t began; /* boottime */
 	usec_t answered_at;
 };
@@ -96,6 +105,8 @@ void request_add_header(struct request *request, const char *name, const char *v
  * the reference; NULL is nothing. */
 void request_note(struct request *request, const char *key, json_t *value);
 void request_note_id(struct request *request, const char *key, const struct id *id);
+/* Called once if the request ends without an answer: its client left. */
+void request_on_left(struct request *request, void (*left)(void *userdata), void *userdata);
 /* Set by reply_*: takes the response, and wakes the connection where it waits. */
 void request_answer(struct request *request, int status, struct MHD_Response *response);
 /* Charge memory to the request until its end. False: the server holds too much. */

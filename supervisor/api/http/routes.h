@@ -2,8 +2,10 @@
  * The one route table. It dispatches, it says which scopes and bodies a route takes, and
  * /openapi.json is generated from it, so that the three cannot differ.
  *
- * A pattern is a path in which one segment may be `{id}`: any non-empty segment without `/`. Path
- * bytes are compared as they came: nothing is percent-decoded, so there is one spelling only.
+ * A pattern is a path in which a segment may be `{id}`, and one `{cid}`: any non-empty segment
+ * without
+ * `/`. Path bytes are compared as they came: nothing is percent-decoded, so there is one spelling
+ * only.
  */
 #pragma once
 
@@ -27,6 +29,7 @@ enum route_method {
 enum route_body {
 	ROUTE_BODY_NONE,   /* absent, `{}` and `null` are accepted */
 	ROUTE_BODY_OBJECT, /* JSON; what is in it the handler checks */
+	ROUTE_BODY_BYTES,  /* anything, or JSON by its content type */
 };
 
 enum route_flags {
@@ -61,7 +64,8 @@ struct route_match {
 	const struct route *route; /* NULL: none */
 	bool path_known;           /* another method fits: 405 */
 	char allow[32];            /* "GET, POST" */
-	char id[ROUTE_ID_BYTES];   /* "" where longer than fits */
+	char id[ROUTE_ID_BYTES];   /* "" where longer than fits, or there is none */
+	char cid[ROUTE_ID_BYTES];
 };
 
 const struct route *routes_table(size_t *ret_n);

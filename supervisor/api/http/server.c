@@ -267,6 +267,7 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 	request->may_upgrade =
 		str_equal(method, MHD_HTTP_METHOD_GET) && str_equal(version, MHD_HTTP_VERSION_1_1);
 	memcpy(request->path_id, match.id, sizeof(request->path_id));
+	memcpy(request->path_cid, match.cid, sizeof(request->path_cid));
 	judge_headers(request, &walk, &match);
 	if (request->state == REQUEST_STATE_RECEIVING)
 		judge_load(request);

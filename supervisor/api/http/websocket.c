@@ -15,6 +15,7 @@
 #include "supervisor/api/http/server_state.h"
 
 #define MESSAGE_MAX_BYTES ((uint64_t)16 * 1024) /* of the client */
+#define OWN_MAX_BYTES     ((size_t)1024 * 1024) /* of a stream with messages of its own */
 #define FRAGMENTS_MAX     64 /* of one message: each costs memory of its own, whatever its length */
 #define READ_A_TURN_BYTES ((size_t)20 * 1024) /* a longest message, so that it is one turn's */
 #define MESSAGES_A_TURN   64
@@ -44,6 +45,7 @@ struct websocket {
 	usec_t refilled;
 	usec_t close_by;
 	struct lines lines;
+	struct buf message; /* the stream's own, where it has some */
 	char accept[HANDSHAKE_ACCEPT_BYTES];
 };
 
@@ -143,6 +145,7 @@ struct websocket *websocket_free(struct websocket *socket)
 	if (socket->wslay)
 		wslay_event_context_free(socket->wslay);
 	free(socket->early);
+	buf_done(&socket->message);
 	free(socket);
 	return NULL;
 }
@@ -281,6 +284,26 @@ static bool is_auth(const struct wslay_event_on_msg_recv_arg *message)
 	return is;
 }
 
+static bool takes_messages(const struct websocket *socket)
+{
+	return socket->request->stream && socket->request->stream->message;
+}
+
+static void give_message(struct websocket *socket,
+			 const struct wslay_event_on_msg_recv_arg *message)
+{
+	int r = socket->request->stream->message(socket->request->stream_userdata,
+						 message->opcode == WSLAY_BINARY_FRAME,
+						 message->msg, message->msg_length);
+
+	if (r == -EBADMSG)
+		begin_close(socket, WEBSOCKET_CLOSE_PROTOCOL, "the message is not understood",
+			    GOODBYE_TIMEOUT);
+	else if (r < 0)
+		begin_close(socket, WEBSOCKET_CLOSE_INTERNAL, "the message cannot be taken",
+			    GOODBYE_TIMEOUT);
+}
+
 /* Whatever token is in it: the proxy has judged the request, and nothing here could do better. */
 static void on_message(wslay_event_context_ptr wslay,
 		       const struct wslay_event_on_msg_recv_arg *message, void *userdata)
@@ -291,6 +314,10 @@ static void on_message(wslay_event_context_ptr wslay,
 
 	if (wslay_is_ctrl_frame(message->opcode) || socket->closing)
 		return;
+	if (takes_messages(socket) && (socket->named || !is_auth(message))) {
+		give_message(socket, message);
+		return;
+	}
 	if (socket->named || !is_auth(message)) {
 		begin_close(socket, WEBSOCKET_CLOSE_PROTOCOL, "nothing is expected here",
 			    GOODBYE_TIMEOUT);
@@ -327,12 +354,37 @@ static void on_frame(wslay_event_context_ptr wslay,
 
 static bool may_read(const struct websocket *socket)
 {
+	const struct request_stream *stream = socket->request->stream;
+
+	if (stream && stream->may_take && !stream->may_take(socket->request->stream_userdata))
+		return false;
 	return wslay_event_want_read(socket->wslay) &&
 	       wslay_event_get_queued_msg_count(socket->wslay) < QUEUED_MAX;
 }
 
+/* A message of the stream's own. As request_stream's next. */
+static int next_own(struct websocket *socket)
+{
+	const struct request_stream *stream = socket->request->stream;
+	struct wslay_event_msg message = {.opcode = WSLAY_TEXT_FRAME};
+	bool is_binary = false;
+	int r;
+
+	buf_reset(&socket->message);
+	socket->message.max_bytes = OWN_MAX_BYTES;
+	r = stream->next(socket->request->stream_userdata, &socket->message, &is_binary);
+	if (r <= 0)
+		return r;
+	if (is_binary)
+		message.opcode = WSLAY_BINARY_FRAME;
+	message.msg = socket->message.data;
+	message.msg_length = socket->message.size;
+	socket->refilled = clock_boottime();
+	return wslay_event_queue_msg(socket->wslay, &message) == 0 ? 1 : -ENOMEM;
+}
+
 /* Begin the next line, or the end. False: nothing to say now. */
-static bool next_message(struct websocket *socket)
+static bool next_line(struct websocket *socket)
 {
 	static const struct wslay_event_fragmented_msg line = {
 		.opcode = WSLAY_TEXT_FRAME,
@@ -347,6 +399,22 @@ static bool next_message(struct websocket *socket)
 	else if (r < 0 || wslay_event_queue_fragmented_msg(socket->wslay, &line) != 0)
 		begin_close(socket, WEBSOCKET_CLOSE_INTERNAL, "the frames cannot be read",
 			    GOODBYE_TIMEOUT);
+	return true;
+}
+
+static bool next_message(struct websocket *socket)
+{
+	int r;
+
+	if (!socket->request->stream || !socket->request->stream->next)
+		return next_line(socket);
+	r = next_own(socket);
+	if (r == 0)
+		return false;
+	if (r < 0)
+		begin_close(socket,
+			    r == -ENODATA ? WSLAY_CODE_NORMAL_CLOSURE : WEBSOCKET_CLOSE_INTERNAL,
+			    r == -ENODATA ? "" : "the output cannot be read", GOODBYE_TIMEOUT);
 	return true;
 }
 

@@ -49,6 +49,8 @@ bool body_read_integer(struct body *body, const char *field, const json_t *value
  * On an error it may hold some of them. */
 void body_read_envs(struct body *body, const char *field, json_t *value, size_t max, char ***env,
 		    size_t *n_env);
+/* {rows, cols} of a terminal. */
+void body_read_size(struct body *body, const char *field, json_t *value, struct wire_size *size);
 /* Names of secrets, each once, at most SECRETS_SESSION_MAX. */
 void body_read_secrets(struct body *body, const char *field, json_t *value, char ***ret_names,
 		       size_t *ret_n);

@@ -21,6 +21,7 @@
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
 #include "sandboxd/policy_image.h"
+#include "sandboxd/wire.h"
 #include "sandboxd/worker.h"
 
 #define SPEC_E_INVALID 1
@@ -104,7 +105,8 @@ MUST_USE int spec_parse_airbyte_put(const char *text, size_t size,
 				    const struct spec_options *options,
 				    struct spec_airbyte *ret_spec, json_t **ret_errors);
 
-/* POST .../commands. */
+/* POST .../commands: {argv | cmd, cwd?, envs?, timeout_ms?, user?, stdin?, stdin_open?,
+ * background?, on_disconnect?, pty?: {rows, cols}, max_output?}. cmd is text for /bin/sh. */
 struct spec_command {
 	char **argv; /* NULL terminated, n_argv >= 1 */
 	size_t n_argv;
@@ -113,11 +115,30 @@ struct spec_command {
 	size_t n_env;
 	uint32_t timeout_ms; /* 0: not given */
 	bool is_root;
-	char *stdin_text; /* NULL: none */
+	bool background;
+	bool on_disconnect_keep;
+	bool stdin_open;       /* more of it comes later */
+	uint32_t max_output;   /* bytes; 0: not given */
+	struct wire_size size; /* of a terminal; 0: none */
+	char *stdin_text;      /* NULL: none */
 	size_t stdin_length;
 };
 #define SPEC_COMMAND_NULL ((struct spec_command){0})
 void spec_command_done(struct spec_command *spec);
+/* {signal: text or number, scope?: group|leader|tree} */
+MUST_USE int spec_parse_signal(const char *text, size_t size, const struct spec_options *options,
+			       struct wire_signal *ret_signal, json_t **ret_errors);
+/* {rows, cols} */
+MUST_USE int spec_parse_size(const char *text, size_t size, const struct spec_options *options,
+			     struct wire_size *ret_size, json_t **ret_errors);
+/* POST .../stdin as JSON: {text | data (base64), eof?} */
+struct spec_stdin {
+	char *data; /* owned, or NULL */
+	size_t size;
+	bool eof;
+};
+MUST_USE int spec_parse_stdin(const char *text, size_t size, const struct spec_options *options,
+			      struct spec_stdin *ret_stdin, json_t **ret_errors);
 MUST_USE int spec_parse_command(const char *text, size_t size, const struct spec_options *options,
 				struct spec_command *ret_spec, json_t **ret_errors);
 

@@ -186,23 +186,131 @@ static void read_stdin(struct body *body, const char *field, json_t *value)
 		spec->stdin_text = body_take_string(body, value, &spec->stdin_length);
 }
 
+/* Text for the shell that every template has. */
+static void read_cmd(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+	size_t length;
+
+	if (json_is_null(value))
+		return;
+	if (spec->argv) {
+		body_wrong(body, "value_error", field, "Value error, beside argv");
+		return;
+	}
+	if (!json_is_string(value) || json_string_length(value) == 0 || body_has_nul(value)) {
+		body_wrong(body, "string_type", field,
+			   "Input should be a valid string, not empty and without NUL");
+		return;
+	}
+	spec->argv = calloc(4, sizeof(*spec->argv));
+	if (spec->argv) {
+		spec->argv[0] = strdup("/bin/sh");
+		spec->argv[1] = strdup("-c");
+		spec->argv[2] = body_take_string(body, value, &length);
+		spec->n_argv = 3;
+	}
+	if (!spec->argv || !spec->argv[0] || !spec->argv[1] || !spec->argv[2])
+		body->fatal = -ENOMEM;
+}
+
+static void read_flag(struct body *body, const char *field, json_t *value, bool *ret_flag)
+{
+	if (json_is_boolean(value))
+		*ret_flag = json_is_true(value);
+	else if (!json_is_null(value))
+		body_wrong(body, "bool_type", field, "Input should be a valid boolean");
+}
+
+static void read_background(struct body *body, const char *field, json_t *value)
+{
+	read_flag(body, field, value, &((struct spec_command *)body->dest)->background);
+}
+
+static void read_stdin_open(struct body *body, const char *field, json_t *value)
+{
+	read_flag(body, field, value, &((struct spec_command *)body->dest)->stdin_open);
+}
+
+static void read_on_disconnect(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+	const char *text = json_string_value(value);
+
+	if (json_is_null(value))
+		return;
+	if (text && str_equal(text, "keep"))
+		spec->on_disconnect_keep = true;
+	else if (!text || !str_equal(text, "kill"))
+		body_wrong(body, "literal_error", field, "Input should be 'kill' or 'keep'");
+}
+
+static void read_max_output(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+
+	if (!json_is_null(value))
+		(void)body_read_integer(body, field, value, 1, UINT32_MAX, &spec->max_output);
+}
+
+static void read_pty(struct body *body, const char *field, json_t *value)
+{
+	struct spec_command *spec = body->dest;
+
+	if (!json_is_null(value))
+		body_read_size(body, field, value, &spec->size);
+}
+
+/* A terminal that programs know, where the caller names none. 0 or -ENOMEM. */
+static int add_terminal_name(struct spec_command *spec)
+{
+	char **grown;
+
+	for (size_t i = 0; i < spec->n_env; i++)
+		if (str_has_prefix(spec->env[i], "TERM="))
+			return 0;
+	grown = realloc(spec->env, (spec->n_env + 2) * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	spec->env = grown;
+	grown[spec->n_env] = strdup("TERM=xterm-256color");
+	grown[spec->n_env + 1] = NULL;
+	if (!grown[spec->n_env])
+		return -ENOMEM;
+	spec->n_env++;
+	return 0;
+}
+
 int spec_parse_command(const char *text, size_t size, const struct spec_options *options,
 		       struct spec_command *ret_spec, json_t **ret_errors)
 {
+	/* cmd behind argv: it sees whether there is one. */
 	static const struct body_field fields[] = {
-		{"argv",       true,  read_argv        },
-		{"cwd",        false, read_cwd         },
-		{"envs",       false, read_command_envs},
-		{"timeout_ms", false, read_timeout     },
-		{"stdin",      false, read_stdin       },
-		{"user",       false, read_user        },
-		{NULL,         false, NULL             },
+		{"argv",          false, read_argv         },
+		{"cmd",           false, read_cmd          },
+		{"cwd",           false, read_cwd          },
+		{"envs",          false, read_command_envs },
+		{"timeout_ms",    false, read_timeout      },
+		{"stdin",         false, read_stdin        },
+		{"stdin_open",    false, read_stdin_open   },
+		{"user",          false, read_user         },
+		{"background",    false, read_background   },
+		{"on_disconnect", false, read_on_disconnect},
+		{"pty",           false, read_pty          },
+		{"max_output",    false, read_max_output   },
+		{NULL,            false, NULL              },
 	};
 	struct spec_command spec = SPEC_COMMAND_NULL;
 	struct body body = {.options = options, .dest = &spec};
 	int r;
 
 	r = body_parse(&body, text, size, fields, false);
+	if (r == 0 && !spec.argv) {
+		body_wrong(&body, "missing", "argv", "Field required");
+		r = SPEC_E_INVALID;
+	}
+	if (r == 0 && spec.size.rows > 0)
+		r = add_terminal_name(&spec);
 	if (r != 0)
 		spec_command_done(&spec);
 	else

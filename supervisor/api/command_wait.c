@@ -1,0 +1,139 @@
+/*
+ * Answers that wait for a command: for its end, or that it started. The client's own time is bound
+ * by a timer; a client that leaves takes its wait with it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "supervisor/api/command_reply.h"
+#include "supervisor/api/http/reply.h"
+
+struct command_waiter {
+	struct list link; /* command->waiters */
+	struct command *command;
+	struct answer_to to;
+	sd_event_source *timer;
+	enum command_wait_for what;
+	bool broken;                  /* no memory for the output */
+	struct command_reader reader; /* COMMAND_WAIT_OUTPUT */
+	struct buf output[2];
+};
+
+/* Taken at once, so that the command goes on; what it may say is bounded by its max_output. */
+static void collect(struct command_waiter *waiter)
+{
+	const struct command_event *event;
+
+	while ((event = command_take(&waiter->reader))) {
+		if (event->kind != COMMAND_EVENT_STDOUT && event->kind != COMMAND_EVENT_STDERR)
+			continue;
+		if (buf_append(&waiter->output[event->kind == COMMAND_EVENT_STDERR], event->data,
+			       event->size) < 0) {
+			command_cancel(waiter->command);
+			waiter->broken = true;
+		}
+	}
+}
+
+static void waiter_free(struct command_waiter *waiter)
+{
+	waiter->timer = sd_event_source_disable_unref(waiter->timer);
+	list_remove(&waiter->link);
+	command_read_end(&waiter->reader);
+	buf_done(&waiter->output[0]);
+	buf_done(&waiter->output[1]);
+	free(waiter);
+}
+
+static void answer(struct command_waiter *waiter)
+{
+	struct request *request = answer_get(&waiter->to);
+	struct command *command = waiter->command;
+
+	if (!request)
+		return;
+	if (waiter->what == COMMAND_WAIT_OUTPUT)
+		collect(waiter);
+	if (waiter->broken)
+		reply_runtime_error(request, RUNTIME_BUSY, "out of memory");
+	else if (waiter->what == COMMAND_WAIT_OUTPUT)
+		reply_command_output(request, command, waiter->output);
+	else if (waiter->what == COMMAND_WAIT_START)
+		reply_command_begun(request, command);
+	else
+		reply_json(request, MHD_HTTP_OK, command_describe(command));
+}
+
+static bool is_met(const struct command_waiter *waiter)
+{
+	if (waiter->command->state == COMMAND_STATE_ENDED)
+		return true;
+	return waiter->what == COMMAND_WAIT_START &&
+	       waiter->command->state == COMMAND_STATE_RUNNING;
+}
+
+void command_tell_waiters(struct command *command)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &command->waiters) {
+		struct command_waiter *waiter = LIST_ENTRY(entry, struct command_waiter, link);
+
+		if (!is_met(waiter))
+			continue;
+		answer(waiter);
+		waiter_free(waiter);
+	}
+}
+
+static int on_time(sd_event_source *source, uint64_t now, void *userdata)
+{
+	struct command_waiter *waiter = userdata;
+
+	(void)source;
+	(void)now;
+	answer(waiter);
+	waiter_free(waiter);
+	return 0;
+}
+
+static void on_left(void *userdata)
+{
+	waiter_free(userdata);
+}
+
+static void on_wake(struct command_reader *reader)
+{
+	collect(LIST_ENTRY(reader, struct command_waiter, reader));
+}
+
+int command_wait(struct request *request, struct command *command, enum command_wait_for what,
+		 usec_t timeout)
+{
+	struct command_waiter *waiter = calloc(1, sizeof(*waiter));
+	int r = 0;
+
+	if (!waiter)
+		return -ENOMEM;
+	waiter->command = command;
+	waiter->to = answer_to(request);
+	waiter->what = what;
+	waiter->reader.wake = on_wake;
+	waiter->output[0] = BUF_NULL(COMMAND_ANSWER_MAX_BYTES);
+	waiter->output[1] = BUF_NULL(COMMAND_ANSWER_MAX_BYTES);
+	list_append(&command->waiters, &waiter->link);
+	if (timeout != USEC_NEVER)
+		r = sd_event_add_time(request_app(request)->event, &waiter->timer, CLOCK_BOOTTIME,
+				      clock_add(clock_boottime(), timeout), USEC_PER_MS, on_time,
+				      waiter);
+	if (r < 0) {
+		waiter_free(waiter);
+		return r;
+	}
+	if (what == COMMAND_WAIT_OUTPUT)
+		command_read(command, &waiter->reader, 0, true);
+	request_on_left(request, on_left, waiter);
+	if (is_met(waiter) || timeout == 0) {
+		answer(waiter);
+		waiter_free(waiter);
+	}
+	return 0;
+}

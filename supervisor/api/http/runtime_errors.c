@@ -1,0 +1,27 @@
+#include "supervisor/api/http/runtime_errors.h"
+
+#include "base/err.h"
+
+static const struct runtime_error_row rows[RUNTIME_ERROR_MAX_] = {
+	[RUNTIME_COMMAND_FAILED] = {"command_failed",       422, false, "the command did not start"         },
+	[RUNTIME_TIMEOUT] = {"timeout",              504, true,  "the service did not finish in time"},
+	[RUNTIME_NOT_RUNNING] = {"not_running",          409, false, "the command has ended"             },
+	[RUNTIME_SUSPENDED] = {"suspended",            409, true,  "the sandbox is suspended"          },
+	[RUNTIME_QUOTA] = {"quota",                429, true,  "a quota is used up"                },
+	[RUNTIME_DENIED] = {"denied",               403, false, "not allowed"                       },
+	[RUNTIME_BUSY] = {"busy",                 503, true,  "too much is being done"            },
+	[RUNTIME_PROVIDER_UNAVAILABLE] = {"provider_unavailable", 503, true,
+                                    "the sandbox cannot be reached now"                                     },
+	[RUNTIME_NO_COMMAND] = {"not_found",            404, false, "command not found"                 },
+	[RUNTIME_NO_TERMINAL] = {"no_terminal",          409, false, "the command has no terminal"       },
+	[RUNTIME_STDIN_CLOSED] = {"stdin_closed",         409, false,
+				    "the command takes no standard input (any more)"                        },
+	[RUNTIME_STDIN_FULL] = {"stdin_full",           429, true,
+				    "the command does not read its standard input"                          },
+};
+
+const struct runtime_error_row *runtime_error_row(enum runtime_error error)
+{
+	ASSERT(error < RUNTIME_ERROR_MAX_);
+	return &rows[error];
+}

@@ -1,0 +1,33 @@
+/*
+ * Errors of the runtime API, each with one status and one answer to "is it worth trying again?":
+ * {"detail": text, "code": name, "retryable": bool}. The one exception is the 404 for a sandbox,
+ * which says the same bytes whatever the reason (reply_not_found).
+ */
+#pragma once
+
+#include <stdbool.h>
+
+enum runtime_error {
+	RUNTIME_COMMAND_FAILED, /* it did not start; one that ended, however it did, is no error */
+	RUNTIME_TIMEOUT,
+	RUNTIME_NOT_RUNNING,
+	RUNTIME_SUSPENDED,
+	RUNTIME_QUOTA,
+	RUNTIME_DENIED,
+	RUNTIME_BUSY,
+	RUNTIME_PROVIDER_UNAVAILABLE,
+	RUNTIME_NO_COMMAND,
+	RUNTIME_NO_TERMINAL,
+	RUNTIME_STDIN_CLOSED,
+	RUNTIME_STDIN_FULL,
+	RUNTIME_ERROR_MAX_,
+};
+
+struct runtime_error_row {
+	const char *code;
+	int status;
+	bool retryable;
+	const char *detail; /* where nothing better is known */
+};
+
+const struct runtime_error_row *runtime_error_row(enum runtime_error error);

@@ -1,0 +1,165 @@
+"""Commands on a terminal, and WebSockets to commands."""
+import asyncio
+import json
+import signal
+
+import pytest
+
+from harness import RUNTIME, SLOW, Result, wait_until
+from test_commands import begin, commands, ended, stream
+from test_websocket import connect
+
+websockets = pytest.importorskip("websockets", reason="python3-websockets is not installed")
+SIZE = {"rows": 24, "cols": 80}
+
+
+@pytest.fixture
+def caller(daemon):
+    return daemon.client("ana")
+
+
+@pytest.fixture
+def session(caller):
+    name = caller.create_runtime()
+    yield name
+    caller.delete(f"{RUNTIME}/{name}")
+
+
+async def attached(caller, session, cid, talk=(), query=""):
+    """Send these messages; (binary output, text events, close code)."""
+    out, events = b"", []
+    async with connect(caller, commands(session, cid, "/attach" + query)) as ws:
+        for message in talk:
+            await ws.send(message)
+        try:
+            while True:
+                message = await asyncio.wait_for(ws.recv(), 30 * SLOW)
+                if isinstance(message, bytes):
+                    out += message
+                else:
+                    events.append(json.loads(message))
+        except websockets.ConnectionClosed:
+            pass
+        return out, events, ws.close_code
+
+
+def attach(*arguments, **more):
+    return asyncio.run(attached(*arguments, **more))
+
+
+def test_it_is_a_terminal(caller, session):
+    script = ("tty; test -t 0 && test -t 1 && test -t 2 && echo all; stty size; "
+              "stat -c '%U %a' $(tty); echo x >/dev/tty; echo $TERM; ps -o tty= -p $$")
+    answer = caller.post(commands(session), {"cmd": script, "pty": SIZE},
+                         headers={"Accept": "application/json"}, timeout=30 * SLOW)
+    lines = answer.json["stdout"].split("\r\n")
+    assert answer.json["code"] == 0 and answer.json["stderr"] == "", answer
+    assert lines[0].startswith("/dev/pts/") and lines[1:3] == ["all", "24 80"], lines
+    assert lines[3] == "user 620" and lines[4] == "x", lines
+    assert lines[5].startswith("xterm"), lines
+
+
+def test_input_resize_and_hangup(caller, session):
+    script = "trap 'stty size' WINCH; echo ready; while read x; do echo got $x; done; echo end"
+    cid = begin(caller, session, "bash", "-c", script, pty=SIZE)
+    url = commands(session, cid, "/stdin")
+    assert caller.post(url, {"text": "one\n"}).status == 200
+    wait_until(lambda: b"got one" in out_of(caller, session, cid), 10, "it has read")
+    assert caller.post(commands(session, cid, "/resize"), {"rows": 30, "cols": 90}).status == 200
+    assert caller.post(url, {"text": "two\n"}).status == 200
+    wait_until(lambda: b"got two" in out_of(caller, session, cid), 10, "it has read")
+    assert b"30 90" in out_of(caller, session, cid)
+    assert caller.post(url, {"eof": True}).status == 200
+    assert ended(caller, session, cid)["exit"]["code"] == 0
+    assert out_of(caller, session, cid).endswith(b"end\r\n")
+    # Control characters are signals there.
+    cid = begin(caller, session, "sleep", "300", pty=SIZE)
+    assert caller.post(commands(session, cid, "/stdin"), {"text": "\x03"}).status == 200
+    assert ended(caller, session, cid)["exit"]["signal"] == signal.SIGINT
+    # What stays behind on it is hung up.
+    cid = begin(caller, session, "bash", "-c", "sleep 299 & echo $!; sleep 0.2", pty=SIZE)
+    state = ended(caller, session, cid)
+    assert state["exit"]["code"] == 0
+    child = int(out_of(caller, session, cid).split()[0])
+    wait_until(lambda: caller.shell(session, f"kill -0 {child}").code != 0, 10, "it is gone")
+    cid = begin(caller, session, "sleep", "300")
+    answer = caller.post(commands(session, cid, "/resize"), SIZE)
+    assert (answer.status, answer.json["code"]) == (409, "no_terminal")
+
+
+def out_of(caller, session, cid):
+    lines = caller.lines("GET", commands(session, cid, "/stream"),
+                         headers={"Accept": "application/x-ndjson"})
+    seq = caller.get(commands(session, cid)).json["seq"]
+    events = []
+    for line in lines:
+        events.append(json.loads(line))
+        if events[-1].get("seq", 0) >= seq or (seq == 0 and events[-1]["type"] == "start"):
+            break
+    lines.close()
+    return Result(events).out
+
+
+def test_root_has_a_terminal_of_its_own(caller):
+    session = caller.create_runtime(profile="agent")
+    answer = caller.post(commands(session), {"cmd": "stat -c %u $(tty)", "pty": SIZE, "user": "root"},
+                         headers={"Accept": "application/json"}, timeout=30 * SLOW)
+    assert answer.json["stdout"] == "0\r\n", answer
+    caller.delete(f"{RUNTIME}/{session}")
+
+
+def test_attach(caller, session):
+    cid = begin(caller, session, "sh", "-c", "cat; echo err >&2; exit 4", stdin_open=True)
+    out, events, code = attach(caller, session, cid, [b"a\xff\x00", b"b", '{"type":"eof"}'])
+    assert out == b"a\xff\x00b" and code == 1000
+    assert [e["type"] for e in events] == ["start", "stderr", "exit"] and events[-1]["code"] == 4
+    # Again, from what is kept.
+    again = attach(caller, session, cid)
+    assert again[0] == out and again[1][-1]["code"] == 4
+    cid = begin(caller, session, "bash", pty=SIZE)
+    talk = [b"stty -echo; PS1=\n", '{"type":"resize","rows":40,"cols":100}', b"stty size\n", b"exit 3\n"]
+    out, events, _ = attach(caller, session, cid, talk)
+    assert b"40 100" in out and events[-1]["code"] == 3
+    cid = begin(caller, session, "sleep", "300")
+    _, events, _ = attach(caller, session, cid, ['{"type":"signal","signal":"TERM"}'])
+    assert events[-1]["signal"] == signal.SIGTERM
+    cid = begin(caller, session, "sleep", "300")
+    for bad in ("x", "{}", '{"type":"resize","rows":0,"cols":1}', '{"type":"signal","signal":"X"}'):
+        assert attach(caller, session, cid, [bad])[2] == 4001, bad
+    assert caller.get(commands(session, cid)).json["status"] == "running"
+    assert caller.get(commands(session, cid, "/attach")).status == 426
+
+
+def test_attach_that_kills(caller, session):
+    cid = begin(caller, session, "sleep", "300")
+
+    async def leave():
+        async with connect(caller, commands(session, cid, "/attach?on_disconnect=kill")) as ws:
+            assert json.loads(await ws.recv())["type"] == "start"
+    asyncio.run(leave())
+    assert ended(caller, session, cid)["exit"]["cancelled"]
+
+
+def test_large_input_waits_for_its_reader(caller, session):
+    cid = begin(caller, session, "sh", "-c", "sleep 0.5; wc -c", stdin_open=True)
+    blocks = [b"x" * 16000] * 200
+    out, events, _ = attach(caller, session, cid, [*blocks, '{"type":"eof"}'])
+    assert int(out) == 3200000 and events[-1]["code"] == 0
+
+
+def test_terminals_are_bounded_and_cannot_be_pushed_into(caller, session):
+    script = ("import fcntl,termios\n"
+              "for call in (termios.TIOCSTI, termios.TIOCSETD):\n"
+              " try: fcntl.ioctl(0, call, b'x\\0\\0\\0'); print('allowed')\n"
+              " except OSError as error: print(error.errno)\n")
+    cid = begin(caller, session, "python3", "-c", script, pty=SIZE)
+    ended(caller, session, cid)
+    assert Result(stream(caller, session, cid)).text.split() == ["1", "1"]
+    script = ("import os\nn = 0\ntry:\n  while True: os.openpty(); n += 1\n"
+              "except OSError as error: print(n, error.errno)\n")
+    cid = begin(caller, session, "python3", "-c", script + "input()", stdin_open=True)
+    wait_until(lambda: caller.get(commands(session, cid)).json["seq"] > 0, 20, "all are taken")
+    answer = caller.post(commands(session), {"cmd": "true", "pty": SIZE},
+                         headers={"Accept": "application/json"}, timeout=30 * SLOW)
+    assert answer.status == 422 and answer.json["step"] == "pty", answer
+    assert caller.post(commands(session, cid, "/stdin"), {"eof": True}).status == 200
