@@ -351,7 +351,16 @@ void delivery_next(struct delivery *delivery)
 	const struct job *job;
 	usec_t now = clock_realtime();
 
-	if (delivery->state != DELIVERY_WAITING || delivery->asking)
+	if (delivery->asking)
+		return;
+	job = job_table_find(&celery->app->tasks, &delivery->message.id);
+	/* Its row was another one's (STORE_DUPLICATE): who has it is asked again, later. */
+	if (delivery->state == DELIVERY_RUNNING && !job) {
+		delivery->state = DELIVERY_WAITING;
+		delivery->known = false;
+		return;
+	}
+	if (delivery->state != DELIVERY_WAITING)
 		return;
 	if (celery->leaving) {
 		/* Else we would take it again ourselves. */
@@ -361,7 +370,6 @@ void delivery_next(struct delivery *delivery)
 	}
 	if (celery->app->phase != APP_PHASE_SERVING)
 		return;
-	job = job_table_find(&celery->app->tasks, &delivery->message.id);
 	if (job) {
 		delivery->state = DELIVERY_RUNNING;
 		delivery->started_at = job->started_at;
