@@ -113,7 +113,7 @@ static int event_check(const struct launch_msg *msg)
 
 static bool report_valid(const struct redis_report *report)
 {
-	return report->status < REDIS_STATUS_MAX_ && report->n_users <= REDIS_LIST_MAX;
+	return report->status < REDIS_STATUS_MAX_ && report->n_sessions <= REDIS_LIST_MAX;
 }
 
 static int answer_check(const struct launch_msg *msg)

@@ -80,6 +80,8 @@ static const struct number_rule {
 	{"network.connects_per_second", NUMBER(api.network_limits.connects_per_s), 1, CONFIG_CONNECTS_MAX},
 	{"endpoint.production", NUMBER(supervisor.network.n_production), 0, CONFIG_PRODUCTION_MAX},
 	{"redis.url", NUMBER(api.redis.port), 0, UINT16_MAX},
+	{"redis.session_keys", NUMBER(api.redis_max_keys), 0, CONFIG_KEYS_MAX},
+	{"redis.session_bytes", NUMBER(api.redis_max_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
 	{"platform.redis_url", NUMBER(api.platform.redis.place.port), 0, UINT16_MAX},
 	{"platform.frames_hold", NUMBER(api.platform.frames_hold_s), 0, CONFIG_HOLD_MAX_S},
 	{"airbyte.workspace", NUMBER(api.airbyte_workspace), 0, CONFIG_AIRBYTE_MAX_ - 1},

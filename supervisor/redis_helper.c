@@ -50,7 +50,7 @@ static void release(struct redis_helper *helper)
 static bool report_valid(const struct redis_report *report)
 {
 	return report->magic == REDIS_MAGIC && report->version == REDIS_VERSION &&
-	       report->status < REDIS_STATUS_MAX_ && report->n_users <= REDIS_LIST_MAX;
+	       report->status < REDIS_STATUS_MAX_ && report->n_sessions <= REDIS_LIST_MAX;
 }
 
 static int on_exit_of_helper(void *userdata, uint32_t events)

@@ -63,6 +63,9 @@ static int start(struct pending *pending, struct err *err)
 		.version = REDIS_VERSION,
 		.action = (uint16_t)pending->request.u.redis.action,
 		.place = config->api.redis,
+		.is_over = pending->request.u.redis.is_over,
+		.max_keys = config->api.redis_max_keys,
+		.max_bytes = config->api.redis_max_bytes,
 	};
 	const struct redis_helper_place place = {options->loop, options->host,
 						 options->unsealer->null_fd};

@@ -34,7 +34,7 @@ enum launch_type {
 	LAUNCH_TRACE = 18, /* by session id: struct launch_trace */
 	LAUNCH_LOG_LEVEL = 20, /* struct launch_level: of all our processes, until the next start */
 	LAUNCH_REDIS = 22, /* by session id: struct launch_redis; answered with struct redis_report.
-			      For REDIS_LIST the id is any */
+			      For REDIS_LIST and REDIS_MEASURE the id is none of a session's */
 	LAUNCH_LINK = 24,  /* struct launch_link: the connection to that egress worker is lost,
 			      and a new LAUNCH_EVENT_LINK is wanted. LAUNCH_E_STATE: that
 			      worker is not up, and brings one when it is */
@@ -217,8 +217,8 @@ struct launch_service {
 };
 
 struct launch_redis {
-	uint32_t action; /* enum redis_action */
-	uint32_t zero;
+	uint32_t action;                         /* enum redis_action */
+	uint32_t is_over;                        /* REDIS_MAKE: writes are left out */
 	uint8_t password_hash[REDIS_HASH_BYTES]; /* REDIS_MAKE */
 };
 

@@ -13,17 +13,18 @@
 #include "sandboxd/worker.h"
 
 #define REDIS_MAGIC          0x52444931u
-#define REDIS_VERSION        1
+#define REDIS_VERSION        2
 #define REDIS_HASH_BYTES     32 /* SHA-256 of the session's password */
 #define REDIS_INSTANCE_BYTES 16
 #define REDIS_USER_BYTES     (CONFIG_TEXT_BYTES + REDIS_INSTANCE_BYTES + ID_TEXT_BYTES)
 #define REDIS_KEY_BYTES      (CONFIG_TEXT_BYTES + ID_TEXT_BYTES + 2)
-#define REDIS_LIST_MAX       32
+#define REDIS_LIST_MAX       96
 
 enum redis_action {
 	REDIS_MAKE = 1, /* the user of that session, with that password */
 	REDIS_DROP,     /* its keys, then the user and the user's connections */
-	REDIS_LIST,     /* sessions that have a user, the first REDIS_LIST_MAX behind that id */
+	REDIS_LIST,     /* sessions that have a user: the first REDIS_LIST_MAX behind that id */
+	REDIS_MEASURE,  /* sessions whose keys are over a bound, the first of them; the id is any */
 	REDIS_ACTION_MAX_,
 };
 
@@ -45,6 +46,9 @@ struct redis_request {
 	uint8_t session[ID_BYTES];
 	uint8_t password_hash[REDIS_HASH_BYTES]; /* REDIS_MAKE */
 	char instance[REDIS_INSTANCE_BYTES];     /* of the service: it drops no other one's users */
+	uint32_t is_over;  /* REDIS_MAKE: a user that may read and delete, and write nothing more */
+	uint32_t max_keys; /* REDIS_MEASURE; 0: no bound */
+	uint64_t max_bytes;
 	struct redis_place place;
 	char root[CONFIG_TEXT_BYTES];
 	char user[CONFIG_TEXT_BYTES];
@@ -58,6 +62,8 @@ struct redis_report {
 	uint16_t version;
 	uint16_t status;  /* enum redis_status */
 	uint32_t n_keys;  /* REDIS_DROP */
-	uint32_t n_users; /* REDIS_LIST: of `session`, which ascends */
-	uint8_t session[REDIS_LIST_MAX][ID_BYTES];
+	uint32_t n_users; /* REDIS_LIST: how many there are in all */
+	uint32_t n_sessions;
+	uint32_t zero;
+	uint8_t session[REDIS_LIST_MAX][ID_BYTES]; /* rising */
 };

@@ -209,6 +209,9 @@ struct api_config {
 	struct network_limits network_limits;
 	struct redis_place redis;
 	char redis_root[CONFIG_TEXT_BYTES]; /* keys of a session: ROOT:ID:* */
+	uint64_t redis_max_bytes;           /* of one session's keys; 0: no bound */
+	uint32_t redis_max_keys;            /* the same */
+	uint32_t redis_zero;
 	struct platform_config platform;
 	char airbyte_prefix[CONFIG_TEXT_BYTES]; /* of the variables that components name */
 	uint32_t airbyte_workspace;             /* enum config_airbyte */

@@ -107,7 +107,9 @@ struct app {
 	usec_t stop_at;        /* boottime */
 	uint8_t redis_key[32]; /* redis.c */
 	usec_t redis_look_at;  /* boottime */
-	struct id redis_seen;  /* users up to here were looked at */
+	struct id redis_after; /* the last session whose user was looked for */
+	usec_t redis_measure_at;
+	bool redis_unmeasured; /* it was said that nothing is measured */
 	struct buf redis_owed; /* struct id: their keys could not be dropped yet */
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;

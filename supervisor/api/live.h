@@ -73,6 +73,7 @@ struct live {
 	uint32_t tree;               /* counts the trees of this session in this worker */
 	uint32_t policy_generation;  /* of the network policy that was made last */
 	enum live_redis redis;       /* its user there */
+	bool redis_over;             /* over its bound there: the user may not write */
 	bool restored_waits;         /* for that: then those who wait for the tree go on */
 	bool policy_in_force;
 	bool policy_too_big; /* the last one was, and its session was told */

@@ -4,8 +4,9 @@
  * so does everybody on the way there.
  *
  * What the server cannot do now is not waited for: a session is made without Redis. Users that were
- * left, by a crash, are found by their names and dropped; a drop that failed is tried again. Users
- * that a server lost, as one does that is started again, are made again.
+ * left, by a server that was away or by a crash, are found by their names and dropped; a drop that
+ * failed is tried again. A server that starts again without a file of users has forgotten all of
+ * them: they are made again, as they are missed. Both by one look, a page of users at a time.
  */
 #include "supervisor/api/redis.h"
 
@@ -21,25 +22,26 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include "supervisor/api/denials.h"
 #include "supervisor/api/egress.h"
 
 #define KEY_FILE      REDIS_KEY_NAME
 #define MAKE_TIMEOUT  (4 * USEC_PER_SEC)  /* below the time that a policy may take */
 #define ADOPT_TIMEOUT (30 * USEC_PER_SEC) /* nobody waits, and there may be many */
 #define DROP_TIMEOUT  (10 * USEC_PER_SEC)
-#define LOOK_EVERY    (60 * USEC_PER_SEC)
+#define LOOK_EVERY    (20 * USEC_PER_SEC)
+#define MEASURE_EVERY (20 * USEC_PER_SEC) /* behind the last answer */
+#define MEASURE_TIME  (60 * USEC_PER_SEC)
 
 #define OWED_MAX_BYTES ((size_t)16 * 1024)
 
 #define PASSWORD_BYTES 32
 
-/* Of no session, as no request names none. */
-static const struct id before_all = {.bytes = {[ID_BYTES - 1] = 1}};
-
 struct redis_op {
 	struct app *app;
 	struct id session;
 	uint32_t tree; /* REDIS_MAKE */
+	bool is_over;  /* the same */
 	redis_dropped dropped;
 	void *userdata;
 };
@@ -87,7 +89,6 @@ int redis_start(struct app *app)
 	AUTO_CLOSE int fd = -1;
 
 	app->redis_owed = BUF_NULL(OWED_MAX_BYTES);
-	app->redis_seen = before_all;
 	if (!is_configured(app))
 		return 0;
 	fd = openat(WORKER_FD_STATE, KEY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -196,14 +197,25 @@ static void on_made(void *userdata, const struct launch_msg *answer, int fd)
 	settle(app, session, status_of(answer));
 }
 
+static int ask_user(struct redis_op *op, usec_t timeout, supervisor_answer answer)
+{
+	struct launch_redis request = {.action = REDIS_MAKE, .is_over = op->is_over};
+	char password[2 * PASSWORD_BYTES + 1];
+
+	password_of(op->app, &op->session, password);
+	(void)crypto_hash_sha256(request.password_hash, (const uint8_t *)password,
+				 strlen(password));
+	sodium_memzero(password, sizeof(password));
+	return ask(op->app, &op->session, &request, timeout, answer, op);
+}
+
 void redis_begin(struct app *app, struct session *session)
 {
 	struct live *live = live_of(session);
-	struct launch_redis request = {.action = REDIS_MAKE};
-	char password[2 * PASSWORD_BYTES + 1];
 	struct redis_op *op;
 
 	live->redis = LIVE_REDIS_NONE;
+	live->redis_over = false;
 	live->restored_waits = false;
 	if (!is_configured(app)) {
 		egress_push(app, session);
@@ -212,14 +224,9 @@ void redis_begin(struct app *app, struct session *session)
 	op = calloc(1, sizeof(*op));
 	if (op) {
 		*op = (struct redis_op){.app = app, .session = session->id, .tree = live->tree};
-		password_of(app, &session->id, password);
-		(void)crypto_hash_sha256(request.password_hash, (const uint8_t *)password,
-					 strlen(password));
-		sodium_memzero(password, sizeof(password));
 		live->redis = LIVE_REDIS_PENDING;
 		live->policy_in_force = false;
-		if (ask(app, &session->id, &request, live->adopted ? ADOPT_TIMEOUT : MAKE_TIMEOUT,
-			on_made, op) >= 0)
+		if (ask_user(op, live->adopted ? ADOPT_TIMEOUT : MAKE_TIMEOUT, on_made) >= 0)
 			return;
 	}
 	free(op);
@@ -265,7 +272,105 @@ bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped
 	return false;
 }
 
-/* What was left, and what was lost. */
+/* Users that are made again: the server forgot them, or their session came over its bound, or under
+ * it. */
+
+static void note_bound(struct app *app, struct session *session, bool is_over)
+{
+	if (!is_over) {
+		sessions_note(app, session, "redis_writable",
+			      "the session may write to Redis again");
+		return;
+	}
+	denials_note(app, session,
+		     &(struct denial_report){
+			     .kind = DENIAL_DISK,
+			     .count = 1,
+			     .what = "writing to Redis",
+			     .rule = "session_keys and session_bytes of section redis",
+			     .source = "Redis",
+			     .advice = "delete keys, or let them expire; the operator may raise it",
+		     });
+}
+
+static void on_made_again(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct redis_op *op = userdata;
+	struct log_context context = {.session = &op->session};
+	struct session *session = registry_find(&op->app->registry, &op->session);
+	struct live *live = session ? live_of(session) : NULL;
+	enum redis_status status = status_of(answer);
+
+	(void)fd_close(fd);
+	if (status != REDIS_DONE)
+		log_line(LOG_LEVEL_WARNING, &context,
+			 "the session's user in Redis is not made again", "reason=\"%s\"",
+			 status_texts[status]);
+	else if (live && live->redis == LIVE_REDIS_READY && live->redis_over != op->is_over) {
+		live->redis_over = op->is_over;
+		note_bound(op->app, session, op->is_over);
+	}
+	free(op);
+}
+
+static void make_again(struct app *app, const struct session *session, bool is_over)
+{
+	struct redis_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return; /* the next look */
+	*op = (struct redis_op){.app = app, .session = session->id, .is_over = is_over};
+	if (ask_user(op, DROP_TIMEOUT, on_made_again) < 0)
+		free(op);
+}
+
+static bool is_ready(const struct session *session)
+{
+	return session->state < SESSION_STATE_FALLING && live_of(session) &&
+	       live_of(session)->redis == LIVE_REDIS_READY;
+}
+
+/* The report's are rising. */
+static bool is_named(const struct redis_report *report, const struct id *id)
+{
+	for (uint32_t i = 0; i < report->n_sessions; i++) {
+		if (memcmp(report->session[i], id->bytes, ID_BYTES) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* One page of users: those that nobody has any more go, those that are missing are made. True:
+ * there are more of either. */
+static bool take_page(struct app *app, const struct redis_report *report)
+{
+	bool is_last = report->n_sessions < REDIS_LIST_MAX;
+	struct id to = {{0}};
+	uint32_t n_ready = 0;
+
+	if (report->n_sessions > 0)
+		memcpy(to.bytes, report->session[report->n_sessions - 1], ID_BYTES);
+	for (uint32_t i = 0; i < report->n_sessions; i++) {
+		struct id id;
+
+		memcpy(id.bytes, report->session[i], ID_BYTES);
+		if (!registry_find(&app->registry, &id))
+			(void)redis_drop(app, &id, NULL, NULL);
+	}
+	LIST_FOR_EACH (link, &app->registry.by_age) {
+		const struct session *session = LIST_ENTRY(link, struct session, by_age);
+
+		if (!is_ready(session))
+			continue;
+		n_ready++;
+		if (memcmp(session->id.bytes, app->redis_after.bytes, ID_BYTES) > 0 &&
+		    (is_last || memcmp(session->id.bytes, to.bytes, ID_BYTES) < 0) &&
+		    !is_named(report, &session->id))
+			make_again(app, session, live_of(session)->redis_over);
+	}
+	app->redis_after = is_last ? (struct id){{0}} : to;
+	return !is_last || report->n_users < n_ready;
+}
 
 static void drop_owed(struct app *app)
 {
@@ -281,75 +386,77 @@ static void drop_owed(struct app *app)
 	buf_done(&owed);
 }
 
-static bool is_listed(const struct redis_report *report, const struct id *id)
-{
-	for (uint32_t i = 0; i < report->n_users; i++)
-		if (memcmp(report->session[i], id->bytes, ID_BYTES) == 0)
-			return true;
-	return false;
-}
-
-/* Users behind `seen`, and up to `last`, are those of the report. */
-static void make_lost(struct app *app, const struct redis_report *report, const struct id *seen,
-		      const struct id *last)
-{
-	LIST_FOR_EACH (entry, &app->lives) {
-		struct live *live = LIST_ENTRY(entry, struct live, link);
-		struct log_context context = {.session = &live->session->id};
-		const struct id *id = &live->session->id;
-
-		if (live->redis != LIVE_REDIS_READY || !session_has_tree(live->session) ||
-		    memcmp(id, seen, sizeof(*id)) <= 0 || memcmp(id, last, sizeof(*id)) > 0 ||
-		    is_listed(report, id))
-			continue;
-		log_line(LOG_LEVEL_WARNING, &context, "Redis has lost the session's user", NULL);
-		redis_begin(app, live->session);
-	}
-}
-
 static void on_listed(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct redis_op *op = userdata;
 	struct app *app = op->app;
-	const struct redis_report *report;
-	struct id seen = op->session;
-	struct id id = seen;
 
 	(void)fd_close(fd);
 	free(op);
-	if (!answer || status_of(answer) != REDIS_DONE)
+	if (status_of(answer) != REDIS_DONE)
 		return;
-	report = &answer->u.redis_report;
-	for (uint32_t i = 0; i < report->n_users; i++) {
-		memcpy(id.bytes, report->session[i], ID_BYTES);
-		if (!registry_find(&app->registry, &id))
-			(void)redis_drop(app, &id, NULL, NULL);
-	}
-	if (report->n_users < REDIS_LIST_MAX) {
-		app->redis_seen = before_all;
-		memset(&id, 0xff, sizeof(id));
-	} else {
-		app->redis_seen = id;
-		app->redis_look_at = 0; /* there may be more */
-	}
-	make_lost(app, report, &seen, &id);
+	if (take_page(app, &answer->u.redis_report))
+		app->redis_look_at = 0;
 	drop_owed(app);
+}
+
+static void on_measured(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct redis_op *op = userdata;
+	struct app *app = op->app;
+	enum redis_status status = status_of(answer);
+
+	(void)fd_close(fd);
+	free(op);
+	app->redis_measure_at = clock_add(clock_boottime(), MEASURE_EVERY);
+	if (status != REDIS_DONE && !app->redis_unmeasured)
+		log_line(LOG_LEVEL_WARNING, NULL, "keys of sessions in Redis are not measured",
+			 "reason=\"%s\"", status_texts[status]);
+	app->redis_unmeasured = status != REDIS_DONE;
+	if (status != REDIS_DONE)
+		return;
+	LIST_FOR_EACH (link, &app->registry.by_age) {
+		const struct session *session = LIST_ENTRY(link, struct session, by_age);
+		bool is_over = is_named(&answer->u.redis_report, &session->id);
+
+		if (is_ready(session) && live_of(session)->redis_over != is_over)
+			make_again(app, session, is_over);
+	}
+}
+
+static void look(struct app *app, enum redis_action action, usec_t timeout,
+		 supervisor_answer answer)
+{
+	const struct launch_redis request = {.action = action};
+	struct redis_op *op = calloc(1, sizeof(*op));
+	struct id id = app->redis_after;
+
+	if (!op)
+		return;
+	/* Of no session, and below all of them: what is asked of one id is done in turn. */
+	if (action != REDIS_LIST || id_is_null(&id)) {
+		id = (struct id){{0}};
+		id.bytes[ID_BYTES - 1] = (uint8_t)action;
+	}
+	op->app = app;
+	if (ask(app, &id, &request, timeout, answer, op) < 0)
+		free(op);
 }
 
 void redis_tick(struct app *app)
 {
-	const struct launch_redis request = {.action = REDIS_LIST};
 	usec_t now = clock_boottime();
-	struct redis_op *op;
 
-	if (!is_configured(app) || app->phase != APP_PHASE_SERVING || now < app->redis_look_at)
+	if (!is_configured(app) || app->phase != APP_PHASE_SERVING)
 		return;
-	app->redis_look_at = clock_add(now, LOOK_EVERY);
-	op = calloc(1, sizeof(*op));
-	if (!op)
-		return;
-	op->app = app;
-	op->session = app->redis_seen;
-	if (ask(app, &app->redis_seen, &request, DROP_TIMEOUT, on_listed, op) < 0)
-		free(op);
+	if (now >= app->redis_look_at) {
+		app->redis_look_at = clock_add(now, LOOK_EVERY);
+		look(app, REDIS_LIST, DROP_TIMEOUT, on_listed);
+	}
+	if (now >= app->redis_measure_at &&
+	    (app->config->redis_max_keys != 0 || app->config->redis_max_bytes != 0)) {
+		/* The answer sets the next one. */
+		app->redis_measure_at = clock_add(now, 2 * MEASURE_TIME);
+		look(app, REDIS_MEASURE, MEASURE_TIME, on_measured);
+	}
 }

@@ -11,8 +11,9 @@
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/tasks.h"
 
-#define LOOK_EVERY  (250 * USEC_PER_MS)
-#define WAITING_MAX 256u /* each of them asks the store */
+#define LOOK_EVERY    (250 * USEC_PER_MS)
+#define ENQUEUED_WAIT 10u  /* seconds */
+#define WAITING_MAX   256u /* each of them asks the store */
 
 enum lookup_kind {
 	LOOKUP_STATE,
@@ -196,7 +197,11 @@ void action_task_cancel(struct request *request)
 void action_task_stream(struct request *request, bool as_lines, uint32_t after, bool is_chat)
 {
 	const struct api_config *config = request_config(request);
+	uint32_t wait_s = config->stream_wait_s;
 
+	/* A task that was enqueued has no row before a worker takes it. */
+	if (wait_s == 0 && config->celery.executes != 0)
+		wait_s = ENQUEUED_WAIT;
 	look_up(request, as_lines ? LOOKUP_LINES : LOOKUP_EVENTS, after,
-		is_chat ? config->chat_stream_wait_s : config->stream_wait_s);
+		is_chat ? config->chat_stream_wait_s : wait_s);
 }

@@ -148,6 +148,11 @@ static const struct option_row rows[] = {
 	{REDIS, "password", OPTION_TYPE_SECRET, 0, CONFIG_PASSWORD_BYTES - 1, NULL,
 	 AT(redis.password), OPTION_RESTART, "password of that user"},
 
+	{REDIS, "session_keys", OPTION_TYPE_U32, 0, CONFIG_KEYS_MAX, "100000",
+	 AT(api.redis_max_keys), OPTION_RELOAD, "keys of one session; 0: no bound"},
+	{REDIS, "session_bytes", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "256MiB",
+	 AT(api.redis_max_bytes), OPTION_RELOAD, "memory that the keys of one session take in the server; 0: no bound"},
+
 	{PLATFORM, "redis_url", OPTION_TYPE_REDIS_SERVER, 0, 0, NULL,
 	 AT(api.platform.redis), OPTION_RESTART, "Redis server where the platform reads task frames, as redis://user:password@127.0.0.1:6379/1; unset: none"},
 	{PLATFORM, "redis_password", OPTION_TYPE_SECRET, 0, CONFIG_PASSWORD_BYTES - 1, NULL,

@@ -35,199 +35,212 @@
 #include "sandboxd/redis.h"
 #include "sandboxd/secret.h"
 
-#define TIMEOUT_S   2
-#define SCAN_COUNT  "1000"
-#define WORDS_MAX   192
-#define REPLIES_MAX 1000000u /* of SCAN: a server that never ends it is not believed */
+#define TIMEOUT_S    2
+#define SCAN_COUNT   "1000"
+#define WORDS_MAX    192
+#define MEASURED_MAX 65536u   /* sessions; further ones are not measured */
+#define REPLIES_MAX  1000000u /* of SCAN: a server that never ends it is not believed */
 
-/* With the first release that knows them, as major * 100 + minor. */
+enum command_kind {
+	DATA,
+	GROWS,   /* may make a session's keys more or bigger: not for one that is over its bound */
+	CHANNEL, /* not where the server does not bind channels */
+};
+
 static const struct {
 	const char *name;
-	unsigned int since;
+	enum command_kind kind;
 } commands[] = {
   /* connections: AUTH, HELLO, QUIT and RESET are everybody's */
-	{"ping",             600},
-	{"echo",             600},
-	{"multi",            600},
-	{"exec",             600},
-	{"discard",          600},
-	{"watch",            600},
-	{"unwatch",          600},
+	{"ping",             DATA   },
+	{"echo",             DATA   },
+	{"multi",            DATA   },
+	{"exec",             DATA   },
+	{"discard",          DATA   },
+	{"watch",            DATA   },
+	{"unwatch",          DATA   },
  /* any key */
-	{"del",              600},
-	{"unlink",           600},
-	{"exists",           600},
-	{"type",             600},
-	{"touch",            600},
-	{"expire",           600},
-	{"pexpire",          600},
-	{"expireat",         600},
-	{"pexpireat",        600},
-	{"persist",          600},
-	{"ttl",              600},
-	{"pttl",             600},
-	{"expiretime",       700},
-	{"pexpiretime",      700},
-	{"rename",           600},
-	{"renamenx",         600},
+	{"del",              DATA   },
+	{"unlink",           DATA   },
+	{"exists",           DATA   },
+	{"type",             DATA   },
+	{"touch",            DATA   },
+	{"expire",           DATA   },
+	{"pexpire",          DATA   },
+	{"expireat",         DATA   },
+	{"pexpireat",        DATA   },
+	{"persist",          DATA   },
+	{"ttl",              DATA   },
+	{"pttl",             DATA   },
+	{"expiretime",       DATA   },
+	{"pexpiretime",      DATA   },
+	{"rename",           DATA   },
+	{"renamenx",         DATA   },
  /* strings */
-	{"get",              600},
-	{"set",              600},
-	{"setnx",            600},
-	{"setex",            600},
-	{"psetex",           600},
-	{"getset",           600},
-	{"getdel",           602},
-	{"getex",            602},
-	{"mget",             600},
-	{"mset",             600},
-	{"msetnx",           600},
-	{"append",           600},
-	{"strlen",           600},
-	{"getrange",         600},
-	{"setrange",         600},
-	{"incr",             600},
-	{"decr",             600},
-	{"incrby",           600},
-	{"decrby",           600},
-	{"incrbyfloat",      600},
-	{"lcs",              700},
-	{"setbit",           600},
-	{"getbit",           600},
-	{"bitcount",         600},
-	{"bitpos",           600},
-	{"bitop",            600},
-	{"bitfield",         600},
-	{"bitfield_ro",      602},
+	{"get",              DATA   },
+	{"set",              GROWS  },
+	{"setnx",            GROWS  },
+	{"setex",            GROWS  },
+	{"psetex",           GROWS  },
+	{"getset",           GROWS  },
+	{"getdel",           DATA   },
+	{"getex",            DATA   },
+	{"mget",             DATA   },
+	{"mset",             GROWS  },
+	{"msetnx",           GROWS  },
+	{"append",           GROWS  },
+	{"strlen",           DATA   },
+	{"getrange",         DATA   },
+	{"setrange",         GROWS  },
+	{"incr",             GROWS  },
+	{"decr",             GROWS  },
+	{"incrby",           GROWS  },
+	{"decrby",           GROWS  },
+	{"incrbyfloat",      GROWS  },
+	{"lcs",              DATA   },
+	{"setbit",           GROWS  },
+	{"getbit",           DATA   },
+	{"bitcount",         DATA   },
+	{"bitpos",           DATA   },
+	{"bitop",            GROWS  },
+	{"bitfield",         GROWS  },
+	{"bitfield_ro",      DATA   },
  /* hashes */
-	{"hget",             600},
-	{"hset",             600},
-	{"hsetnx",           600},
-	{"hmget",            600},
-	{"hmset",            600},
-	{"hdel",             600},
-	{"hexists",          600},
-	{"hlen",             600},
-	{"hkeys",            600},
-	{"hvals",            600},
-	{"hgetall",          600},
-	{"hincrby",          600},
-	{"hincrbyfloat",     600},
-	{"hstrlen",          600},
-	{"hscan",            600},
-	{"hrandfield",       602},
+	{"hget",             DATA   },
+	{"hset",             GROWS  },
+	{"hsetnx",           GROWS  },
+	{"hmget",            DATA   },
+	{"hmset",            GROWS  },
+	{"hdel",             DATA   },
+	{"hexists",          DATA   },
+	{"hlen",             DATA   },
+	{"hkeys",            DATA   },
+	{"hvals",            DATA   },
+	{"hgetall",          DATA   },
+	{"hincrby",          GROWS  },
+	{"hincrbyfloat",     GROWS  },
+	{"hstrlen",          DATA   },
+	{"hscan",            DATA   },
+	{"hrandfield",       DATA   },
  /* lists */
-	{"lpush",            600},
-	{"rpush",            600},
-	{"lpushx",           600},
-	{"rpushx",           600},
-	{"lpop",             600},
-	{"rpop",             600},
-	{"lmpop",            700},
-	{"llen",             600},
-	{"lrange",           600},
-	{"lindex",           600},
-	{"lset",             600},
-	{"linsert",          600},
-	{"lrem",             600},
-	{"ltrim",            600},
-	{"lpos",             600},
-	{"rpoplpush",        600},
-	{"lmove",            602},
-	{"blpop",            600},
-	{"brpop",            600},
-	{"blmpop",           700},
-	{"brpoplpush",       600},
-	{"blmove",           602},
+	{"lpush",            GROWS  },
+	{"rpush",            GROWS  },
+	{"lpushx",           GROWS  },
+	{"rpushx",           GROWS  },
+	{"lpop",             DATA   },
+	{"rpop",             DATA   },
+	{"lmpop",            DATA   },
+	{"llen",             DATA   },
+	{"lrange",           DATA   },
+	{"lindex",           DATA   },
+	{"lset",             GROWS  },
+	{"linsert",          GROWS  },
+	{"lrem",             DATA   },
+	{"ltrim",            DATA   },
+	{"lpos",             DATA   },
+	{"rpoplpush",        GROWS  },
+	{"lmove",            GROWS  },
+	{"blpop",            DATA   },
+	{"brpop",            DATA   },
+	{"blmpop",           DATA   },
+	{"brpoplpush",       GROWS  },
+	{"blmove",           GROWS  },
  /* sets */
-	{"sadd",             600},
-	{"srem",             600},
-	{"scard",            600},
-	{"sismember",        600},
-	{"smismember",       602},
-	{"smembers",         600},
-	{"srandmember",      600},
-	{"spop",             600},
-	{"smove",            600},
-	{"sscan",            600},
-	{"sinter",           600},
-	{"sinterstore",      600},
-	{"sintercard",       700},
-	{"sunion",           600},
-	{"sunionstore",      600},
-	{"sdiff",            600},
-	{"sdiffstore",       600},
+	{"sadd",             GROWS  },
+	{"srem",             DATA   },
+	{"scard",            DATA   },
+	{"sismember",        DATA   },
+	{"smismember",       DATA   },
+	{"smembers",         DATA   },
+	{"srandmember",      DATA   },
+	{"spop",             DATA   },
+	{"smove",            GROWS  },
+	{"sscan",            DATA   },
+	{"sinter",           DATA   },
+	{"sinterstore",      GROWS  },
+	{"sintercard",       DATA   },
+	{"sunion",           DATA   },
+	{"sunionstore",      GROWS  },
+	{"sdiff",            DATA   },
+	{"sdiffstore",       GROWS  },
  /* sorted sets */
-	{"zadd",             600},
-	{"zrem",             600},
-	{"zcard",            600},
-	{"zcount",           600},
-	{"zscore",           600},
-	{"zmscore",          602},
-	{"zincrby",          600},
-	{"zrange",           600},
-	{"zrevrange",        600},
-	{"zrangebyscore",    600},
-	{"zrevrangebyscore", 600},
-	{"zrangebylex",      600},
-	{"zrevrangebylex",   600},
-	{"zlexcount",        600},
-	{"zrangestore",      602},
-	{"zrank",            600},
-	{"zrevrank",         600},
-	{"zremrangebyscore", 600},
-	{"zremrangebyrank",  600},
-	{"zremrangebylex",   600},
-	{"zpopmin",          600},
-	{"zpopmax",          600},
-	{"zmpop",            700},
-	{"bzpopmin",         600},
-	{"bzpopmax",         600},
-	{"bzmpop",           700},
-	{"zscan",            600},
-	{"zrandmember",      602},
-	{"zunion",           602},
-	{"zunionstore",      600},
-	{"zinter",           602},
-	{"zinterstore",      600},
-	{"zintercard",       700},
-	{"zdiff",            602},
-	{"zdiffstore",       602},
+	{"zadd",             GROWS  },
+	{"zrem",             DATA   },
+	{"zcard",            DATA   },
+	{"zcount",           DATA   },
+	{"zscore",           DATA   },
+	{"zmscore",          DATA   },
+	{"zincrby",          GROWS  },
+	{"zrange",           DATA   },
+	{"zrevrange",        DATA   },
+	{"zrangebyscore",    DATA   },
+	{"zrevrangebyscore", DATA   },
+	{"zrangebylex",      DATA   },
+	{"zrevrangebylex",   DATA   },
+	{"zlexcount",        DATA   },
+	{"zrangestore",      GROWS  },
+	{"zrank",            DATA   },
+	{"zrevrank",         DATA   },
+	{"zremrangebyscore", DATA   },
+	{"zremrangebyrank",  DATA   },
+	{"zremrangebylex",   DATA   },
+	{"zpopmin",          DATA   },
+	{"zpopmax",          DATA   },
+	{"zmpop",            DATA   },
+	{"bzpopmin",         DATA   },
+	{"bzpopmax",         DATA   },
+	{"bzmpop",           DATA   },
+	{"zscan",            DATA   },
+	{"zrandmember",      DATA   },
+	{"zunion",           DATA   },
+	{"zunionstore",      GROWS  },
+	{"zinter",           DATA   },
+	{"zinterstore",      GROWS  },
+	{"zintercard",       DATA   },
+	{"zdiff",            DATA   },
+	{"zdiffstore",       GROWS  },
  /* HyperLogLog, places */
-	{"pfadd",            600},
-	{"pfcount",          600},
-	{"geoadd",           600},
-	{"geodist",          600},
-	{"geohash",          600},
-	{"geopos",           600},
-	{"geosearch",        602},
-	{"geosearchstore",   602},
+	{"pfadd",            GROWS  },
+	{"pfcount",          DATA   },
+	{"geoadd",           GROWS  },
+	{"geodist",          DATA   },
+	{"geohash",          DATA   },
+	{"geopos",           DATA   },
+	{"geosearch",        DATA   },
+	{"geosearchstore",   GROWS  },
  /* streams */
-	{"xadd",             600},
-	{"xdel",             600},
-	{"xlen",             600},
-	{"xrange",           600},
-	{"xrevrange",        600},
-	{"xread",            600},
-	{"xtrim",            600},
-	{"xgroup",           600},
-	{"xreadgroup",       600},
-	{"xack",             600},
-	{"xclaim",           600},
-	{"xautoclaim",       602},
-	{"xpending",         600},
-	{"xinfo",            600},
+	{"xadd",             GROWS  },
+	{"xdel",             DATA   },
+	{"xlen",             DATA   },
+	{"xrange",           DATA   },
+	{"xrevrange",        DATA   },
+	{"xread",            DATA   },
+	{"xtrim",            DATA   },
+	{"xgroup",           GROWS  },
+	{"xreadgroup",       GROWS  },
+	{"xack",             DATA   },
+	{"xclaim",           GROWS  },
+	{"xautoclaim",       GROWS  },
+	{"xpending",         DATA   },
+	{"xinfo",            DATA   },
  /* channels: 6.0 does not bind them */
-	{"publish",          602},
-	{"subscribe",        602},
-	{"unsubscribe",      602},
-	{"psubscribe",       602},
-	{"punsubscribe",     602},
-	{"spublish",         700},
-	{"ssubscribe",       700},
-	{"sunsubscribe",     700},
+	{"publish",          CHANNEL},
+	{"subscribe",        CHANNEL},
+	{"unsubscribe",      CHANNEL},
+	{"psubscribe",       CHANNEL},
+	{"punsubscribe",     CHANNEL},
+	{"spublish",         CHANNEL},
+	{"ssubscribe",       CHANNEL},
+	{"sunsubscribe",     CHANNEL},
 };
 _Static_assert(ARRAY_SIZE(commands) + 16 < WORDS_MAX, "all fit in one SETUSER");
+
+/* What keys of one session there are. */
+struct measured {
+	struct id id;
+	uint64_t n_keys;
+	uint64_t bytes;
+};
 
 struct redis {
 	const struct redis_request *request;
@@ -235,6 +248,7 @@ struct redis {
 	char user[REDIS_USER_BYTES];
 	char prefix[REDIS_KEY_BYTES]; /* ROOT:ID: */
 	struct redis_report report;
+	struct measured *measured; /* MEASURED_MAX; NULL: nothing is measured */
 };
 
 static redisReply *reply_free(redisReply *reply)
@@ -327,13 +341,24 @@ static void add_word(struct words *words, const char *word)
 	words->word[words->n++] = word;
 }
 
-/* What a server of that release knows. */
-static redisReply *set_user(struct redis *redis, unsigned int release, const char *hash,
+/* What of the table this server does not take. */
+struct unknown {
+	bool command[ARRAY_SIZE(commands)];
+	bool channels;
+};
+
+static bool is_given(const struct redis *redis, const struct unknown *unknown, size_t i)
+{
+	return !unknown->command[i] && !(commands[i].kind == CHANNEL && unknown->channels) &&
+	       !(commands[i].kind == GROWS && redis->request->is_over != 0);
+}
+
+/* All of it replaces what the user was before, as one. */
+static redisReply *set_user(struct redis *redis, const struct unknown *unknown, const char *hash,
 			    const char *keys, const char *channels)
 {
 	struct words words = {.n = 0};
 
-	/* All of it replaces what the user was before, as one. */
 	add_word(&words, "ACL");
 	add_word(&words, "SETUSER");
 	add_word(&words, redis->user);
@@ -341,74 +366,91 @@ static redisReply *set_user(struct redis *redis, unsigned int release, const cha
 	add_word(&words, "on");
 	add_word(&words, hash);
 	add_word(&words, keys);
-	if (release >= 602) {
+	if (!unknown->channels) {
 		add_word(&words, "resetchannels");
 		add_word(&words, channels);
 	}
 	add_word(&words, "-@all");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-		if (commands[i].since > release)
-			continue;
-		if (str_format(words.plus[i], sizeof(words.plus[i]), "+%s", commands[i].name) >= 0)
+		if (is_given(redis, unknown, i) &&
+		    str_format(words.plus[i], sizeof(words.plus[i]), "+%s", commands[i].name) >= 0)
 			add_word(&words, words.plus[i]);
 	}
 	return ask(redis, words.n, words.word);
 }
 
+/* A server refuses the first word that it does not know, names it, and changes nothing. False: it
+ * is none of ours, or one that was left out already. */
+static bool leave_out(struct unknown *unknown, const redisReply *reply)
+{
+	static const char begin[] = "ERR Error in ACL SETUSER modifier '";
+	const char *word = reply->str + strlen(begin);
+	size_t length;
+
+	if (!is_error(reply, begin))
+		return false;
+	length = strcspn(word, "'");
+	if (word[0] != '+') {
+		bool is_first = !unknown->channels;
+
+		/* Release 6.0 has no channels. */
+		unknown->channels = word[0] == '&' || str_has_prefix(word, "resetchannels'");
+		return unknown->channels && is_first;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		if (strlen(commands[i].name) == length - 1 &&
+		    strncmp(commands[i].name, word + 1, length - 1) == 0 && !unknown->command[i]) {
+			unknown->command[i] = true;
+			return true;
+		}
+	}
+	return false;
+}
+
 static enum redis_status make(struct redis *redis)
 {
-	static const unsigned int releases[] = {700, 602, 600};
 	char keys[REDIS_KEY_BYTES + 2];
 	char channels[REDIS_KEY_BYTES + 2];
 	char hash[1 + 2 * REDIS_HASH_BYTES + 1] = "#";
-	enum redis_status status = REDIS_E_SERVER;
+	struct unknown unknown = {.channels = false};
 
-	for (size_t i = 0; i < REDIS_HASH_BYTES; i++)
-		(void)snprintf(hash + 1 + 2 * i, 3, "%02x", redis->request->password_hash[i]);
+	str_hex(hash + 1, redis->request->password_hash, REDIS_HASH_BYTES);
 	if (str_format(keys, sizeof(keys), "~%s*", redis->prefix) < 0 ||
 	    str_format(channels, sizeof(channels), "&%s*", redis->prefix) < 0)
 		return REDIS_E_SERVER;
-	/* An older server refuses the names that it does not know, and changes nothing. */
-	for (size_t i = 0; i < ARRAY_SIZE(releases) && status == REDIS_E_SERVER; i++) {
+	for (;;) {
 		AUTO(reply_free)
-		redisReply *reply = set_user(redis, releases[i], hash, keys, channels);
+		redisReply *reply = set_user(redis, &unknown, hash, keys, channels);
 
-		status = status_of(reply);
+		if (!reply || !leave_out(&unknown, reply))
+			return status_of(reply);
 	}
-	return status;
 }
 
-/* One answer of SCAN: what it names goes. */
-static enum redis_status unlink_keys(struct redis *redis, const redisReply *names)
+/* What one answer of SCAN named. */
+typedef enum redis_status (*keys_seen)(struct redis *redis, redisReply *const *name, size_t n);
+
+/* The server did as it was told, or these are not this server's keys to tell of. */
+static bool are_below(const redisReply *names, const char *prefix)
 {
-	enum redis_status status = REDIS_DONE;
-	size_t length = strlen(redis->prefix);
+	size_t length = strlen(prefix);
 
-	for (size_t i = 0; i < names->elements && status == REDIS_DONE; i++) {
+	for (size_t i = 0; i < names->elements; i++) {
 		const redisReply *name = names->element[i];
-		const char *words[] = {"UNLINK", name->str};
-		const size_t sizes[] = {strlen("UNLINK"), (size_t)name->len};
-		redisReply *reply;
 
-		/* The server did as it was told, or it is not this server's key to take. */
-		if (name->type != REDIS_REPLY_STRING || sizes[1] < length ||
-		    memcmp(name->str, redis->prefix, length) != 0)
-			return REDIS_E_SERVER;
-		reply = redisCommandArgv(redis->context, 2, words, sizes);
-		status = status_of(reply);
-		if (reply && reply->type == REDIS_REPLY_INTEGER)
-			redis->report.n_keys += (uint32_t)reply->integer;
-		(void)reply_free(reply);
+		if (name->type != REDIS_REPLY_STRING || (size_t)name->len < length ||
+		    memcmp(name->str, prefix, length) != 0)
+			return false;
 	}
-	return status;
+	return true;
 }
 
-static enum redis_status drop_keys(struct redis *redis)
+static enum redis_status scan(struct redis *redis, const char *prefix, keys_seen seen)
 {
 	char cursor[32] = "0";
 	char pattern[REDIS_KEY_BYTES + 2];
 
-	if (str_format(pattern, sizeof(pattern), "%s*", redis->prefix) < 0)
+	if (str_format(pattern, sizeof(pattern), "%s*", prefix) < 0)
 		return REDIS_E_SERVER;
 	for (uint32_t i = 0; i < REPLIES_MAX; i++) {
 		AUTO(reply_free)
@@ -416,6 +458,7 @@ static enum redis_status drop_keys(struct redis *redis)
 			redis, 6,
 			(const char *[]){"SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT});
 		enum redis_status status = status_of(reply);
+		const redisReply *names;
 
 		if (status != REDIS_DONE)
 			return status;
@@ -424,11 +467,59 @@ static enum redis_status drop_keys(struct redis *redis)
 		    reply->element[1]->type != REDIS_REPLY_ARRAY ||
 		    str_copy(cursor, sizeof(cursor), reply->element[0]->str) < 0)
 			return REDIS_E_SERVER;
-		status = unlink_keys(redis, reply->element[1]);
+		names = reply->element[1];
+		if (!are_below(names, prefix))
+			return REDIS_E_SERVER;
+		if (names->elements > 0)
+			status = seen(redis, names->element, names->elements);
 		if (status != REDIS_DONE || str_equal(cursor, "0"))
 			return status;
 	}
 	return REDIS_E_SERVER;
+}
+
+/* One command with each of the keys; then the answers, in order. */
+static enum redis_status send_for_each(struct redis *redis, const char *const *words,
+				       size_t n_words, redisReply *const *name, size_t n)
+{
+	const char *argv[4];
+	size_t sizes[4];
+
+	for (size_t i = 0; i < n_words; i++) {
+		argv[i] = words[i];
+		sizes[i] = strlen(words[i]);
+	}
+	for (size_t i = 0; i < n; i++) {
+		argv[n_words] = name[i]->str;
+		sizes[n_words] = (size_t)name[i]->len;
+		if (redisAppendCommandArgv(redis->context, (int)n_words + 1, argv, sizes) !=
+		    REDIS_OK)
+			return REDIS_E_CONNECT;
+	}
+	return REDIS_DONE;
+}
+
+/* NULL: the connection is no more. */
+static redisReply *next_answer(struct redis *redis)
+{
+	void *reply = NULL;
+
+	return redisGetReply(redis->context, &reply) == REDIS_OK ? reply : NULL;
+}
+
+static enum redis_status unlink_keys(struct redis *redis, redisReply *const *name, size_t n)
+{
+	enum redis_status status =
+		send_for_each(redis, (const char *const[]){"UNLINK"}, 1, name, n);
+
+	for (size_t i = 0; i < n && status == REDIS_DONE; i++) {
+		AUTO(reply_free) redisReply *reply = next_answer(redis);
+
+		status = status_of(reply);
+		if (status == REDIS_DONE && reply->type == REDIS_REPLY_INTEGER)
+			redis->report.n_keys += (uint32_t)reply->integer;
+	}
+	return status;
 }
 
 static enum redis_status simple(struct redis *redis, int n, const char *const *words)
@@ -444,25 +535,27 @@ static enum redis_status drop(struct redis *redis)
 		simple(redis, 4, (const char *[]){"ACL", "SETUSER", redis->user, "reset"});
 
 	if (status == REDIS_DONE)
-		status = drop_keys(redis);
+		status = scan(redis, redis->prefix, unlink_keys);
 	if (status == REDIS_DONE && !planted("leave-user"))
 		status = simple(redis, 3, (const char *[]){"ACL", "DELUSER", redis->user});
 	return status;
 }
 
-/* The smallest ids stay. */
-static void list_add(struct redis_report *report, const struct id *id)
+/* The smallest ones behind the one that was asked for, in order. */
+static void note_session(struct redis_report *report, const struct id *id, const uint8_t *after)
 {
-	uint32_t at = report->n_users;
+	uint32_t at = report->n_sessions;
 
+	if (memcmp(id->bytes, after, ID_BYTES) <= 0)
+		return;
 	while (at > 0 && memcmp(report->session[at - 1], id->bytes, ID_BYTES) > 0)
 		at--;
 	if (at == REDIS_LIST_MAX)
 		return;
-	if (report->n_users < REDIS_LIST_MAX)
-		report->n_users++;
+	if (report->n_sessions < REDIS_LIST_MAX)
+		report->n_sessions++;
 	memmove(report->session[at + 1], report->session[at],
-		(size_t)(report->n_users - 1 - at) * ID_BYTES);
+		(size_t)(report->n_sessions - 1 - at) * ID_BYTES);
 	memcpy(report->session[at], id->bytes, ID_BYTES);
 }
 
@@ -480,15 +573,97 @@ static enum redis_status list(struct redis *redis)
 
 		if (name->type != REDIS_REPLY_STRING ||
 		    strncmp(name->str, redis->user, length) != 0 ||
-		    id_parse(name->str + length, &id) < 0 ||
-		    memcmp(id.bytes, redis->request->session, ID_BYTES) <= 0)
+		    id_parse(name->str + length, &id) < 0)
 			continue;
-		list_add(&redis->report, &id);
+		redis->report.n_users++;
+		note_session(&redis->report, &id, redis->request->session);
 	}
 	return REDIS_DONE;
 }
 
+/* --- measuring ------------------------------------------------------------------------------- */
+
+/* A table by id, open addressing; the ids are random. */
+static struct measured *measured_of(struct redis *redis, const struct id *id)
+{
+	uint32_t at;
+
+	memcpy(&at, id->bytes, sizeof(at));
+	for (uint32_t i = 0; i < MEASURED_MAX; i++) {
+		struct measured *measured = &redis->measured[(at + i) % MEASURED_MAX];
+
+		if (measured->n_keys == 0)
+			measured->id = *id;
+		if (id_equal(&measured->id, id))
+			return measured;
+	}
+	return NULL;
+}
+
+/* ROOT:ID:anything; a key that has no id there is not ours. */
+static struct measured *measured_of_key(struct redis *redis, const redisReply *name)
+{
+	size_t root = strlen(redis->request->root) + 1;
+	char text[ID_TEXT_BYTES];
+	struct id id;
+
+	if ((size_t)name->len < root + sizeof(text) || name->str[root + sizeof(text) - 1] != ':' ||
+	    str_copy_n(text, sizeof(text), name->str + root, sizeof(text) - 1) < 0 ||
+	    id_parse(text, &id) < 0)
+		return NULL;
+	return measured_of(redis, &id);
+}
+
+static enum redis_status measure_keys(struct redis *redis, redisReply *const *name, size_t n)
+{
+	enum redis_status status =
+		send_for_each(redis, (const char *const[]){"MEMORY", "USAGE"}, 2, name, n);
+
+	for (size_t i = 0; i < n && status == REDIS_DONE; i++) {
+		AUTO(reply_free) redisReply *reply = next_answer(redis);
+		struct measured *measured = measured_of_key(redis, name[i]);
+
+		status = status_of(reply);
+		if (status != REDIS_DONE || !measured)
+			continue;
+		measured->n_keys++;
+		/* Nil: it is gone meanwhile. */
+		if (reply->type == REDIS_REPLY_INTEGER && reply->integer > 0)
+			measured->bytes += (uint64_t)reply->integer;
+	}
+	return status;
+}
+
+static enum redis_status measure(struct redis *redis)
+{
+	const struct redis_request *request = redis->request;
+	static const uint8_t first[ID_BYTES];
+	char prefix[REDIS_KEY_BYTES];
+	enum redis_status status;
+
+	redis->measured = calloc(MEASURED_MAX, sizeof(*redis->measured));
+	if (!redis->measured || str_format(prefix, sizeof(prefix), "%s:", request->root) < 0)
+		return REDIS_E_SERVER;
+	status = scan(redis, prefix, measure_keys);
+	for (size_t i = 0; i < MEASURED_MAX && status == REDIS_DONE; i++) {
+		const struct measured *measured = &redis->measured[i];
+
+		if ((request->max_keys && measured->n_keys > request->max_keys) ||
+		    (request->max_bytes && measured->bytes > request->max_bytes))
+			note_session(&redis->report, &measured->id, first);
+	}
+	free(redis->measured);
+	return status;
+}
+
 /* --- the job --------------------------------------------------------------------------------- */
+
+static enum redis_status (*const actions[REDIS_ACTION_MAX_])(struct redis *redis) = {
+	[REDIS_MAKE] = make,
+	[REDIS_DROP] = drop,
+	[REDIS_LIST] = list,
+	[REDIS_MEASURE] = measure,
+};
 
 static enum redis_status work(struct redis *redis)
 {
@@ -508,9 +683,7 @@ static enum redis_status work(struct redis *redis)
 		status = log_in(redis);
 	if (status != REDIS_DONE)
 		return status;
-	if (redis->request->action == REDIS_MAKE)
-		return make(redis);
-	return redis->request->action == REDIS_DROP ? drop(redis) : list(redis);
+	return actions[redis->request->action](redis);
 }
 
 /* Names from the root and the id alone. */

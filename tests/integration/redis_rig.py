@@ -8,12 +8,13 @@ from pathlib import Path
 from harness import wait_until
 
 ADMIN = "sandboxd-admin"
+ADMIN_MAY = "+acl|setuser +acl|deluser +acl|users +scan +unlink +memory|usage"  # as sandboxd.conf(5) says
 PLATFORM = "sandboxd-frames"
 
 
 class Redis:
-    def __init__(self, default="off", admin_may="+acl +scan +unlink",
-                 platform_may="+select +publish +pubsub|numsub"):
+    def __init__(self, default="off", admin_may=ADMIN_MAY,
+                 platform_may="+select +publish +pubsub|numsub", lines=()):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -21,19 +22,19 @@ class Redis:
         self.home = tempfile.TemporaryDirectory(prefix="sbx-redis-")
         self.platform_password = secrets.token_hex(16)
         self.admin_may, self.platform_may = admin_may, platform_may
-        self.default = default
+        self.default, self.lines = default, lines
         self.process = None
         self.start()
 
     def start(self):
         users = [f"user test on >{self.password} ~* &* +@all",
-                 f"user {ADMIN} on >{self.admin_password} ~* -@all {self.admin_may}"]
+                 f"user {ADMIN} on >{self.admin_password} ~alphaswarm:sandbox:* -@all {self.admin_may}"]
         users.append(f"user {PLATFORM} on >{self.platform_password} resetchannels &alphaswarm:task:* -@all {self.platform_may}")
         if self.default != "on":
             users.append("user default off")
         file = Path(self.home.name) / "redis.conf"
         file.write_text("\n".join([f"port {self.port}", "bind 127.0.0.1", f"dir {self.home.name}", 'save ""',
-                                   "appendonly no", *users]) + "\n")
+                                   "appendonly no", *self.lines, *users]) + "\n")
         # The server is in the package of the client; it goes by the name under which it is called.
         self.process = subprocess.Popen(["redis-server", str(file)], executable="/usr/bin/redis-check-rdb",
                                         stdout=subprocess.DEVNULL)
