@@ -112,8 +112,9 @@ static void tree_mark(struct tree *tree, pid_t root)
 	}
 }
 
-/* 1: it ran before; 0: it did not, or is another by now. */
-static int tree_signal_one(const struct tree_entry *entry, int proc_fd, int number)
+/* 1: it ran before; 0: it did not, or is another by now. Whose parent this pass has ended is the
+ * root's child now, which is below it as well. */
+static int tree_signal_one(const struct tree_entry *entry, pid_t root, int proc_fd, int number)
 {
 	AUTO_CLOSE int fd = -1;
 	char name[16];
@@ -123,7 +124,8 @@ static int tree_signal_one(const struct tree_entry *entry, int proc_fd, int numb
 	if (str_format(name, sizeof(name), "%d", entry->pid) < 0)
 		return 0;
 	fd = openat(proc_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || tree_read(fd, "stat", &parent, &state) < 0 || parent != entry->parent)
+	if (fd < 0 || tree_read(fd, "stat", &parent, &state) < 0 ||
+	    (parent != entry->parent && parent != root))
 		return 0;
 	if (number == SIGSTOP && (state == 'T' || state == 't'))
 		return 0;
@@ -149,7 +151,7 @@ int tree_signal(pid_t root, int number)
 	tree_mark(&tree, root);
 	for (size_t i = 0; i < tree.n; i++) {
 		if (tree.entry[i].is_below)
-			count += tree_signal_one(&tree.entry[i], dirfd(dir), number);
+			count += tree_signal_one(&tree.entry[i], root, dirfd(dir), number);
 	}
 	(void)closedir(dir);
 	return count;

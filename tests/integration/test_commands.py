@@ -242,7 +242,7 @@ def test_signals(caller, session):
     body = {"signal": "KILL", "scope": "tree"}
     assert caller.post(commands(session, cid, "/signal"), body).status == 200
     ended(caller, session, cid)
-    # Its parent ended first: pid 1 reaps it a moment later.
+    # What ended is reaped a moment later.
     wait_until(lambda: caller.shell(session, f"kill -0 {child}").code != 0, 10, "it is gone")
 
 
