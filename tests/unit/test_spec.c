@@ -287,6 +287,12 @@ static void test_spec_parse_command_answers(void **state)
 		{"{\"argv\": [\"a\"], \"cwd\": \"x\"}",
 		 "[{\"type\":\"value_error\",\"loc\":[\"body\",\"cwd\"],\"msg\":\"Value error, must be an "
 		 "absolute path\"}]"								    },
+		{"{\"cmd\": \"a\", \"argv\": [\"b\", \"c\", \"d\", \"e\"]}",
+		 "[{\"type\":\"value_error\",\"loc\":[\"body\",\"argv\"],\"msg\":\"Value error, argv "
+		 "and cmd exclude each other\"}]"						       },
+		{"{\"argv\": [\"b\"], \"cmd\": \"a\"}",
+		 "[{\"type\":\"value_error\",\"loc\":[\"body\",\"cmd\"],\"msg\":\"Value error, argv "
+		 "and cmd exclude each other\"}]"						       },
 		{"{\"argv\": [\"a\"], \"timeout_ms\": 0}",
 		 "[{\"type\":\"greater_than_equal\",\"loc\":[\"body\",\"timeout_ms\"],\"msg\":\"Input should "
 		 "be greater than or equal to 1\"}]"						    },

@@ -95,11 +95,24 @@ static void read_argument(struct body *body, const char *field, size_t index, js
 	}
 }
 
+/* Members come in the caller's order: either of argv and cmd may be the second. */
+static bool is_there(struct body *body, const char *field)
+{
+	const struct spec_command *spec = body->dest;
+
+	if (spec->argv)
+		body_wrong(body, "value_error", field,
+			   "Value error, argv and cmd exclude each other");
+	return spec->argv != NULL;
+}
+
 static void read_argv(struct body *body, const char *field, json_t *value)
 {
 	struct spec_command *spec = body->dest;
 	size_t n = json_array_size(value);
 
+	if (is_there(body, field))
+		return;
 	if (!json_is_array(value)) {
 		body_wrong(body, "list_type", field, "Input should be a valid list");
 		return;
@@ -194,10 +207,8 @@ static void read_cmd(struct body *body, const char *field, json_t *value)
 
 	if (json_is_null(value))
 		return;
-	if (spec->argv) {
-		body_wrong(body, "value_error", field, "Value error, beside argv");
+	if (is_there(body, field))
 		return;
-	}
 	if (!json_is_string(value) || json_string_length(value) == 0 || body_has_nul(value)) {
 		body_wrong(body, "string_type", field,
 			   "Input should be a valid string, not empty and without NUL");
@@ -284,7 +295,6 @@ static int add_terminal_name(struct spec_command *spec)
 int spec_parse_command(const char *text, size_t size, const struct spec_options *options,
 		       struct spec_command *ret_spec, json_t **ret_errors)
 {
-	/* cmd behind argv: it sees whether there is one. */
 	static const struct body_field fields[] = {
 		{"argv",          false, read_argv         },
 		{"cmd",           false, read_cmd          },
