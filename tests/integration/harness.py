@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -351,13 +352,17 @@ def id_blocks_at_rest(instance):
     return last
 
 
-def store_section(config):
+def has_dsn(config):
+    return re.search(r"^dsn\b", config, re.M)
+
+
+def own_database(config):
     """SANDBOX_TEST_STORE=postgres: every service of the tests has a database of its own."""
-    if os.environ.get("SANDBOX_TEST_STORE") != "postgres" or "[store]" in config:
-        return ""
+    if os.environ.get("SANDBOX_TEST_STORE") != "postgres" or has_dsn(config):
+        return None
     from postgres_rig import shared_database
 
-    return f"\n[store]\ndsn = {shared_database()}\n"
+    return shared_database()
 
 
 class Daemon:
@@ -372,7 +377,8 @@ class Daemon:
         self.env = env or {}
         self.arguments = arguments
         self.programs = programs
-        self.config.write_text(config + store_section(config))
+        self.database = own_database(config)
+        self.configure(config)
         self.process = None
         self.deaths_expected = False
         try:
@@ -380,6 +386,39 @@ class Daemon:
         except AssertionError:
             shutil.rmtree(self.home, ignore_errors=True)
             raise
+
+    def configure(self, config):
+        """Its configuration from the next start or reload on; the store remains."""
+        if self.database and not has_dsn(config):
+            dsn = f"[store]\ndsn = {self.database.dsn}\n"
+            config = config.replace("[store]\n", dsn) if "[store]\n" in config else f"{config}\n{dsn}"
+        self.config.write_text(config)
+
+    def sql(self, statement, *values):
+        """The rows of one statement on its store, as another program has them; `?` is a value."""
+        if self.database:
+            return self.database.rows(statement, values)
+        path = self.state / "api" / "api.db"
+        with contextlib.closing(sqlite3.connect(path, timeout=10)) as store, store:
+            return store.execute(statement, values).fetchall()
+
+    def tables(self):
+        if self.database:
+            return self.database.tables()
+        return [row[0] for row in self.sql("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+    def columns(self, table):
+        """Their names, in order."""
+        if self.database:
+            return self.database.columns(table)
+        return [row[1] for row in self.sql(f"PRAGMA table_info({table})")]
+
+    def copy_rows(self, table, key, value, **changes):
+        """Rows as those that have this value in the column `key`, but for the changes."""
+        names = self.columns(table)
+        values = ", ".join("?" if name in changes else name for name in names)
+        self.sql(f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {table} WHERE {key} = ?",
+                 *(changes[name] for name in names if name in changes), value)
 
     @property
     def control(self):

@@ -149,8 +149,34 @@ class Postgres:
 SHARED = []
 
 
+class Database:
+    """One of a server's, with what tests look up in it; psycopg2 knows how values are written."""
+
+    def __init__(self, server, name):
+        self.server = server
+        self.name = name
+        self.dsn = server.dsn(database=name)
+
+    def rows(self, statement, values=()):
+        import psycopg2
+
+        with contextlib.closing(psycopg2.connect(
+                host=str(self.server.home), port=self.server.port, user="postgres", dbname=self.name)) as store:
+            with store, store.cursor() as cursor:
+                cursor.execute(statement.replace("%", "%%").replace("?", "%s"), values)
+                return cursor.fetchall() if cursor.description else []
+
+    def tables(self):
+        return [row[0] for row in self.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+
+    def columns(self, table):
+        return [row[0] for row in self.rows(
+            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0"
+            " AND NOT attisdropped ORDER BY attnum", (table,))]
+
+
 def shared_database():
-    """The dsn of a new database on the one server of this test run."""
+    """A new database on the one server of this test run."""
     if not SHARED:
         SHARED.append(Postgres())
         atexit.register(SHARED[0].done)
@@ -159,7 +185,7 @@ def shared_database():
     name = f"store{server.n_databases}"
     server.new_database(name)
     server.ready(name)
-    return server.dsn(database=name)
+    return Database(server, name)
 
 
 # As docs/postgresql.md says.

@@ -330,7 +330,7 @@ def test_ceilings_count_what_was_adopted():
         kill_supervisor(daemon)
         assert caller.post(SESSIONS, {}).status == 429
         # A smaller number at the next start ends nobody.
-        daemon.config.write_text(config.replace("sessions = 2", "sessions = 1"))
+        daemon.configure(config.replace("sessions = 2", "sessions = 1"))
         leave(daemon)
         assert all(caller.run(s, "/bin/true").code == 0 for s in sessions)
         assert caller.post(SESSIONS, {}).status == 429
@@ -348,10 +348,10 @@ def test_a_configuration_that_is_wrong_ends_no_session(private):
     shims = shims_of(private)
     good = private.config.read_text()
     assert private.stop(signal.SIGUSR2) == 0
-    private.config.write_text("[nonsense]\nx = 1\n")
+    private.configure("[nonsense]\nx = 1\n")
     refused = start_by_hand(private, private.runtime, private.state)
     assert refused.returncode == 1 and shims_of(private) == shims
-    private.config.write_text(good)
+    private.configure(good)
     private.start()
     assert shims_of(private) == shims and caller.run(session, "/bin/true").code == 0
 

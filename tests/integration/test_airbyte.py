@@ -1,7 +1,6 @@
 """Connections of Airbyte as components: whose they are, what is written, what never is."""
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import uuid
@@ -48,30 +47,43 @@ def text_of(caller, session, file):
     return caller.run(session, "/bin/cat", f"/session/{file}").text
 
 
-def keep(caller, name, connection=None):
+def keep(daemon, caller, name, connection=None):
+    """As its owner's; the table of PostgreSQL is the platform's, which fills it."""
     connection = connection or str(uuid.uuid4())
+    if daemon.database:
+        row(daemon, name, caller.headers["X-Sandbox-User"], connection, caller.headers.get("X-Sandbox-Workspace"))
+        return connection
     answer = caller.request("PUT", f"{CONNECTIONS}/{connection}", {"name": name})
     assert answer.status == 200, answer
     return connection
 
 
-def sql(daemon, statement, *values):
-    """Another program's writer of the table."""
-    with sqlite3.connect(daemon.state / "api" / "api.db", timeout=10) as db:
-        db.execute(statement, values)
-    db.close()
+def forget(daemon, caller, connection):
+    if daemon.database:
+        daemon.sql("DELETE FROM airbyte_connections WHERE airbyte_connection_id = ? AND owner_user_id = ?",
+                   connection, caller.headers["X-Sandbox-User"])
+    else:
+        assert caller.delete(f"{CONNECTIONS}/{connection}").status == 200
 
 
-def row(daemon, name, owner="alice", connection=None):
+def only_embedded(daemon):
+    if daemon.database:
+        pytest.skip("the platform keeps the table in PostgreSQL")
+
+
+def row(daemon, name, owner="alice", connection=None, workspace=None):
+    """As another program writes it."""
     made = str(uuid.uuid4())
-    sql(daemon, "INSERT INTO airbyte_connections (id, name, airbyte_connection_id, owner_user_id,"
-        " created_at, updated_at) VALUES (?, CAST(? AS TEXT), ?, ?, '2026-01-01 00:00:00', '2026-01-01 00:00:00')",
-        made, name, connection, owner)
+    times = {} if daemon.database else {"created_at": "2026-01-01 00:00:00", "updated_at": "2026-01-01 00:00:00"}
+    values = {"id": made, "name": name, "airbyte_connection_id": connection, "owner_user_id": owner,
+              "workspace_id": workspace, **times}
+    places = ", ".join("CAST(? AS TEXT)" if column == "name" else "?" for column in values)
+    daemon.sql(f"INSERT INTO airbyte_connections ({', '.join(values)}) VALUES ({places})", *values.values())
     return made
 
 
 def test_a_connection_becomes_a_component(daemon, alice, session):
-    connection = keep(alice, "Postgres → Iceberg (prod)")
+    connection = keep(daemon, alice, "Postgres → Iceberg (prod)")
     answer = use(alice, session, connection)
     assert answer.status == 200, answer
     assert answer.json["components"] == ["postgres_iceberg_prod.yaml"]
@@ -90,7 +102,7 @@ def test_a_connection_becomes_a_component(daemon, alice, session):
 
 def test_whose_it_is(daemon, alice, bob, carol, root):
     """Missing and foreign are the same bytes, and no id stands in them."""
-    connection = keep(alice, "mine")
+    connection = keep(daemon, alice, "mine")
     sessions = {caller: caller.create() for caller in (alice, bob, carol, root)}
     assert use(alice, sessions[alice], connection).status == 200
     assert use(carol, sessions[carol], connection).status == 200, "of her workspace"
@@ -103,10 +115,10 @@ def test_whose_it_is(daemon, alice, bob, carol, root):
     assert connection in str(carol.get(CONNECTIONS).json)
     assert bob.delete(f"{CONNECTIONS}/{connection}").status == 404
     # Another tenant keeps the same connection without meeting the first one's.
-    keep(bob, "his", connection)
+    keep(daemon, bob, "his", connection)
     assert use(bob, sessions[bob], connection).json["components"] == ["his.yaml"]
     assert use(alice, sessions[alice], connection).json["components"] == ["mine.yaml"]
-    assert alice.delete(f"{CONNECTIONS}/{connection}").status == 200
+    forget(daemon, alice, connection)
     assert use(alice, sessions[alice], connection).status == 404
     assert use(bob, sessions[bob], connection).status == 200
     # The session comes before the connection.
@@ -122,10 +134,10 @@ def test_bodies(alice, session, body):
     assert alice.post(f"{SESSIONS}/{session}/airbyte", body).status == 422
 
 
-def test_names_that_collide(alice, session):
-    first, second = keep(alice, "orders"), keep(alice, "Orders!")
+def test_names_that_collide(daemon, alice, session):
+    first, second = keep(daemon, alice, "orders"), keep(daemon, alice, "Orders!")
     assert alice.write(session, "own", "type: a.B\n").status == 200
-    third = keep(alice, "own")
+    third = keep(daemon, alice, "own")
     assert use(alice, session, first).status == 200
     for _ in range(2):  # the second time it overwrites itself
         names = use(alice, session, second).json["components"]
@@ -137,8 +149,6 @@ def test_names_that_collide(alice, session):
 
 def test_rows_50_and_51_hostile_names(daemon, alice, session):
     """As another program wrote them: without Airbyte's id the name is in the document."""
-    if not (daemon.state / "api" / "api.db").exists():
-        pytest.skip("the names come in by the embedded store's file")
     name = "a\"\ntype: evil"
     answer = use(alice, session, row(daemon, name))
     assert answer.json["components"] == ["a_type_evil.yaml"]
@@ -146,7 +156,7 @@ def test_rows_50_and_51_hostile_names(daemon, alice, session):
     document = yaml.safe_load(text)
     assert document["type"] == TYPE and document["attributes"]["connection_selector"] == {"by_name": [name]}
     assert text.count("\ntype:") == 0
-    for bad in ("../../x", "/x", "a\0b", "", "..", "..\\x", "C:\\x", "a/../../b"):
+    for bad in ("../../x", "/x", "", "..", "..\\x", "C:\\x", "a/../../b"):
         assert use(alice, session, row(daemon, bad)).json == BAD_NAME, bad
     for name in ("a/b", "’; DROP TABLE x; --", "{{ env.HOME }}", "- x: &a *a", "# no", "\u202etxt", "\u2028",
                  "%s%n", "'", "|\n  x", "!!python/object/apply:os.system ['id']", "é" * 40, "\x01\x1b[31m", "CON"):
@@ -160,6 +170,8 @@ def test_rows_50_and_51_hostile_names(daemon, alice, session):
         assert set(document) == {"type", "attributes", "requirements"} and document["type"] == TYPE
         wanted.update(document["attributes"]["connection_selector"]["by_name"])
     assert {"{{ env.HOME }}", "- x: &a *a", "\u2028", "|\n  x", "\x01\x1b[31m"} <= wanted
+    only_embedded(daemon)  # PostgreSQL has none of what follows
+    assert use(alice, session, row(daemon, "a\0b")).json == BAD_NAME
     # A megabyte: no name, but an id is enough.
     assert use(alice, session, row(daemon, "x" * (1 << 20))).json == BAD_NAME
     made = row(daemon, "x" * (1 << 20), connection=str(uuid.uuid4()))
@@ -168,7 +180,18 @@ def test_rows_50_and_51_hostile_names(daemon, alice, session):
     assert use(alice, session, row(daemon, b"\xff\xfe")).json == BAD_NAME
 
 
+def test_table_of_the_platform_is_only_read(daemon, alice):
+    if not daemon.database:
+        pytest.skip("the embedded store is written")
+    connection = keep(daemon, alice, "the platform's")
+    for answer in (alice.delete(f"{CONNECTIONS}/{connection}"),
+                   alice.request("PUT", f"{CONNECTIONS}/{connection}", {"name": "x"})):
+        assert answer.status == 409 and "kept by the platform" in answer.json["detail"]
+    assert "the platform's" in [each["name"] for each in alice.get(CONNECTIONS).json]
+
+
 def test_import_ls_rm(daemon, alice, session, tmp_path):
+    only_embedded(daemon)
     file = tmp_path / "connections.json"
     file.write_text(json.dumps(EXPORT))
     done = airbyte(daemon, "import", str(file))
@@ -214,13 +237,13 @@ def test_it_survives_and_is_rebuilt():
     try:
         alice = daemon.client("alice")
         session = alice.create()
-        connection = keep(alice, "orders")
+        connection = keep(daemon, alice, "orders")
         assert use(alice, session, connection).status == 200
         daemon.stop()
         daemon.start()
         assert use(alice, session, connection).json["components"] == ["orders.yaml"]
         audit = ctl(daemon, "audit", "--state-dir", str(daemon.state)).stdout.decode()
-        assert "component.airbyte" in audit and "airbyte.put" in audit
+        assert "component.airbyte" in audit and (daemon.database or "airbyte.put" in audit)
     finally:
         daemon.done()
 
@@ -265,7 +288,7 @@ def test_real_dagster_loads_it(dagster, tmp_path, workspace, fields):
     try:
         alice = daemon.client("alice")
         session = alice.create()
-        assert use(alice, session, keep(alice, "orders")).status == 200
+        assert use(alice, session, keep(daemon, alice, "orders")).status == 200
         file = tmp_path / "defs.yaml"
         file.write_text(text_of(alice, session, "orders.yaml"))
     finally:

@@ -42,7 +42,7 @@ def state(daemon):
 
 def test_drop_ins_are_read_in_order_and_win(own):
     own.stop()
-    own.config.write_text(BASE + "[limits]\nsessions = 1\n")
+    own.configure(BASE + "[limits]\nsessions = 1\n")
     drop_in(own, "10-a.conf", "[limits]\nsessions = 2\n")
     drop_in(own, "20-b.conf", "[limits]\nsessions = 3\n")
     drop_in(own, "30-c.conf.bak", "[nonsense\n")
@@ -53,7 +53,7 @@ def test_drop_ins_are_read_in_order_and_win(own):
 def test_reload_changes_limits_and_endpoints_of_new_and_running_sessions(own):
     session = own.root.create_runtime(profile="agent")
     assert own.root.shell(session, "echo $ALPHASWARM_KAFKA_BOOTSTRAP").text == "\n"
-    own.config.write_text(
+    own.configure(
         BASE + "[limits]\nsessions = 2\nsession_memory = 512MiB\n[endpoints]\nkafka_bootstrap = b:1\n"
     )
     reload(own, "configuration is reloaded")
@@ -64,7 +64,7 @@ def test_reload_changes_limits_and_endpoints_of_new_and_running_sessions(own):
     refused = own.root.post(RUNTIME, {"profile": "agent"})
     assert refused.status == 500
     assert "plan" in refused.json["detail"]
-    own.config.write_text(BASE + "[limits]\nsessions = 1\n")
+    own.configure(BASE + "[limits]\nsessions = 1\n")
     reload(own, "configuration is reloaded")
     wait_until(lambda: state(own)["generation"] == 2)
     assert own.root.post(SESSIONS).status == 429
@@ -72,7 +72,7 @@ def test_reload_changes_limits_and_endpoints_of_new_and_running_sessions(own):
 
 
 def test_reload_of_a_bad_file_changes_nothing_and_says_so(own):
-    own.config.write_text(BASE + "[limits]\nsessions = 7\n")
+    own.configure(BASE + "[limits]\nsessions = 7\n")
     reload(own, "configuration is reloaded")
     drop_in(own, "50-bad.conf", "[limits]\nsessions = 5\nsessionz = 9\n")
     reload(own, "the former configuration stays")
@@ -115,7 +115,7 @@ def test_start_with_a_bad_file_waits_for_nothing_else():
 
 
 def test_reload_names_what_needs_a_restart(own):
-    own.config.write_text(BASE + "[supervisor]\negress_workers = 2\nlaunches_per_second = 77\n")
+    own.configure(BASE + "[supervisor]\negress_workers = 2\nlaunches_per_second = 77\n")
     reload(own, "options=\"supervisor.egress_workers\"")
     wait_until(lambda: state(own)["generation"] == 1)
     assert state(own)["needs_restart"] == ["supervisor.egress_workers"]
@@ -123,23 +123,23 @@ def test_reload_names_what_needs_a_restart(own):
 
 def test_reload_is_passed_on_by_the_keeper_and_changes_the_log_level(own):
     assert "level=debug" not in own.log.read_text()
-    own.config.write_text(BASE + "[supervisor]\nlog_level = debug\n")
+    own.configure(BASE + "[supervisor]\nlog_level = debug\n")
     reload(own, "configuration is reloaded")
-    own.config.write_text(BASE + "[supervisor]\nlog_level = error\n")
+    own.configure(BASE + "[supervisor]\nlog_level = error\n")
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: state(own)["generation"] == 2)
     before = len(own.log.read_text())
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: state(own)["generation"] == 3)
     assert "configuration is reloaded" not in own.log.read_text()[before:]
-    own.config.write_text(BASE + "[supervisor]\nlog_level = info\n")
+    own.configure(BASE + "[supervisor]\nlog_level = info\n")
     reload(own, "configuration is reloaded")
 
 
 def test_many_reloads_at_once_end_with_the_last_file(own):
     """SIGHUP while one is under way is not lost, and no reader is left behind."""
     for number in range(2, 32):
-        own.config.write_text(BASE + f"[limits]\nsessions = {number}\n")
+        own.configure(BASE + f"[limits]\nsessions = {number}\n")
         os.kill(own.process.pid, signal.SIGHUP)
         if number % 5 == 0:
             assert own.root.get("/healthz").status == 200
@@ -179,7 +179,7 @@ def test_launches_go_on_while_a_reader_hangs(own):
 
 
 def test_reload_of_trusted_peers_shuts_out_at_once(own):
-    own.config.write_text("[identity]\ntrusted_peers = 33\n")
+    own.configure("[identity]\ntrusted_peers = 33\n")
     me = own.client("me")
     assert me.get(SESSIONS).status == 200
     reload(own, "configuration is reloaded")
@@ -247,7 +247,7 @@ def test_config_check_of_one_file(tmp_path):
 
 
 def test_config_show_says_where_values_come_from_and_hides_some(own):
-    own.config.write_text(BASE + "[endpoints]\nkafka_bootstrap = s3cret:1\n[supervisor]\negress_workers = 2\n")
+    own.configure(BASE + "[endpoints]\nkafka_bootstrap = s3cret:1\n[supervisor]\negress_workers = 2\n")
     drop_in(own, "10-a.conf", "[limits]\nsessions = 77\n")
     reload(own, "configuration is reloaded")
     wait_until(lambda: state(own)["needs_restart"])
@@ -274,7 +274,7 @@ def test_config_show_tells_what_changed_after_the_last_reload(own):
     drop_in(own, "10-a.conf", "[limits]\nsessions = 77\n")
     reload(own, "configuration is reloaded")
     wait_until(lambda: not told(), what="the api worker has heard of the reload")
-    own.config.write_text(BASE)
+    own.configure(BASE)
     assert told()
     reload(own, "configuration is reloaded")
     wait_until(lambda: not told(), what="the api worker has heard of the reload")

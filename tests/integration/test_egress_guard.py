@@ -167,7 +167,7 @@ def test_a_reload_puts_the_new_rules_in_force_for_workers_that_run():
         group = group_of(daemon)
         worker = daemon.worker_pid("sandboxd-egress")
         assert dial(group, rows(["10.1.2.3", "44.1.1.1"], kinds=("tcp",))) == ["EPERM"] * 2
-        daemon.config.write_text(CONFIG + "[network]\nallow_private = 10.1.0.0/16\n")
+        daemon.configure(CONFIG + "[network]\nallow_private = 10.1.0.0/16\n")
         os.kill(daemon.process.pid, signal.SIGHUP)
         wait_until(lambda: "configuration is reloaded" in daemon.log.read_text(), 20, "reload")
         assert dial(group, rows(["10.1.2.3", "44.1.1.1"], kinds=("tcp",))) == ["ok"] * 2

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import struct
 import threading
 import time
@@ -155,7 +154,7 @@ def test_limits_of_the_configuration_are_told_and_kept(own, world, ann, session)
     # A second's worth comes at once.
     assert int(n) == len(body) and float(span) > 2, result
     thread.join()
-    own.config.write_text(CONFIGURED.replace(f"bytes_per_second = {RATE}", ""))
+    own.configure(CONFIGURED.replace(f"bytes_per_second = {RATE}", ""))
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: ann.get(f"{SESSIONS}/{session}/egress").json["limits"]["bytes_per_second"] == 0,
                20, "the reload")
@@ -166,8 +165,7 @@ def test_a_row_with_too_many_rules_reaches_nothing_and_says_so(ann, own):
     assert dial(ann, session, OTHER) == f"{OTHER}:{PORT}"
     assert own.stop() == 0
     rules = json.dumps([f"a{n}.example" for n in range(300)] + [f"{OTHER}:{PORT}"])
-    with sqlite3.connect(own.state / "api" / "api.db", timeout=10) as db:
-        db.execute("UPDATE dagster_sandbox_sessions SET egress_allow_json = ? WHERE id = ?", (rules, session))
+    own.sql("UPDATE dagster_sandbox_sessions SET egress_allow_json = ? WHERE id = ?", rules, session)
     own.start()
     assert dial(ann, session, OTHER) != f"{OTHER}:{PORT}"
     told = [entry for entry in ann.get(f"{SESSIONS}/{session}").json["log_summary"]

@@ -188,13 +188,13 @@ def test_a_service_that_is_taken_from_the_list_is_not_reached_any_more(own, ann,
     session = session_of(ann, "catalog.host:8181")
     assert curl(ann, session, "http://catalog.host:8181/x").text == "catalog /x"
     before = own.config.read_text()
-    own.config.write_text(before.replace("catalog.host:8181=", "other.host:8181="))
+    own.configure(before.replace("catalog.host:8181=", "other.host:8181="))
     os.kill(own.process.pid, 1)
     wait_until(lambda: "catalog" not in curl(ann, session, "http://catalog.host:8181/x").text, 20, "the reload")
     n = len(catalog.peers)
     curl(ann, session, "http://catalog.host:8181/x")
     assert len(catalog.peers) == n
-    own.config.write_text(before)
+    own.configure(before)
     os.kill(own.process.pid, 1)
     wait_until(lambda: curl(ann, session, "http://catalog.host:8181/x").text == "catalog /x", 20, "the reload back")
     ann.remove(session)

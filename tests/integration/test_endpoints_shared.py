@@ -147,7 +147,7 @@ def test_the_bucket_is_refused_when_it_is_asked_for(ann):
 def test_a_reload_binds_sessions_that_run(own, ann, session):
     """The operator takes a path back: the next request is refused."""
     assert ask(ann, session, HOST, head("/sandbox/a")) == ["200"]
-    own.config.write_text(CONFIGURED.replace(f"{HOST}/sandbox sandbox.{HOST}/", f"{HOST}/other"))
+    own.configure(CONFIGURED.replace(f"{HOST}/sandbox sandbox.{HOST}/", f"{HOST}/other"))
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: ask(ann, session, HOST, head("/sandbox/a")) != ["200"], 10, "the new configuration")
     assert ask(ann, session, HOST, head("/other/a")) == ["200"]

@@ -1,7 +1,6 @@
 """Tasks: cancelled, in order, and ended with exactly one frame whatever ends their session."""
 import os
 import signal
-import sqlite3
 import threading
 import time
 from datetime import datetime
@@ -201,16 +200,14 @@ def test_ttl_is_changed_from_now_on_and_kept(private):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_expiry_that_was_moved_is_the_one_that_counts(private):
     caller = private.client("alice")
     session = caller.create()
     task = stopped_task(caller, session)
-    with sqlite3.connect(private.state / "api" / "api.db", timeout=10) as db:
-        row = "SELECT ttl_minutes FROM dagster_sandbox_sessions WHERE id = ?"
-        assert db.execute(row, (session,)).fetchone() == (60,)
-        caller.request("PATCH", f"{SESSIONS}/{session}", body={"ttl_minutes": 1})
-        assert db.execute(row, (session,)).fetchone() == (1,)
+    row = "SELECT ttl_minutes FROM dagster_sandbox_sessions WHERE id = ?"
+    assert private.sql(row, session) == [(60,)]
+    caller.request("PATCH", f"{SESSIONS}/{session}", body={"ttl_minutes": 1})
+    assert private.sql(row, session) == [(1,)]
     assert state(caller, task) == "running"
     frames = caller.frames(task, timeout=90)
     assert terminal(frames)["code"] == "session_expired"

@@ -1,10 +1,8 @@
 """Ends of sessions that meet each other: deletes, kills, the end of the supervisor."""
-import contextlib
 import http.client
 import json
 import os
 import signal
-import sqlite3
 import threading
 import time
 
@@ -40,8 +38,7 @@ def lines_in_log(daemon, text):
 
 
 def row_is_closed(daemon, session):
-    with contextlib.closing(sqlite3.connect(daemon.state / "api" / "api.db", timeout=10)) as db:
-        return db.execute("SELECT closed_at FROM dagster_sandbox_sessions WHERE id = ?", (session,)).fetchone()[0]
+    return daemon.sql("SELECT closed_at FROM dagster_sandbox_sessions WHERE id = ?", session)[0][0]
 
 
 def test_supervisor_dies_while_sessions_are_made_and_removed(private):

@@ -1,7 +1,6 @@
 """Tasks of a session, what a sandbox uses, and what the janitor would end."""
 import os
 import signal
-import sqlite3
 import uuid
 
 from harness import ABSENT_ID, NOT_FOUND, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS, wait_until
@@ -40,15 +39,9 @@ def test_tasks_outlive_the_worker_that_ran_them(daemon, alice, session):
 
 def insert_tasks(daemon, like, states):
     """Rows of tasks that no worker holds, newer than the one they are made from. Their ids."""
-    with sqlite3.connect(daemon.state / "api" / "api.db", timeout=10) as db:
-        db.row_factory = sqlite3.Row
-        row = dict(db.execute("SELECT * FROM sandbox_tasks WHERE id = ?", (like,)).fetchone())
-        made = []
-        for state in states:
-            made.append(str(uuid.uuid4()))
-            row |= {"id": made[-1], "status": state, "created_at": "2999-01-01T00:00:00.000000"}
-            db.execute(f"INSERT INTO sandbox_tasks ({','.join(row)}) VALUES ({','.join('?' * len(row))})",
-                       list(row.values()))
+    made = [str(uuid.uuid4()) for _ in states]
+    for task, state in zip(made, states):
+        daemon.copy_rows("sandbox_tasks", "id", like, id=task, status=state, created_at="2999-01-01T00:00:00.000000")
     return made
 
 

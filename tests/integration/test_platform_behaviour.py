@@ -5,7 +5,6 @@ a server that it has no place on nor on the one where it has its own.
 """
 import os
 import socket
-import sqlite3
 import subprocess
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -130,10 +129,7 @@ def test_expired_session_is_the_janitors():
         kept, expired = alice.create(), alice.create()
         assert daemon.stop() == 0
         past = (datetime.utcnow() - timedelta(seconds=1)).isoformat(timespec="microseconds")
-        with sqlite3.connect(daemon.state / "api" / "api.db", timeout=10) as db:
-            db.execute("UPDATE dagster_sandbox_sessions SET expires_at = ? WHERE id = ?",
-                       (past, expired))
-        db.close()
+        daemon.sql("UPDATE dagster_sandbox_sessions SET expires_at = ? WHERE id = ?", past, expired)
         daemon.start()
         assert daemon.root.post("/dagster/sandbox/janitor").json["count"] <= 1
         assert [each["id"] for each in alice.get(SESSIONS).json] == [kept]

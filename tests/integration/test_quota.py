@@ -257,10 +257,10 @@ def test_quotas_follow_a_reload(own):
     alice = own.client("alice")
     alice.create(), alice.create()
     assert alice.post(SESSIONS).status == 429
-    own.config.write_text(re.sub(r"(\[owner\]\nsessions = )2", r"\g<1>3", CONFIG))
+    own.configure(re.sub(r"(\[owner\]\nsessions = )2", r"\g<1>3", CONFIG))
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: alice.get(QUOTA).json["owner"]["sessions"]["limit"] == 3)
     assert alice.post(SESSIONS).status == 201
-    own.config.write_text(CONFIG)
+    own.configure(CONFIG)
     os.kill(own.process.pid, signal.SIGHUP)
     wait_until(lambda: alice.get(QUOTA).json["owner"]["sessions"] == {"limit": 2, "used": 3})

@@ -1,7 +1,7 @@
 """The row is the promise: a session whose process tree is gone gets a new one at its next use."""
+import json
 import os
 import signal
-import sqlite3
 import threading
 import time
 import uuid
@@ -28,12 +28,6 @@ def tree_of(caller, session):
 def restart(daemon):
     assert daemon.stop() == 0
     daemon.start()
-
-
-def rows(daemon, sql, *values):
-    """One statement on the state file; the service is stopped or only reads are done."""
-    with sqlite3.connect(daemon.state / "api" / "api.db", timeout=10) as db:
-        return db.execute(sql, values).fetchall()
 
 
 def test_stop_and_start_keep_the_promise(private):
@@ -125,14 +119,14 @@ def test_closed_and_expired_rows_stay_closed(private):
     caller.remove(closed)
     private.stop()
     past = (datetime.utcnow() - timedelta(minutes=1)).isoformat(timespec="microseconds")
-    rows(private, "UPDATE dagster_sandbox_sessions SET expires_at = ? WHERE id = ?", past, expired)
+    private.sql("UPDATE dagster_sandbox_sessions SET expires_at = ? WHERE id = ?", past, expired)
     private.start()
     for session in (closed, expired):
         assert caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND
         assert caller.post(f"{SESSIONS}/{session}/execute").body == NOT_FOUND
     assert [s["id"] for s in caller.get(SESSIONS).json] == [kept]
     reason = "SELECT closed_reason FROM dagster_sandbox_sessions WHERE id = ?"
-    wait_until(lambda: rows(private, reason, expired) == [("expired",)], 5, "closed")
+    wait_until(lambda: private.sql(reason, expired) == [("expired",)], 5, "closed")
 
 
 def test_dormant_session_is_deleted_without_a_tree(private):
@@ -152,18 +146,19 @@ def test_row_of_the_platform_is_rebuilt(private):
     private.stop()
     session = str(uuid.uuid4())
     now = datetime.utcnow()
-    rows(private,
-         "INSERT INTO dagster_sandbox_sessions (id, status, components_json, log_summary_json,"
-         " expires_at, created_at, updated_at, owner_user_id, workspace_id)"
-         " VALUES (?, 'running', ?, NULL, ?, ?, ?, 'alice', 'blue')",
-         session, '{"demo.yaml": "type: a.B\\n", "../evil.yaml": "x", "con.yaml": "y", "n": 7,'
-         ' "plain": "type: c.D\\n"}',
-         str(now + timedelta(minutes=30)), str(now), str(now))
+    private.sql(
+        "INSERT INTO dagster_sandbox_sessions (id, status, components_json, log_summary_json,"
+        " expires_at, created_at, updated_at, owner_user_id, workspace_id)"
+        " VALUES (?, 'running', ?, NULL, ?, ?, ?, 'alice', 'blue')",
+        session, '{"demo.yaml": "type: a.B\\n", "../evil.yaml": "x", "con.yaml": "y", "n": 7,'
+        ' "plain": "type: c.D\\n"}',
+        str(now + timedelta(minutes=30)), str(now), str(now))
     broken = str(uuid.uuid4())
-    rows(private,
-         "INSERT INTO dagster_sandbox_sessions (id, status, components_json, expires_at,"
-         " created_at, updated_at, owner_user_id) VALUES (?, 'open', '{not json', ?, ?, ?, 'alice')",
-         broken, str(now + timedelta(minutes=30)), str(now), str(now))
+    private.sql(
+        "INSERT INTO dagster_sandbox_sessions (id, status, components_json, expires_at,"
+        " created_at, updated_at, owner_user_id) VALUES (?, 'open', ?, ?, ?, ?, 'alice')",
+        broken, "[7]" if private.database else "{not json",  # which PostgreSQL refuses itself
+        str(now + timedelta(minutes=30)), str(now), str(now))
     private.start()
     assert caller.get(f"{SESSIONS}/{session}").json["status"] == "open"
     assert sorted(caller.shell(session, "cd /session && ls -A --ignore=home --ignore=tmp").text.split()) == ["demo.yaml", "plain.yaml"]
@@ -182,14 +177,15 @@ def test_launch_that_fails_leaves_the_row_open(private):
     caller = private.client("alice")
     session = caller.create()
     private.stop()
-    limits = "UPDATE dagster_sandbox_sessions SET limits_json = json_set(limits_json, '$.pids', ?)"
-    rows(private, limits, 10**8)
+    limits = json.loads(private.sql("SELECT CAST(limits_json AS TEXT) FROM dagster_sandbox_sessions")[0][0])
+    set_limits = "UPDATE dagster_sandbox_sessions SET limits_json = ?"
+    private.sql(set_limits, json.dumps({**limits, "pids": 10**8}))
     private.start()
     answer = caller.post(f"{SESSIONS}/{session}/execute")
     assert answer.status in (429, 500, 503), answer
     assert caller.get(f"{SESSIONS}/{session}").json["sandbox"]["tree"] == "dormant"
     private.stop()
-    rows(private, limits, 64)
+    private.sql(set_limits, json.dumps({**limits, "pids": 64}))
     private.start()
     assert caller.frames(caller.execute(session))[-1]["stage"] == "done"
 
@@ -231,7 +227,7 @@ def test_half_filled_folder_is_never_adopted(private):
     caller.write(session, "one", BODY)
     mark = "UPDATE dagster_sandbox_sessions SET restoring = 1 WHERE id = ?"
     caller.shell(session, "rm /session/one.yaml")
-    rows(private, mark, session)
+    private.sql(mark, session)
     private.deaths_expected = True
     worker, shim = private.worker_pid("sandboxd-api"), private.shim_pids()
     os.kill(worker, signal.SIGKILL)

@@ -1,5 +1,4 @@
 """A stream of a task that is not known yet: it may come, and a foreign one takes the same time."""
-import sqlite3
 import threading
 import time
 import uuid
@@ -56,15 +55,8 @@ def test_a_task_that_another_writer_adds_is_streamed(waiting):
     for reader in readers:
         reader.start()
     time.sleep(0.5)
-    store = sqlite3.connect(waiting.state / "api" / "api.db", timeout=20)
-    with store:
-        for table, column in (("sandbox_tasks", "task_id"), ("sandbox_frames", "task_id")):
-            columns = [row[1] for row in store.execute(f"PRAGMA table_info({table})")]
-            column = column if column in columns else "id"
-            names = ", ".join(columns)
-            values = ", ".join("?" if name == column else name for name in columns)
-            store.execute(f"INSERT INTO {table} ({names}) SELECT {values} FROM {table} WHERE {column} = ?", (came, task))
-    store.close()
+    waiting.copy_rows("sandbox_tasks", "id", task, id=came)
+    waiting.copy_rows("sandbox_frames", "task_id", task, task_id=came)
     for reader in readers:
         reader.join(60 * SLOW)
     assert told["alice"] == frames

@@ -269,7 +269,7 @@ def test_configured_origins_and_their_reload():
         url = stream_url(caller.execute(made))
         assert caller.raw(handshake(caller, url, **origin), timeout=0.5).startswith(
             b"HTTP/1.1 101 ")
-        own.config.write_text(CONFIG)
+        own.configure(CONFIG)
         own.process.send_signal(signal.SIGHUP)
         wait_until(lambda: caller.raw(handshake(caller, url, **origin), timeout=0.2).startswith(
             b"HTTP/1.1 403 "), 10, "the origin is refused")
