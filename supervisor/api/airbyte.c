@@ -53,25 +53,50 @@ static void reply_foreign_table(struct request *request)
 		     "the airbyte connections of this store are kept by the platform");
 }
 
-/* ---- one as a component ---- */
-
-/* Of one read of the store. */
-struct lookup {
+/* A request that the store is asked for; in app->airbyte until it has its last word. */
+struct asked {
+	struct list link;
 	struct app *app;
 	struct answer_to to;
-	struct id session;
+	struct id session;        /* one as a component: where to */
+	json_t *rows;             /* the list */
+	struct spec_airbyte spec; /* what is to be kept */
+	char connection[ROUTE_ID_BYTES];
+	struct identity identity;
+	uint32_t n_kept; /* others that the owner has */
 };
 
-static struct lookup *lookup_new(struct request *request)
+static struct asked *asked_new(struct request *request)
 {
-	struct lookup *lookup = calloc(1, sizeof(*lookup));
+	struct asked *asked = calloc(1, sizeof(*asked));
 
-	if (lookup) {
-		lookup->app = request_app(request);
-		lookup->to = answer_to(request);
-	}
-	return lookup;
+	if (!asked)
+		return NULL;
+	asked->app = request_app(request);
+	asked->to = answer_to(request);
+	asked->identity = request->identity;
+	memcpy(asked->connection, request->path_id, sizeof(asked->connection));
+	list_append(&asked->app->airbyte, &asked->link);
+	return asked;
 }
+
+static void asked_free(struct asked *asked)
+{
+	if (!asked)
+		return;
+	list_remove(&asked->link);
+	json_decref(asked->rows);
+	spec_airbyte_done(&asked->spec);
+	free(asked);
+}
+
+void airbyte_drop_asked(struct app *app)
+{
+	LIST_FOR_EACH_SAFE (link, following, &app->airbyte)
+		asked_free(LIST_ENTRY(link, struct asked, link));
+}
+
+/* ---- one as a component ---- */
 
 /* The session's component of that name came from this connection. */
 static bool is_its_own(const struct store_airbyte *row, const char *file)
@@ -158,11 +183,11 @@ static void write_component(struct request *request, struct session *session,
 
 static void on_connection(void *userdata, enum store_result result, const struct store_airbyte *row)
 {
-	struct lookup *lookup = userdata;
-	struct request *request = answer_get(&lookup->to);
-	struct session *session = registry_find(&lookup->app->registry, &lookup->session);
+	struct asked *asked = userdata;
+	struct request *request = answer_get(&asked->to);
+	struct session *session = registry_find(&asked->app->registry, &asked->session);
 
-	free(lookup);
+	asked_free(asked);
 	if (!request)
 		return;
 	/* Meanwhile it may have ended, or lost its tree. */
@@ -179,25 +204,20 @@ static void on_connection(void *userdata, enum store_result result, const struct
 
 void action_airbyte(struct request *request, struct session *session, const char *connection)
 {
-	struct lookup *lookup = lookup_new(request);
+	struct asked *asked = asked_new(request);
 	struct store_viewer viewer = viewer_of(request);
 
-	if (lookup) {
-		lookup->session = session->id;
-		if (store_airbyte_get(lookup->app->store, &viewer, connection, &session->id,
-				      on_connection, lookup) >= 0)
+	if (asked) {
+		asked->session = session->id;
+		if (store_airbyte_get(asked->app->store, &viewer, connection, &session->id,
+				      on_connection, asked) >= 0)
 			return;
 	}
-	free(lookup);
+	asked_free(asked);
 	reply_no_memory(request);
 }
 
 /* ---- the list ---- */
-
-struct listing {
-	struct lookup lookup; /* first: it is freed as one */
-	json_t *rows;
-};
 
 static json_t *describe(const struct store_airbyte *row)
 {
@@ -211,72 +231,40 @@ static json_t *describe(const struct store_airbyte *row)
 
 static void on_row(void *userdata, enum store_result result, const struct store_airbyte *row)
 {
-	struct listing *listing = userdata;
+	struct asked *asked = userdata;
 	struct request *request;
 	json_t *item;
 
 	if (result == STORE_OK) {
 		item = describe(row);
 		if (item)
-			(void)json_array_append_new(listing->rows, item);
+			(void)json_array_append_new(asked->rows, item);
 		return;
 	}
-	request = answer_get(&listing->lookup.to);
+	request = answer_get(&asked->to);
 	if (request && result == STORE_DEGRADED)
 		reply_no_store(request);
 	else if (request)
-		reply_json(request, MHD_HTTP_OK, json_incref(listing->rows));
-	json_decref(listing->rows);
-	free(listing);
+		reply_json(request, MHD_HTTP_OK, json_incref(asked->rows));
+	asked_free(asked);
 }
 
 void action_airbyte_list(struct request *request)
 {
 	struct store_viewer viewer = viewer_of(request);
-	struct listing *listing = calloc(1, sizeof(*listing));
+	struct asked *asked = asked_new(request);
 
-	if (listing) {
-		listing->lookup.app = request_app(request);
-		listing->lookup.to = answer_to(request);
-		listing->rows = json_array();
-		if (listing->rows && store_airbyte_get(listing->lookup.app->store, &viewer, NULL,
-						       NULL, on_row, listing) >= 0)
+	if (asked) {
+		asked->rows = json_array();
+		if (asked->rows &&
+		    store_airbyte_get(asked->app->store, &viewer, NULL, NULL, on_row, asked) >= 0)
 			return;
-		json_decref(listing->rows);
 	}
-	free(listing);
+	asked_free(asked);
 	reply_no_memory(request);
 }
 
 /* ---- kept and forgotten ---- */
-
-struct change {
-	struct app *app;
-	struct answer_to to;
-	struct spec_airbyte spec; /* of a put */
-	char connection[ROUTE_ID_BYTES];
-	struct identity identity;
-	uint32_t n_kept; /* others that the owner has */
-};
-
-static void change_free(struct change *change)
-{
-	spec_airbyte_done(&change->spec);
-	free(change);
-}
-
-static struct change *change_new(struct request *request)
-{
-	struct change *change = calloc(1, sizeof(*change));
-
-	if (!change)
-		return NULL;
-	change->app = request_app(request);
-	change->to = answer_to(request);
-	change->identity = request->identity;
-	memcpy(change->connection, request->path_id, sizeof(change->connection));
-	return change;
-}
 
 static bool is_uuid(const char *text)
 {
@@ -286,33 +274,33 @@ static bool is_uuid(const char *text)
 
 static void on_changed(void *userdata, enum store_result result)
 {
-	struct change *change = userdata;
-	struct request *request = answer_get(&change->to);
+	struct asked *asked = userdata;
+	struct request *request = answer_get(&asked->to);
 
-	change->to = ANSWER_TO_NULL;
+	asked->to = ANSWER_TO_NULL;
 	if (request && result == STORE_OK)
 		reply_json(request, MHD_HTTP_OK,
-			   json_pack("{s:s, s:s*}", "airbyte_connection_id", change->connection,
-				     "name", change->spec.name));
+			   json_pack("{s:s, s:s*}", "airbyte_connection_id", asked->connection,
+				     "name", asked->spec.name));
 	else if (request)
 		reply_no_store(request);
 	/* Degraded: it is called once more. */
 	if (result != STORE_DEGRADED)
-		change_free(change);
+		asked_free(asked);
 }
 
-static void put_row(struct change *change, struct request *request)
+static void put_row(struct asked *asked, struct request *request)
 {
 	const struct store_airbyte_put row = {
-		.name = change->spec.name,
-		.connection_id = change->connection,
-		.source_id = change->spec.source_id ? change->spec.source_id : "",
-		.destination_id = change->spec.destination_id ? change->spec.destination_id : "",
-		.streams_json = change->spec.streams_json ? change->spec.streams_json : "[]",
-		.owner = change->identity.is_operator ? "" : change->identity.user,
-		.workspace = change->identity.workspace,
+		.name = asked->spec.name,
+		.connection_id = asked->connection,
+		.source_id = asked->spec.source_id ? asked->spec.source_id : "",
+		.destination_id = asked->spec.destination_id ? asked->spec.destination_id : "",
+		.streams_json = asked->spec.streams_json ? asked->spec.streams_json : "[]",
+		.owner = asked->identity.is_operator ? "" : asked->identity.user,
+		.workspace = asked->identity.workspace,
 	};
-	int r = store_airbyte_put(change->app->store, &row, clock_realtime(), on_changed, change);
+	int r = store_airbyte_put(asked->app->store, &row, clock_realtime(), on_changed, asked);
 
 	if (r >= 0)
 		return;
@@ -320,60 +308,60 @@ static void put_row(struct change *change, struct request *request)
 		reply_foreign_table(request);
 	else
 		reply_no_memory(request);
-	change_free(change);
+	asked_free(asked);
 }
 
 /* How many there are; then the write. */
 static void on_counted(void *userdata, enum store_result result, const struct store_airbyte *row)
 {
-	struct change *change = userdata;
+	struct asked *asked = userdata;
 	struct request *request;
 
 	if (result == STORE_OK) {
-		change->n_kept += !str_equal(row->connection_id, change->connection);
+		asked->n_kept += !str_equal(row->connection_id, asked->connection);
 		return;
 	}
-	request = answer_get(&change->to);
-	if (request && result == STORE_NOT_FOUND && change->n_kept < CONNECTIONS_MAX) {
-		put_row(change, request);
+	request = answer_get(&asked->to);
+	if (request && result == STORE_NOT_FOUND && asked->n_kept < CONNECTIONS_MAX) {
+		put_row(asked, request);
 		return;
 	}
 	if (request && result == STORE_NOT_FOUND)
 		reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, "too many airbyte connections");
 	else if (request)
 		reply_no_store(request);
-	change_free(change);
+	asked_free(asked);
 }
 
 void action_airbyte_put(struct request *request, struct spec_airbyte *spec)
 {
 	struct store_viewer viewer = viewer_of(request);
-	struct change *change;
+	struct asked *asked;
 
 	if (!is_uuid(request->path_id)) {
 		reply_no_connection(request);
 		return;
 	}
-	change = change_new(request);
-	if (change) {
-		change->spec = *spec;
+	asked = asked_new(request);
+	if (asked) {
+		asked->spec = *spec;
 		*spec = SPEC_AIRBYTE_NULL;
-		if (store_airbyte_get(change->app->store, &viewer, NULL, NULL, on_counted,
-				      change) >= 0)
+		if (store_airbyte_get(asked->app->store, &viewer, NULL, NULL, on_counted, asked) >=
+		    0)
 			return;
-		change_free(change);
+		asked_free(asked);
 	}
 	reply_no_memory(request);
 }
 
 static void on_to_drop(void *userdata, enum store_result result, const struct store_airbyte *row)
 {
-	struct change *change = userdata;
-	struct request *request = answer_get(&change->to);
+	struct asked *asked = userdata;
+	struct request *request = answer_get(&asked->to);
 	int r = -ENOENT;
 
 	if (request && row)
-		r = store_airbyte_drop(change->app->store, row->id, on_changed, change);
+		r = store_airbyte_drop(asked->app->store, row->id, on_changed, asked);
 	if (r >= 0)
 		return;
 	if (request && r == -EOPNOTSUPP)
@@ -384,19 +372,19 @@ static void on_to_drop(void *userdata, enum store_result result, const struct st
 		reply_no_connection(request);
 	else if (request)
 		reply_no_memory(request);
-	change_free(change);
+	asked_free(asked);
 }
 
 void action_airbyte_drop(struct request *request)
 {
 	struct store_viewer viewer = viewer_of(request);
-	struct change *change = change_new(request);
+	struct asked *asked = asked_new(request);
 
-	if (change) {
-		if (store_airbyte_get(change->app->store, &viewer, request->path_id, NULL,
-				      on_to_drop, change) >= 0)
+	if (asked) {
+		if (store_airbyte_get(asked->app->store, &viewer, request->path_id, NULL,
+				      on_to_drop, asked) >= 0)
 			return;
-		change_free(change);
+		asked_free(asked);
 	}
 	reply_no_memory(request);
 }

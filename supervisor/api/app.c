@@ -426,6 +426,7 @@ static int start(struct app *app)
 	list_init(&app->cancels);
 	list_init(&app->lookups);
 	list_init(&app->puts);
+	list_init(&app->airbyte);
 	list_init(&app->adopting);
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	settings_spread(app);
@@ -492,6 +493,7 @@ static void stop(struct app *app)
 	app->store = store_close(app->store);
 	platform_stop(app);
 	components_drop(app);
+	airbyte_drop_asked(app);
 	task_cancel_drop(app);
 	task_lookups_drop(app);
 	audit_stop(app);

@@ -95,6 +95,7 @@ struct app {
 	struct list command_streams;
 	size_t command_bytes; /* kept output of commands, of all sessions */
 	struct list puts;     /* struct component_put, until the store has them */
+	struct list airbyte;  /* struct asked, until the store has answered */
 	struct list lookups;  /* task_lookup.c: wait for a task to appear */
 	uint32_t n_lookups;
 	sd_event_source *lookup_timer; /* NULL: none has waited yet */
@@ -180,3 +181,6 @@ void tasks_go_on(struct app *app, struct session *session);
 void tasks_heartbeat(struct app *app, usec_t now);
 void tasks_wake_all(struct app *app);
 void task_lookups_drop(struct app *app);
+
+/* airbyte.c: as components_drop(). */
+void airbyte_drop_asked(struct app *app);

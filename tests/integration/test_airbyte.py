@@ -1,8 +1,12 @@
 """Connections of Airbyte as components: whose they are, what is written, what never is."""
+import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -229,6 +233,27 @@ def test_put_refuses(alice):
                  {"name": "x", "configuration": {}}, {"name": "x", "streams": ["y"] * 2001}):
         assert alice.request("PUT", url, body).status == 422, str(body)[:60]
     assert alice.request("PUT", f"{CONNECTIONS}/not-an-id", {"name": "x"}).json == NOT_FOUND
+
+
+def test_what_waits_for_the_store_at_the_end_is_dropped():
+    """The file is another program's until the service has ended; the sanitizers look for what is left."""
+    daemon = Daemon()
+    try:
+        only_embedded(daemon)
+        alice = daemon.client("alice")
+        waiting = [threading.Thread(target=lambda: alice.request("PUT", f"{CONNECTIONS}/{uuid.uuid4()}", {"name": "x"}))
+                   for _ in range(3)]
+        with contextlib.closing(sqlite3.connect(daemon.state / "api" / "api.db", isolation_level=None)) as store:
+            store.execute("BEGIN IMMEDIATE")
+            for thread in waiting:
+                thread.start()
+            time.sleep(2)
+            daemon.stop()
+            store.execute("ROLLBACK")
+        for thread in waiting:
+            thread.join(30)
+    finally:
+        daemon.done()
 
 
 def test_it_survives_and_is_rebuilt():
