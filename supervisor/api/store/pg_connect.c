@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 
+#include "sandboxd/limits.h"
 #include "supervisor/api/store/pg_store.h"
 
 #define NUMBER_BYTES 24
@@ -256,6 +257,19 @@ static void end_sync(struct pg_store *s, struct pg_sent *sent, usec_t now)
 	pg_sent_free(sent);
 }
 
+/* Only one service is this instance, unless a state directory was copied with its identity. Both
+ * would take the place from each other with each write: not so often. */
+static void fenced(struct pg_store *s, usec_t now)
+{
+	s->err = ERR_NULL;
+	(void)err_fail(&s->err, -EIO, "store",
+		       "another service writes as this one: of a state directory and its copy, "
+		       "remove %s from one that is not running",
+		       STORE_INSTANCE_NAME);
+	pg_disconnect(s, now, "fenced");
+	s->queue.retry_at = clock_add(now, PG_FENCED_PAUSE);
+}
+
 /* Takes the result. False: the connection is over. */
 static bool take_result(struct pg_store *s, PGresult *result, usec_t now)
 {
@@ -274,7 +288,7 @@ static bool take_result(struct pg_store *s, PGresult *result, usec_t now)
 		if (!s->is_fenced)
 			return true;
 		s->is_fenced = false;
-		pg_disconnect(s, now, "another connection of this instance");
+		fenced(s, now);
 		return false;
 	}
 	switch (sent->kind) {

@@ -20,6 +20,7 @@
 #define PG_CONNECT_TIMEOUT (5 * USEC_PER_SEC)
 #define PG_PATIENCE        (1 * USEC_PER_SEC)  /* then those who wait are told */
 #define PG_ANSWER_TIMEOUT  (10 * USEC_PER_SEC) /* then the connection is given up */
+#define PG_FENCED_PAUSE    (5 * USEC_PER_SEC)  /* another service has taken the place */
 
 enum pg_state {
 	PG_STATE_DOWN,
