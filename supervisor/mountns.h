@@ -1,11 +1,12 @@
 /*
  * A session's mounts, made by its child between clone and exec; and the root of a worker.
  *
- *   /          overlay of the session's own over (its private layer : the template)   ro nosuid
- * nodev /usr       overlay of the session's own over (mask : copies : host's /usr)        ro nosuid
- * nodev /session, /tmp, /dev/shm   three directories of one tmpfs: the session's only disk, with
- * its quota /proc      own procfs              /dev   devices of the template        /dev/pts   own
- * devpts
+ *   /         its own overlay over (its private layer : the template), ro nosuid nodev
+ *   /usr      its own overlay over (mask : copies : host's /usr), ro nosuid nodev
+ *   /session, /tmp, /dev/shm  three directories of one tmpfs, its only disk, with its quota
+ *   /proc     its own procfs
+ *   /dev      devices of the template
+ *   /dev/pts  its own devpts
  *
  * For a profile with root commands the shared layers are covered by idmapped views of themselves
  * first (idmap.h).
