@@ -29,9 +29,9 @@
 #include "sandboxd/kernel.h"
 #include "supervisor/host.h"
 #include "supervisor/serve_state.h"
+#include "supervisor/signals.h"
 
-#define DIALS_MAX 16u
-#define SECONDS   5u /* a file system that hangs */
+#define SECONDS 5u /* a file system that hangs */
 
 struct service_dial {
 	struct list link; /* serve->service_dials */
@@ -91,8 +91,11 @@ static _Noreturn void run_child(int mounts_fd, int socket_fd, const char *path, 
 {
 	int r;
 
+	/* Whatever we were started with, the alarm ends it. */
+	r = signals_reset();
 	(void)alarm(SECONDS);
-	r = connect_to(mounts_fd, socket_fd, path, id);
+	if (r == 0)
+		r = connect_to(mounts_fd, socket_fd, path, id);
 	_exit(r < 0 && r > -256 ? -r : r < 0);
 }
 
@@ -104,7 +107,6 @@ static void dial_free(struct service_dial *dial)
 	dial->pid_fd = fd_close(dial->pid_fd);
 	dial->socket_fd = fd_close(dial->socket_fd);
 	list_remove(&dial->link);
-	dial->serve->n_service_dials--;
 	free(dial);
 }
 
@@ -183,6 +185,15 @@ static void end_child(struct service_dial *dial)
 	dial_free(dial);
 }
 
+static uint32_t count(const struct serve_client *client)
+{
+	uint32_t n = 0;
+
+	LIST_FOR_EACH (link, &client->serve->service_dials)
+		n += LIST_ENTRY(link, struct service_dial, link)->client == client;
+	return n;
+}
+
 int serve_service(struct serve_client *client, const struct launch_msg *request)
 {
 	struct serve *serve = client->serve;
@@ -192,7 +203,7 @@ int serve_service(struct serve_client *client, const struct launch_msg *request)
 
 	if (!service)
 		return answer_error(client, request, -ENOENT);
-	if (serve->n_service_dials == DIALS_MAX)
+	if (count(client) == LAUNCH_SERVICES_AT_ONCE)
 		return answer_error(client, request, -EAGAIN);
 	dial = calloc(1, sizeof(*dial));
 	if (!dial)
@@ -202,7 +213,6 @@ int serve_service(struct serve_client *client, const struct launch_msg *request)
 	dial->request = *request;
 	dial->pid_fd = dial->socket_fd = -1;
 	list_append(&serve->service_dials, &dial->link);
-	serve->n_service_dials++;
 	r = start_child(dial, service);
 	if (r == 0)
 		r = loop_add(serve->options.loop, dial->pid_fd, EPOLLIN, on_child, dial,
@@ -219,8 +229,11 @@ void serve_forget_services(struct serve_client *client)
 	LIST_FOR_EACH (link, &client->serve->service_dials) {
 		struct service_dial *dial = LIST_ENTRY(link, struct service_dial, link);
 
-		if (dial->client == client)
-			dial->client = NULL;
+		if (dial->client != client)
+			continue;
+		dial->client = NULL;
+		/* on_child has its end: here nothing is waited for. */
+		(void)kernel_pidfd_send_signal(dial->pid_fd, SIGKILL);
 	}
 }
 

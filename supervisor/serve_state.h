@@ -1,5 +1,5 @@
 /*
- * Inside of struct serve: for serve.c and serve_sessions.c only.
+ * Inside of struct serve: for serve*.c only.
  */
 #pragma once
 
@@ -45,7 +45,6 @@ struct serve {
 	uint32_t n_redis_waiting;
 	uint32_t n_redis_helpers;  /* of them, that run */
 	struct list service_dials; /* serve_service.c */
-	uint32_t n_service_dials;
 	struct list all;
 	struct list bucket[SERVE_N_BUCKETS];
 };

@@ -212,6 +212,8 @@ struct launch_link {
 	uint32_t zero;
 };
 
+/* Of one egress worker: what it asks beyond that is refused. */
+#define LAUNCH_SERVICES_AT_ONCE 4u
 struct launch_service {
 	uint64_t id; /* host_service_id */
 };

@@ -339,7 +339,7 @@ void dial_start(struct conn *conn)
 	if (rule->reroute_service != 0) {
 		dial->deadline = clock_add(clock_boottime(), connect_span(conn));
 		loop_timer_set(conn->timer, dial->deadline);
-		service_dial(conn, rule->reroute_service);
+		service_dial(conn);
 		return;
 	}
 	if (rule->reroute_name[0]) {

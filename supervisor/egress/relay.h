@@ -25,7 +25,6 @@
 
 struct launch_msg;
 
-/* One address, as calls take it and as it is read: no pointer of one type to another. */
 /* What each connection of a session is counted and closed by. */
 struct conn_base {
 	struct list link; /* session.connections */
@@ -52,10 +51,10 @@ struct dial {
 	uint32_t next;
 	uint32_t port;
 	bool resolving;
-	struct list service_link; /* egress.service_dials: the supervisor is asked for a socket */
-	uint32_t service_serial;
-	char *chain;     /* owned: resolver_answer.chain */
-	usec_t deadline; /* boottime; of all attempts */
+	struct list service_link; /* egress.service_dials: the supervisor makes the socket */
+	uint32_t service_serial;  /* of its request; 0: it waits for its turn */
+	char *chain;              /* owned: resolver_answer.chain */
+	usec_t deadline;          /* boottime; of all attempts */
 };
 
 struct conn {
@@ -108,7 +107,7 @@ void dial_stop(struct conn *conn);
 int relay_on_upstream(void *userdata, uint32_t events);
 /* service.c: a Unix socket of this host, which the supervisor connects to. Each may end in
  * relay_refuse. */
-void service_dial(struct conn *conn, uint64_t id);
+void service_dial(struct conn *conn);
 MUST_USE int service_answered(struct egress *egress, const struct launch_msg *answer, int fd);
 /* Upstream is there and watched by relay_on_upstream. As a loop callback. */
 MUST_USE int relay_connected(struct conn *conn);

@@ -7,6 +7,7 @@
  *   stub      answers DNS questions of one session
  *   relay     connections of one session: from accept to close
  *   dial      where a connection really goes: name, address, connect
+ *   service   where that is a Unix socket of the host
  *   pump      bytes from one socket to another through a pipe of the pool
  *   http_flow requests of one connection, each checked
  *   denials   what was refused, told within a rate
@@ -56,7 +57,8 @@ struct egress {
 	struct api_link api;
 	struct list sessions[SESSION_BUCKETS];
 	uint32_t n_connections;
-	struct list service_dials; /* conn.dial.service_link */
+	struct list service_dials; /* conn.dial.service_link, as they came */
+	uint32_t n_services_asked; /* requests that are not answered yet */
 	uint32_t last_serial;      /* of requests to the supervisor */
 	struct list starved;       /* session.starved_link: no descriptor for what waits there */
 	struct loop_source *starved_timer;

@@ -42,7 +42,7 @@ class Catalog(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     daemon_threads = True
     server_name, server_port = "catalog", 0
-    request_queue_size = 64
+    request_queue_size = 256
 
     def __init__(self, path, mode=0o660, group=GROUP):
         super().__init__(str(path), Handler)
@@ -124,6 +124,41 @@ def test_much_goes_both_ways(ann, catalog):
     finally:
         catalog.size = 0
     assert result.text.split() == [str((3 << 20) + len("catalog /x")), "3000000"] * 3, result
+    ann.remove(session)
+
+
+BURST = """
+import select, socket
+clients = []
+for _ in range(96):
+    clients.append(socket.socket())
+    clients[-1].setblocking(False)
+host = socket.gethostbyname("catalog.host")
+for client in clients:
+    client.connect_ex((host, 8181))
+n = 0
+for client in clients:
+    client.setblocking(True)
+    try:
+        client.sendall(b"GET /x HTTP/1.0\\r\\nHost: catalog.host:8181\\r\\n\\r\\n")
+        n += client.makefile("rb").read().endswith(b"catalog /x")
+    except OSError as error:
+        print(error)
+print(n)
+"""
+
+
+def test_many_at_once_are_all_connected(own, ann, catalog):
+    assert catalog
+    session = session_of(ann, "catalog.host:8181")
+    # Where it and who connects for it have one processor, the second waits for the first.
+    processors = os.sched_getaffinity(own.supervisor_pid())
+    os.sched_setaffinity(own.supervisor_pid(), {min(processors)})
+    try:
+        result = ann.run(session, "/usr/bin/python3", "-c", BURST)
+    finally:
+        os.sched_setaffinity(own.supervisor_pid(), processors)
+    assert result.text.split() == ["96"], result
     ann.remove(session)
 
 
