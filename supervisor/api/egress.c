@@ -82,6 +82,38 @@ static void finish(struct wait *wait, int error)
 	free(wait);
 }
 
+/* Every wait that fits; one that ends may take others with it. */
+static void finish_those(struct egress_hub *hub, bool (*fits)(const struct wait *, const void *),
+			 const void *what, int error)
+{
+	struct list due;
+
+	list_init(&due);
+	LIST_FOR_EACH_SAFE (entry, following, &hub->waits) {
+		if (!fits(LIST_ENTRY(entry, struct wait, link), what))
+			continue;
+		list_remove(entry);
+		list_append(&due, entry);
+	}
+	while (!list_empty(&due))
+		finish(LIST_ENTRY(due.next, struct wait, link), error);
+}
+
+static bool is_for_policy_of(const struct wait *wait, const void *session)
+{
+	return wait->settled && id_equal(&wait->session, session);
+}
+
+static bool is_asked_of(const struct wait *wait, const void *hub_link)
+{
+	return wait->asked == hub_link;
+}
+
+static bool is_over(const struct wait *wait, const void *now)
+{
+	return wait->deadline <= *(const usec_t *)now;
+}
+
 /* Policies. */
 
 int egress_policy_of(const struct app *app, const struct session *session,
@@ -158,7 +190,8 @@ const struct net_policy *egress_policy_kept(struct app *app, const struct sessio
 	struct egress_hub *hub = app->egress;
 	uint32_t generation = live_of(session)->policy_generation;
 
-	if (hub->kept_generation == generation && id_equal(&hub->kept_session, &session->id))
+	if (generation != 0 && hub->kept_generation == generation &&
+	    id_equal(&hub->kept_session, &session->id))
 		return &hub->kept;
 	policy_done(&hub->kept);
 	hub->kept_generation = 0;
@@ -194,12 +227,7 @@ void egress_end_waits(struct app *app, const struct session *session)
 {
 	if (!app->egress)
 		return; /* a start that failed */
-	LIST_FOR_EACH_SAFE (entry, following, &app->egress->waits) {
-		struct wait *wait = LIST_ENTRY(entry, struct wait, link);
-
-		if (wait->settled && id_equal(&wait->session, &session->id))
-			finish(wait, -ESHUTDOWN);
-	}
+	finish_those(app->egress, is_for_policy_of, &session->id, -ESHUTDOWN);
 }
 
 void egress_forget(struct app *app, const struct session *session)
@@ -249,12 +277,7 @@ static void on_acked(void *userdata, const struct id *id, uint32_t generation, i
 	if (error != 0)
 		log_line(LOG_LEVEL_ERROR, &context, "network policy not taken", "errno=%d", error);
 	live_of(session)->policy_in_force = error == 0;
-	LIST_FOR_EACH_SAFE (entry, following, &hub->waits) {
-		struct wait *wait = LIST_ENTRY(entry, struct wait, link);
-
-		if (wait->settled && id_equal(&wait->session, id))
-			finish(wait, error);
-	}
+	finish_those(hub, is_for_policy_of, id, error);
 }
 
 static void on_denied(void *userdata, const struct id *id, const struct egress_denial *denial)
@@ -295,12 +318,7 @@ static void on_closed(void *userdata, int error)
 	if (now - hub_link->linked_at > STEADY_AFTER)
 		hub_link->renew_pause = RENEW_MIN;
 	hub_link->renew_at = clock_add(now, hub_link->renew_pause);
-	LIST_FOR_EACH_SAFE (entry, following, &hub_link->hub->waits) {
-		struct wait *wait = LIST_ENTRY(entry, struct wait, link);
-
-		if (wait->asked == hub_link)
-			finish(wait, error);
-	}
+	finish_those(hub_link->hub, is_asked_of, hub_link, error);
 	arm(hub_link->hub);
 }
 
@@ -363,23 +381,10 @@ static int on_timer(sd_event_source *source, uint64_t at, void *userdata)
 {
 	struct egress_hub *hub = userdata;
 	usec_t now = clock_boottime();
-	bool again = true;
 
 	(void)source;
 	(void)at;
-	/* One that ends may take others with it. */
-	while (again) {
-		again = false;
-		LIST_FOR_EACH (entry, &hub->waits) {
-			struct wait *wait = LIST_ENTRY(entry, struct wait, link);
-
-			if (wait->deadline > now)
-				continue;
-			finish(wait, -ETIMEDOUT);
-			again = true;
-			break;
-		}
-	}
+	finish_those(hub, is_over, &now, -ETIMEDOUT);
 	renew_links(hub, now);
 	arm(hub);
 	return 0;
