@@ -80,11 +80,24 @@ struct conn {
 	usec_t active_at;
 };
 
+/* What was dialled, before there is a connection of ours. */
+struct dialled {
+	struct egress_address address;
+	char name[HOST_NAME_BYTES];
+	uint32_t port;
+	uint32_t source_port;
+	uint32_t rule;
+};
+
 /* Loop callbacks of a session's listener and of its timer. */
 int relay_on_connection(void *userdata, uint32_t events);
 int relay_on_refill(void *userdata, uint32_t events);
 /* And of the timer of those whose connections found no descriptor. */
 int relay_on_descriptors(void *userdata, uint32_t events);
+/* One that may go on; fd is taken over. */
+void relay_open(struct session *session, int fd, const struct dialled *dialled);
+/* The other end sees a reset, not an end: a refusal is none that a protocol could take for one. */
+void relay_close_by_reset(int fd);
 
 void relay_close_all(struct session *session);
 void relay_policy_changed(struct session *session, const struct policy *old);

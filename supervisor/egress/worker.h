@@ -5,7 +5,8 @@
  *   main      the worker: loop, sockets to supervisor and api worker
  *   sessions  by id: sockets from the supervisor, policy from the api worker
  *   stub      answers DNS questions of one session
- *   relay     connections of one session: from accept to close
+ *   accept    connections of one session: which of them may be
+ *   relay     what becomes of those, until they are closed
  *   dial      where a connection really goes: name, address, connect
  *   service   where that is a Unix socket of the host
  *   pump      bytes from one socket to another through a pipe of the pool
