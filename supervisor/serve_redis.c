@@ -1,9 +1,10 @@
 /*
  * Theory. Requests about Redis wait here for their helper: few run at once, those of one session
  * never at the same time and always in order, so that a user that was dropped is not made again by
- * a request from before. The helper gets the credential from the configuration in force; the api
- * worker, which asks, never has it. When the asker ends, what it asked for is still done: only
- * nobody is told.
+ * a request from before. What looks at all keys of the server may take long, and leaves room for
+ * what does not. What is asked for again takes the place of what still waits. The helper gets the
+ * credential from the configuration in force; the api worker, which asks, never has it. When the
+ * asker ends, what it asked for is still done: only nobody is told.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "supervisor/unseal.h"
 
 #define HELPERS_MAX 8u
+#define LONG_MAX    4u /* of them */
 #define WAITING_MAX 4096u
 
 struct pending {
@@ -44,12 +46,20 @@ static void finish(struct pending *pending, const struct redis_report *report)
 	free(pending);
 }
 
+static bool is_long(const struct pending *pending)
+{
+	uint32_t action = pending->request.u.redis.action;
+
+	return action == REDIS_DROP || action == REDIS_MEASURE;
+}
+
 static void on_done(void *userdata, const struct redis_report *report)
 {
 	struct pending *pending = userdata;
 	struct serve *serve = pending->serve;
 
 	serve->n_redis_helpers--;
+	serve->n_redis_long -= is_long(pending);
 	finish(pending, report);
 	run_waiting(serve);
 }
@@ -105,7 +115,8 @@ static void run_waiting(struct serve *serve)
 
 		if (serve->n_redis_helpers >= HELPERS_MAX)
 			return;
-		if (pending->helper || is_behind(pending))
+		if (pending->helper || (is_long(pending) && serve->n_redis_long >= LONG_MAX) ||
+		    is_behind(pending))
 			continue;
 		if (start(pending, &err) < 0) {
 			log_err(LOG_LEVEL_ERROR, NULL, "the helper for Redis", &err);
@@ -113,6 +124,23 @@ static void run_waiting(struct serve *serve)
 			continue;
 		}
 		serve->n_redis_helpers++;
+		serve->n_redis_long += is_long(pending);
+	}
+}
+
+/* Whoever asks again after a while would else leave one more there each time. A user is made with
+ * what each request says. */
+static void supersede(struct serve *serve, const struct launch_msg *request)
+{
+	if (request->u.redis.action == REDIS_MAKE)
+		return;
+	LIST_FOR_EACH_SAFE (link, following, &serve->redis_waiting) {
+		struct pending *pending = LIST_ENTRY(link, struct pending, link);
+
+		if (!pending->helper &&
+		    pending->request.u.redis.action == request->u.redis.action &&
+		    memcmp(pending->request.session, request->session, ID_BYTES) == 0)
+			finish(pending, NULL);
 	}
 }
 
@@ -122,6 +150,7 @@ int serve_redis(struct serve_client *client, const struct launch_msg *request)
 	const struct config_answer *config = serve->options.config;
 	struct pending *pending = NULL;
 
+	supersede(serve, request);
 	if (config && config->api.redis.port != 0 && serve->options.unsealer &&
 	    serve->n_redis_waiting < WAITING_MAX)
 		pending = calloc(1, sizeof(*pending));
@@ -159,5 +188,5 @@ void serve_drop_redis(struct serve *serve)
 		list_remove(&pending->link);
 		free(pending);
 	}
-	serve->n_redis_waiting = serve->n_redis_helpers = 0;
+	serve->n_redis_waiting = serve->n_redis_helpers = serve->n_redis_long = 0;
 }

@@ -44,6 +44,7 @@ struct serve {
 	struct list redis_waiting; /* serve_redis.c */
 	uint32_t n_redis_waiting;
 	uint32_t n_redis_helpers;  /* of them, that run */
+	uint32_t n_redis_long;     /* of those, that look at all keys */
 	struct list service_dials; /* serve_service.c */
 	struct list all;
 	struct list bucket[SERVE_N_BUCKETS];

@@ -384,11 +384,12 @@ static redisReply *set_user(struct redis *redis, const struct unknown *unknown, 
 static bool leave_out(struct unknown *unknown, const redisReply *reply)
 {
 	static const char begin[] = "ERR Error in ACL SETUSER modifier '";
-	const char *word = reply->str + strlen(begin);
+	const char *word;
 	size_t length;
 
 	if (!is_error(reply, begin))
 		return false;
+	word = reply->str + strlen(begin);
 	length = strcspn(word, "'");
 	if (word[0] != '+') {
 		bool is_first = !unknown->channels;

@@ -78,7 +78,7 @@ struct unseal *unseal_cancel(struct unseal *unseal)
 }
 
 /* As for secrets, and all that were started. */
-#define PAPER_HELPERS 8
+#define PAPER_HELPERS 16
 static struct redis_helper {
 	struct redis_request request;
 	redis_helper_done done; /* NULL: it has ended */
@@ -970,6 +970,55 @@ static void test_serve_redis_of_one_session_is_in_order(void **state)
 	end_redis_helper(fixture, 1, 0);
 }
 
+/* Who asks again and again while a server is slow has one that waits. */
+static void test_serve_redis_asked_for_again_waits_once(void **state)
+{
+	struct fixture *fixture = *state;
+	struct launch_msg msg = redis_message(1, REDIS_DROP, 11);
+	struct launch_msg answer;
+
+	greet(fixture);
+	ask(fixture, &msg);
+	for (uint32_t serial = 12; serial < 20; serial++) {
+		msg = redis_message(1, REDIS_DROP, serial);
+		ask(fixture, &msg);
+		if (serial == 12)
+			continue;
+		assert_false(hear(fixture, &answer));
+		assert_int_equal(answer.serial, serial - 1);
+		assert_int_equal(answer.u.redis_report.status, REDIS_E_SERVER);
+	}
+	end_redis_helper(fixture, 0, 1);
+	assert_int_equal(n_redis_helpers, 2);
+	end_redis_helper(fixture, 1, 2);
+	expect_silence(fixture);
+	assert_int_equal(n_redis_helpers, 2);
+}
+
+/* Sessions that end do not keep others from beginning. */
+static void test_serve_redis_leaves_room_beside_drops(void **state)
+{
+	struct fixture *fixture = *state;
+	struct launch_msg msg;
+
+	greet(fixture);
+	for (uint8_t number = 1; number <= 8; number++) {
+		msg = redis_message(number, REDIS_DROP, number);
+		ask(fixture, &msg);
+	}
+	assert_int_equal(n_redis_helpers, 4);
+	msg = redis_message(9, REDIS_MAKE, 9);
+	ask(fixture, &msg);
+	assert_int_equal(n_redis_helpers, 5);
+	assert_int_equal(redis_helpers[4].request.action, REDIS_MAKE);
+	end_redis_helper(fixture, 4, 0);
+	assert_int_equal(n_redis_helpers, 5);
+	for (unsigned int i = 0; i < 4; i++)
+		end_redis_helper(fixture, i, 0);
+	for (unsigned int i = 5; i < 9; i++)
+		end_redis_helper(fixture, i, 0);
+}
+
 static void test_serve_redis_that_is_not_configured_has_no_helper(void **state)
 {
 	struct fixture *fixture = *state;
@@ -1118,6 +1167,8 @@ static void test_serve_waiting_for_secrets_ends_with_its_asker(void **state)
 static const struct CMUnitTest tests[] = {
 	SERVE_TEST(test_serve_secrets_come_before_the_session),
 	SERVE_TEST(test_serve_redis_of_one_session_is_in_order),
+	SERVE_TEST(test_serve_redis_asked_for_again_waits_once),
+	SERVE_TEST(test_serve_redis_leaves_room_beside_drops),
 	SERVE_TEST(test_serve_redis_that_is_not_configured_has_no_helper),
 	SERVE_TEST(test_serve_secret_that_is_missing_is_named),
 	SERVE_TEST(test_serve_helpers_are_bounded_and_the_rest_waits),
