@@ -30,7 +30,8 @@
 #define ADOPT_TIMEOUT (30 * USEC_PER_SEC) /* nobody waits, and there may be many */
 #define DROP_TIMEOUT  (10 * USEC_PER_SEC)
 #define LOOK_EVERY    (20 * USEC_PER_SEC)
-#define MEASURE_EVERY (20 * USEC_PER_SEC) /* behind the last answer */
+#define MEASURE_EVERY (20 * USEC_PER_SEC) /* behind the last answer, or */
+#define MEASURE_SHARE 10 /* times what it took: a server of many keys is not kept busy by it */
 #define MEASURE_TIME  (60 * USEC_PER_SEC)
 
 #define OWED_MAX_BYTES ((size_t)16 * 1024)
@@ -40,8 +41,9 @@
 struct redis_op {
 	struct app *app;
 	struct id session;
-	uint32_t tree; /* REDIS_MAKE */
-	bool is_over;  /* the same */
+	uint32_t tree;   /* REDIS_MAKE */
+	bool is_over;    /* the same */
+	usec_t asked_at; /* boottime; REDIS_MEASURE */
 	redis_dropped dropped;
 	void *userdata;
 };
@@ -340,6 +342,13 @@ static bool is_named(const struct redis_report *report, const struct id *id)
 	return false;
 }
 
+/* Whether it is named says something of it: the report names the smallest ones. */
+static bool is_covered(const struct redis_report *report, const struct id *id)
+{
+	return report->n_sessions < REDIS_LIST_MAX ||
+	       memcmp(id->bytes, report->session[REDIS_LIST_MAX - 1], ID_BYTES) <= 0;
+}
+
 /* One page of users: those that nobody has any more go, those that are missing are made. True:
  * there are more of either. */
 static bool take_page(struct app *app, const struct redis_report *report)
@@ -405,10 +414,12 @@ static void on_measured(void *userdata, const struct launch_msg *answer, int fd)
 	struct redis_op *op = userdata;
 	struct app *app = op->app;
 	enum redis_status status = status_of(answer);
+	usec_t now = clock_boottime();
+	usec_t pause = MEASURE_SHARE * (now - op->asked_at);
 
 	(void)fd_close(fd);
 	free(op);
-	app->redis_measure_at = clock_add(clock_boottime(), MEASURE_EVERY);
+	app->redis_measure_at = clock_add(now, pause > MEASURE_EVERY ? pause : MEASURE_EVERY);
 	if (status != REDIS_DONE && !app->redis_unmeasured)
 		log_line(LOG_LEVEL_WARNING, NULL, "keys of sessions in Redis are not measured",
 			 "reason=\"%s\"", status_texts[status]);
@@ -419,7 +430,8 @@ static void on_measured(void *userdata, const struct launch_msg *answer, int fd)
 		const struct session *session = LIST_ENTRY(link, struct session, by_age);
 		bool is_over = is_named(&answer->u.redis_report, &session->id);
 
-		if (is_ready(session) && live_of(session)->redis_over != is_over)
+		if (is_ready(session) && is_covered(&answer->u.redis_report, &session->id) &&
+		    live_of(session)->redis_over != is_over)
 			make_again(app, session, is_over);
 	}
 }
@@ -439,6 +451,7 @@ static void look(struct app *app, enum redis_action action, usec_t timeout,
 		id.bytes[ID_BYTES - 1] = (uint8_t)action;
 	}
 	op->app = app;
+	op->asked_at = clock_boottime();
 	if (ask(app, &id, &request, timeout, answer, op) < 0)
 		free(op);
 }
