@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/path.h"
 
 #define ANY WIRE_PAYLOAD_MAX_BYTES
 
@@ -45,6 +46,9 @@ static const struct frame_rule rules[] = {
 	{WIRE_SIGNAL,    "signal",    FRAME_TO_SHIM,   false, true,  FIXED(struct wire_signal)},
 	{WIRE_RESIZE,    "resize",    FRAME_TO_SHIM,   false, true,  FIXED(struct wire_size)},
 	{WIRE_FORGET,    "forget",    FRAME_TO_SHIM,   false, true,  0, 0},
+	{WIRE_FILE,      "file",      FRAME_TO_SHIM,   false, true,  sizeof(struct wire_file) + 2,
+								     sizeof(struct wire_file) + (size_t)2 * FILE_PATH_BYTES},
+	{WIRE_FILE_CREDIT, "file_credit", FRAME_TO_SHIM, false, true, FIXED(struct wire_credit)},
 	{WIRE_STARTED,   "started",   FRAME_FROM_SHIM, false, true,  FIXED(struct wire_started)},
 	{WIRE_STDOUT,    "stdout",    FRAME_FROM_SHIM, true,  true,  1, ANY},
 	{WIRE_STDERR,    "stderr",    FRAME_FROM_SHIM, true,  true,  1, ANY},
@@ -56,10 +60,11 @@ static const struct frame_rule rules[] = {
 	{WIRE_TAKEN,     "taken",     FRAME_FROM_SHIM, false, true,  FIXED(struct wire_taken)},
 	{WIRE_KEPT,      "kept",      FRAME_FROM_SHIM, false, true,  sizeof(struct wire_kept),
 								     sizeof(struct wire_kept) + WIRE_NOTE_MAX_BYTES},
+	{WIRE_FILE_DATA, "file_data", FRAME_FROM_SHIM, false, true,  1, ANY},
 };
 /* clang-format on */
 _Static_assert(ARRAY_SIZE(rules) ==
-		       1 + (WIRE_FORGET - WIRE_EXEC + 1) + (WIRE_KEPT - WIRE_STARTED + 1),
+		       1 + (WIRE_FILE_CREDIT - WIRE_EXEC + 1) + (WIRE_FILE_DATA - WIRE_STARTED + 1),
 	       "one rule per frame type");
 
 static const char *const step_names[] = {
@@ -315,5 +320,43 @@ int frame_exec_parse(const uint8_t *payload, size_t size, struct frame_exec *ret
 	ret_exec->head = head;
 	ret_exec->cwd = cwd;
 	ret_exec->note = payload + reader.size;
+	return 0;
+}
+
+/* A path of a file operation: "." or components that are no "." and no "..". */
+static bool file_path_check(const char *path, size_t bytes)
+{
+	if (bytes < 2 || bytes > FILE_PATH_BYTES || strnlen(path, bytes) != bytes - 1)
+		return false;
+	return strcmp(path, ".") == 0 || path_check_relative(path) == 0;
+}
+
+static bool file_has_target(const struct wire_file *head)
+{
+	return head->op == WIRE_FILE_MOVE || head->op == WIRE_FILE_COPY;
+}
+
+int frame_file_parse(const uint8_t *payload, size_t size, struct frame_file *ret_file)
+{
+	const uint32_t known = WIRE_FILE_RECURSIVE | WIRE_FILE_KEEP | WIRE_FILE_LAST;
+	struct frame_file file = {0};
+
+	if (size <= sizeof(file.head))
+		return -EBADMSG;
+	memcpy(&file.head, payload, sizeof(file.head));
+	file.path = (const char *)payload + sizeof(file.head);
+	if (file.head.op == 0 || file.head.op >= WIRE_FILE_OP_MAX_ ||
+	    (file.head.flags & ~known) != 0 || file.head.root >= WIRE_FILE_ROOT_MAX_ ||
+	    file.head.to_root >= WIRE_FILE_ROOT_MAX_ ||
+	    (size_t)file.head.path_bytes + file.head.to_bytes != size - sizeof(file.head) ||
+	    !file_path_check(file.path, file.head.path_bytes) ||
+	    file_has_target(&file.head) != (file.head.to_bytes > 0))
+		return -EBADMSG;
+	if (file.head.to_bytes > 0) {
+		file.to = file.path + file.head.path_bytes;
+		if (!file_path_check(file.to, file.head.to_bytes))
+			return -EBADMSG;
+	}
+	*ret_file = file;
 	return 0;
 }

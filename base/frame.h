@@ -59,3 +59,12 @@ struct frame_exec {
 	const char *env[EXEC_MAX_ENV + SECRETS_SESSION_MAX + 1]; /* the shim adds secrets */
 };
 MUST_USE int frame_exec_parse(const uint8_t *payload, size_t size, struct frame_exec *ret_exec);
+
+/* Split a WIRE_FILE payload in place: pointers into it, with their NUL. -EBADMSG: an unknown
+ * operation, flag or root, a path that could lead up, one too many or one too few. */
+struct frame_file {
+	struct wire_file head;
+	const char *path;
+	const char *to; /* NULL: none */
+};
+MUST_USE int frame_file_parse(const uint8_t *payload, size_t size, struct frame_file *ret_file);

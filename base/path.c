@@ -40,12 +40,12 @@ int path_check_relative(const char *path)
 	}
 }
 
-int path_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
+static int open_resolved(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
 	struct open_how how = {
 		.flags = (uint64_t)(unsigned int)(flags | O_CLOEXEC),
 		.mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+		.resolve = resolve,
 	};
 	int fd = -1;
 
@@ -57,6 +57,17 @@ int path_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
 			return -errno;
 	}
 	return -EAGAIN;
+}
+
+int path_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
+{
+	return open_resolved(dir_fd, path, flags, mode,
+			     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+}
+
+int path_open_within(int dir_fd, const char *path, int flags)
+{
+	return open_resolved(dir_fd, path, flags, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
 }
 
 /*

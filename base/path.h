@@ -16,6 +16,10 @@ MUST_USE int path_check_relative(const char *path);
  * O_NONBLOCK and look at the type. */
 MUST_USE int path_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
 
+/* The same where links count as long as they stay below dir_fd: one that leads up and out, or an
+ * absolute one, is -EXDEV. Nothing is created. */
+MUST_USE int path_open_within(int dir_fd, const char *path, int flags);
+
 /* Open an absolute path and check every component: owned by root, not writable by group or others
  * (a sticky directory excepted as parent), no symlink. For paths from the root-owned configuration.
  * O_CREAT and O_TRUNC are refused, as are "//", "." and "..". The descriptor, -EPERM (a component

@@ -66,6 +66,7 @@ enum {
 
 static const struct landlock_rule helper_rules[] = {
 	{STEPS_SESSION_DIR, KEEP, -1},
+	{STEPS_TMP_DIR,     KEEP, -1},
 };
 
 /*

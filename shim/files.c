@@ -21,19 +21,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/frame.h"
 #include "base/id.h"
 #include "base/io.h"
 #include "base/path.h"
 #include "base/str.h"
 
 #include "shim/domain.h"
+#include "shim/files_ops.h"
 #include "shim/message.h"
 #include "shim/nursery.h"
 #include "shim/steps.h"
 
-#define FILES_PATH_BYTES     4096
-#define FILES_NAME_MAX_BYTES 256
-#define FILES_DIR_MODE       0755
+#define FILES_PATH_BYTES 4096
 
 static void files_fail(struct files_result *result, uint32_t step, int error)
 {
@@ -104,7 +104,7 @@ static int files_copy(int fd, int data_fd, uint64_t size_bytes)
 	}
 }
 
-static int files_temporary_name(char name[FILES_NAME_MAX_BYTES])
+int files_temporary_name(char name[FILES_NAME_MAX_BYTES])
 {
 	struct id id;
 	char text[ID_TEXT_BYTES];
@@ -165,51 +165,105 @@ void files_put(int dir_fd, const char *path, mode_t mode, uint64_t size_bytes, i
 	}
 }
 
-/* One request. 0, or -errno: pid 1 is gone or not itself. */
-static int files_serve(int socket_fd, int dir_fd)
+static int files_report(int socket_fd, const struct files_result *result)
 {
-	static uint8_t buffer[sizeof(struct message) + sizeof(struct wire_put) + FILES_PATH_BYTES];
-	AUTO_CLOSE int data_fd = -1;
-	struct message message;
+	const struct message message = {
+		.type = result->step ? MESSAGE_FAILED : MESSAGE_DONE,
+		.step = result->step,
+		.error_number = result->error_number,
+	};
+
+	return message_send(socket_fd, &message, NULL, NULL, 0);
+}
+
+static int files_serve_put(int socket_fd, const int roots[WIRE_FILE_ROOT_MAX_],
+			   const uint8_t *payload, size_t size, int data_fd)
+{
 	struct files_result result;
 	struct wire_put put;
-	const char *path;
+	const char *path = (const char *)payload + sizeof(put);
+
+	if (data_fd < 0 || size <= sizeof(put))
+		return -EPROTO;
+	memcpy(&put, payload, sizeof(put));
+	if (put.path_bytes != size - sizeof(put) || path[put.path_bytes - 1] != '\0')
+		return -EPROTO;
+	files_put(roots[WIRE_FILE_SESSION], path, (mode_t)put.mode, put.size_bytes, data_fd,
+		  &result);
+	return files_report(socket_fd, &result);
+}
+
+/* Takes the descriptors: pid 1 sees broken or ended pipes, then the reason. */
+static int files_serve_file(int socket_fd, const int roots[WIRE_FILE_ROOT_MAX_],
+			    const uint8_t *payload, size_t size, int fds[2])
+{
+	struct files_result result = {0};
+	struct frame_file file;
+
+	if (fds[0] < 0 || frame_file_parse(payload, size, &file) < 0)
+		return -EPROTO;
+	files_operate(
+		&(const struct files_operation){
+			.file = &file,
+			.root_fd = roots[file.head.root],
+			.to_root_fd = roots[file.head.to_root],
+			.socket_fd = socket_fd,
+			.out_fd = fds[0],
+			.in_fd = fds[1],
+		},
+		&result);
+	fds[0] = fd_close(fds[0]);
+	fds[1] = fd_close(fds[1]);
+	return files_report(socket_fd, &result);
+}
+
+/* One request. 0, or -errno: pid 1 is gone or not itself. */
+static int files_serve(int socket_fd, const int roots[WIRE_FILE_ROOT_MAX_])
+{
+	static uint8_t buffer[sizeof(struct message) + sizeof(struct wire_file) +
+			      (size_t)2 * FILES_PATH_BYTES];
+	const uint8_t *payload = buffer + sizeof(struct message);
+	int fds[2] = {-1, -1};
+	struct message message;
 	int r;
 
-	r = message_receive(socket_fd, buffer, sizeof(buffer), &message, &data_fd, 1);
+	r = message_receive(socket_fd, buffer, sizeof(buffer), &message, fds, 2);
 	if (r <= 0)
 		return r < 0 ? r : -EPIPE;
-	if (message.type != MESSAGE_PUT || data_fd < 0 || message.n_bytes <= sizeof(put))
-		return -EPROTO;
-	memcpy(&put, buffer + sizeof(message), sizeof(put));
-	path = (const char *)buffer + sizeof(message) + sizeof(put);
-	if (put.path_bytes != message.n_bytes - sizeof(put) || path[put.path_bytes - 1] != '\0')
-		return -EPROTO;
-	files_put(dir_fd, path, (mode_t)put.mode, put.size_bytes, data_fd, &result);
-	/* pid 1 sees a broken pipe and stops feeding us, then the reason. */
-	data_fd = fd_close(data_fd);
-	message = (struct message){
-		.type = result.step ? MESSAGE_FAILED : MESSAGE_DONE,
-		.step = result.step,
-		.error_number = result.error_number,
-	};
-	return message_send(socket_fd, &message, NULL, NULL, 0);
+	switch (message.type) {
+	case MESSAGE_PUT:
+		r = files_serve_put(socket_fd, roots, payload, message.n_bytes, fds[0]);
+		break;
+	case MESSAGE_FILE:
+		r = files_serve_file(socket_fd, roots, payload, message.n_bytes, fds);
+		break;
+	case MESSAGE_COMMIT: /* it failed before this came */
+		r = 0;
+		break;
+	default:
+		r = -EPROTO;
+	}
+	(void)fd_close(fds[0]);
+	(void)fd_close(fds[1]);
+	return r;
 }
 
 _Noreturn void files_main(const struct nursery_context *context, int fd)
 {
-	AUTO_CLOSE int dir_fd = -1;
+	int roots[WIRE_FILE_ROOT_MAX_];
 
 	(void)umask(0);
 	if (steps_rlimits(&context->params, NULL) < 0 ||
 	    steps_securebits(&context->params, false, NULL) < 0 ||
 	    steps_become_user(&context->params, NULL) < 0)
 		_exit(1);
-	dir_fd = open(STEPS_SESSION_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir_fd < 0 || domain_helper(&context->params, NULL) < 0 ||
+	roots[WIRE_FILE_SESSION] = open(STEPS_SESSION_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	roots[WIRE_FILE_TMP] = open(STEPS_TMP_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (roots[WIRE_FILE_SESSION] < 0 || roots[WIRE_FILE_TMP] < 0 ||
+	    domain_helper(&context->params, NULL) < 0 ||
 	    steps_filter(context->policy, POLICY_FILTER_HELPER, NULL) < 0)
 		_exit(1);
-	while (files_serve(fd, dir_fd) >= 0)
+	while (files_serve(fd, roots) >= 0)
 		continue;
 	_exit(0);
 }

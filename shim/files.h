@@ -1,5 +1,5 @@
 /*
- * The file helper: file work below the session folder, as `user`.
+ * The file helper: file work below the folders of a session, as `user`.
  */
 #pragma once
 
@@ -23,3 +23,8 @@ struct files_result {
  */
 void files_put(int dir_fd, const char *path, mode_t mode, uint64_t size_bytes, int data_fd,
 	       struct files_result *ret_result);
+
+#define FILES_DIR_MODE       0755
+/* A name for what is not complete yet, or not gone yet. 0 or -errno. */
+#define FILES_NAME_MAX_BYTES 256
+MUST_USE int files_temporary_name(char name[FILES_NAME_MAX_BYTES]);

@@ -58,8 +58,9 @@ static void job_reset(struct job *job, struct shim *shim)
 	*job = (struct job){
 		.shim = shim,
 		.agent_fd = -1,
-		.input = {.fd = -1   },
-		.output = { {.fd = -1}, {.fd = -1}},
+		.input = {.fd = -1},
+		.file = {          .fd = -1       },
+		.output = { {.fd = -1},        {.fd = -1}},
 		.stop_at = USEC_NEVER,
 		.drain_at = USEC_NEVER,
 		.read_at = USEC_NEVER,
@@ -79,6 +80,7 @@ static void job_free(struct job *job)
 {
 	ASSERT(job->agent_fd < 0);
 	stdio_close(job);
+	files_job_close(job);
 	outbox_done(&job->outbox);
 	job_reset(job, job->shim);
 }
@@ -90,6 +92,7 @@ static void job_end(struct job *job, uint16_t type, const void *payload, size_t 
 
 	job_dismiss_agent(job, false);
 	stdio_close(job);
+	files_job_close(job);
 	job->stop_at = USEC_NEVER;
 	job->drain_at = USEC_NEVER;
 	job->read_at = USEC_NEVER;
@@ -100,17 +103,22 @@ static void job_end(struct job *job, uint16_t type, const void *payload, size_t 
 	serve_flush(shim);
 }
 
-static void job_end_failed(struct job *job, uint32_t step, int error_number)
+void jobs_end_failed(struct job *job, uint32_t step, int error_number)
 {
 	const struct wire_failed failed = {.step = step, .error_number = error_number};
 
 	job_end(job, WIRE_FAILED, &failed, sizeof(failed));
 }
 
+void jobs_end_done(struct job *job)
+{
+	job_end(job, WIRE_PUT_DONE, NULL, 0);
+}
+
 static void job_end_exit(struct job *job)
 {
 	if (job->failure.step != 0)
-		job_end_failed(job, job->failure.step, job->failure.error_number);
+		jobs_end_failed(job, job->failure.step, job->failure.error_number);
 	else
 		job_end(job, WIRE_EXIT, &job->exit, sizeof(job->exit));
 }
@@ -139,7 +147,7 @@ static void job_abandon(struct job *job)
 	/* Its socket answers for the identity of the pid: while it is open, the runner lives. */
 	if (job->kind != AGENT_HELPER && job->peer_pid > 1)
 		(void)kill(job->peer_pid, SIGKILL);
-	job_end_failed(job, job_lost_step(job), ETIMEDOUT);
+	jobs_end_failed(job, job_lost_step(job), ETIMEDOUT);
 }
 
 /* The next rung of the ladder. */
@@ -220,6 +228,16 @@ static void job_on_started(struct job *job, const struct message *message, int *
 		jobs_fail(job, WIRE_STEP_PTY, -r);
 }
 
+/* What it found may still be in the pipe, whose end sends the last frame. */
+static void job_file_is_done(struct job *job)
+{
+	job->file.is_done = true;
+	if (job->file.fd < 0)
+		jobs_end_done(job);
+	else
+		serve_flush(job->shim);
+}
+
 static void job_on_message(struct job *job, const struct message *message, int *pty_fd)
 {
 	switch (message->type) {
@@ -234,17 +252,19 @@ static void job_on_message(struct job *job, const struct message *message, int *
 	case MESSAGE_FAILED:
 		/* A runner may serve again; it reaped its child. A helper has closed its pipe. */
 		job_dismiss_agent(job, message->step != WIRE_STEP_FORK);
-		job_end_failed(job, message->step, message->error_number);
+		jobs_end_failed(job, message->step, message->error_number);
 		break;
 	case MESSAGE_DONE:
 		job_dismiss_agent(job, true);
 		if (job->failure.step != 0)
 			job_end_exit(job);
+		else if (job->file.is_open)
+			job_file_is_done(job);
 		else
 			job_end(job, WIRE_PUT_DONE, NULL, 0);
 		break;
 	default:
-		job_end_failed(job, job_lost_step(job), EPROTO);
+		jobs_end_failed(job, job_lost_step(job), EPROTO);
 	}
 }
 
@@ -260,7 +280,7 @@ static int job_on_agent(void *userdata, uint32_t events)
 	if (r == -EAGAIN)
 		return 0;
 	if (r <= 0) {
-		job_end_failed(job, job_lost_step(job), r == 0 ? 0 : -r);
+		jobs_end_failed(job, job_lost_step(job), r == 0 ? 0 : -r);
 		return 0;
 	}
 	job_on_message(job, &message, &pty_fd);
@@ -287,7 +307,7 @@ static int job_new(struct shim *shim, uint32_t id, enum agent_kind kind, struct 
 	job->kind = kind;
 	job->state = JOB_STATE_RUNNING;
 	if (n >= SHIM_MAX_JOBS) {
-		job_end_failed(job, WIRE_STEP_BUSY, 0);
+		jobs_end_failed(job, WIRE_STEP_BUSY, 0);
 		return 1;
 	}
 	*ret_job = job;
@@ -310,6 +330,17 @@ static int job_start(struct job *job, struct message message, const uint8_t *pay
 		return r;
 	return loop_add(job->shim->loop, job->agent_fd, EPOLLIN, job_on_agent, job,
 			&job->agent_source);
+}
+
+int jobs_new_helper(struct shim *shim, uint32_t id, struct job **ret_job)
+{
+	return job_new(shim, id, AGENT_HELPER, ret_job);
+}
+
+int jobs_start_helper(struct job *job, struct message message, const uint8_t *payload,
+		      const int *fds, size_t n_fds, uint32_t *ret_step)
+{
+	return job_start(job, message, payload, fds, n_fds, ret_step);
 }
 
 static int job_open_command(struct job *job, const struct wire_exec *head, int fds[3],
@@ -380,7 +411,7 @@ int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t siz
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		fds[i] = fd_close(fds[i]);
 	if (r < 0)
-		job_end_failed(job, step, -r);
+		jobs_end_failed(job, step, -r);
 	jobs_arm(shim);
 	return 0;
 }
@@ -408,7 +439,7 @@ int jobs_put(struct shim *shim, uint32_t id, const uint8_t *payload, size_t size
 	if (r >= 0)
 		r = job_start(job, message, payload, &data_fd, 1, &step);
 	if (r < 0)
-		job_end_failed(job, step, -r);
+		jobs_end_failed(job, step, -r);
 	jobs_arm(shim);
 	return 0;
 }
@@ -433,8 +464,10 @@ int jobs_input(struct shim *shim, uint32_t id, uint16_t type, const uint8_t *dat
 		return -EBADMSG;
 	job->input.sent_bytes += size;
 	r = stdio_write(job, data, size);
-	if (r >= 0)
+	if (r >= 0) {
+		files_job_arm(job);
 		return 0;
+	}
 	jobs_fail(job, r == -ENOBUFS ? WIRE_STEP_REQUEST : WIRE_STEP_PIPE, -r);
 	if (job->kind == AGENT_HELPER)
 		job_abandon(job);
@@ -450,6 +483,8 @@ int jobs_input_end(struct shim *shim, uint32_t id, uint16_t type)
 	if (!job_takes(job, type))
 		return -EBADMSG;
 	stdio_write_end(job);
+	if (job->file.is_open)
+		files_job_commit(job);
 	return 0;
 }
 
@@ -494,7 +529,7 @@ void jobs_cancel(struct shim *shim, uint32_t id)
 	if (!job || job->stop != JOB_STOP_NO)
 		return;
 	if (job->kind == AGENT_HELPER) {
-		job_end_failed(job, WIRE_STEP_WRITE, ECANCELED);
+		jobs_end_failed(job, WIRE_STEP_WRITE, ECANCELED);
 		return;
 	}
 	job->exit.flags |= WIRE_EXIT_CANCELLED;

@@ -18,6 +18,8 @@
 
 #include "sandboxd/wire.h"
 #include "shim/agent.h"
+#include "shim/files_job.h"
+#include "shim/message.h"
 #include "shim/outbox.h"
 
 struct loop_source;
@@ -83,6 +85,7 @@ struct job {
 	struct job_input input;
 	struct job_output output[2];
 	struct outbox outbox;
+	struct files_job file;
 
 	uint32_t grace_ms;
 	uint64_t rate_bytes; /* a second; 0: unlimited */
@@ -120,5 +123,11 @@ void jobs_ack(struct shim *shim, uint64_t acked);
 void jobs_output_changed(struct job *job);
 /* End the tree and report {step, error_number} instead of its exit. */
 void jobs_fail(struct job *job, uint32_t step, int error_number);
+/* For files_job.c. A slot for a job of a file helper: 0; 1: it is refused as busy; -EBADMSG. */
+MUST_USE int jobs_new_helper(struct shim *shim, uint32_t id, struct job **ret_job);
+MUST_USE int jobs_start_helper(struct job *job, struct message message, const uint8_t *payload,
+			       const int *fds, size_t n_fds, uint32_t *ret_step);
+void jobs_end_failed(struct job *job, uint32_t step, int error_number);
+void jobs_end_done(struct job *job);
 /* Compute the next timer of all jobs. */
 void jobs_arm(struct shim *shim);

@@ -30,6 +30,9 @@ enum message_type {
 	MESSAGE_SIGNAL, /* wait_status: the number; step: enum wire_signal_scope */
 	/* pid 1 to file helper */
 	MESSAGE_PUT, /* a WIRE_PUT payload; descriptor: the pipe that carries the bytes */
+	/* a WIRE_FILE payload; descriptors: the pipe for what is found, [that with the bytes] */
+	MESSAGE_FILE,
+	MESSAGE_COMMIT, /* uint64_t: how many bytes the pipe of a WIRE_FILE_PUT carried */
 
 	/* to pid 1 */
 	MESSAGE_UP,      /* spawner: confined. Otherwise `step` and `error_number` say why not */

@@ -36,6 +36,8 @@ static void serve_drop(struct shim *shim)
 	shim->hello_pending = false;
 	shim->stats_pending = false;
 	shim->is_blocked = false;
+	shim->held.size = 0;
+	files_job_cancel_all(shim);
 }
 
 static int serve_send(struct shim *shim, uint16_t type, uint32_t job, const void *payload,
@@ -133,7 +135,7 @@ static int serve_send_taken(struct shim *shim)
 		int r;
 
 		if (!job->input.taken_pending || job->state != JOB_STATE_RUNNING ||
-		    job->kind == AGENT_HELPER)
+		    (job->kind == AGENT_HELPER && !job->file.is_open))
 			continue;
 		r = serve_send(shim, WIRE_TAKEN, job->id, &taken, sizeof(taken));
 		if (r < 0)
@@ -201,6 +203,8 @@ static int serve_send_all(struct shim *shim)
 		r = serve_send_taken(shim);
 	if (r >= 0)
 		r = serve_send_denied(shim);
+	if (r >= 0)
+		r = files_job_send(shim);
 	if (r < 0)
 		return r;
 	do
@@ -222,6 +226,8 @@ void serve_flush(struct shim *shim)
 	}
 	if (r < 0)
 		serve_drop(shim);
+	else
+		files_job_watch(shim);
 }
 
 static int serve_hello(struct shim *shim, const uint8_t *payload)
@@ -252,6 +258,14 @@ static int serve_credit(struct shim *shim, const uint8_t *payload)
 		return -EBADMSG;
 	jobs_ack(shim, credit.acked);
 	return 0;
+}
+
+static int serve_file_credit(struct shim *shim, uint32_t id, const uint8_t *payload)
+{
+	struct wire_credit credit;
+
+	memcpy(&credit, payload, sizeof(credit));
+	return files_job_credit(shim, id, credit.acked);
 }
 
 static int serve_signal(struct shim *shim, uint32_t id, const uint8_t *payload)
@@ -295,6 +309,10 @@ static int serve_frame(struct shim *shim, const struct wire_header *header, cons
 		return serve_credit(shim, payload);
 	case WIRE_PUT:
 		return jobs_put(shim, header->job, payload, size);
+	case WIRE_FILE:
+		return files_job_start(shim, header->job, payload, size);
+	case WIRE_FILE_CREDIT:
+		return serve_file_credit(shim, header->job, payload);
 	case WIRE_PING:
 		shim->stats_pending = true;
 		return 0;

@@ -11,6 +11,7 @@
 #include "sandboxd/limits.h"
 #include "shim/agent.h"
 #include "shim/denials.h"
+#include "shim/files_job.h"
 #include "shim/jobs.h"
 #include "shim/nursery.h"
 #include "shim/secrets.h"
@@ -40,5 +41,7 @@ struct shim {
 	struct bucket output;      /* of all jobs; starts full */
 	struct loop_source *timer; /* the first of all jobs */
 	struct job job[SHIM_N_SLOTS];
+	struct files_held held;
+	uint8_t held_frame[WIRE_FRAME_MAX_BYTES];
 	uint8_t frame[WIRE_FRAME_MAX_BYTES]; /* one received frame; scratch for dropped output */
 };

@@ -53,8 +53,7 @@ static int stdio_on_output(void *userdata, uint32_t events)
 	return 0;
 }
 
-/* Both ends of a pipe; ours is `mine` (0: read, 1: write) and non-blocking. */
-static int stdio_pipe(int mine, int *ret_fd, int *ret_child_fd)
+int stdio_pipe(int mine, int *ret_fd, int *ret_child_fd)
 {
 	AUTO_CLOSE int ours = -1;
 	AUTO_CLOSE int theirs = -1;
@@ -493,6 +492,7 @@ static int stdio_on_input(void *userdata, uint32_t events)
 
 	(void)events;
 	stdio_feed(job);
+	files_job_arm(job);
 	serve_flush(job->shim);
 	return 0;
 }

@@ -18,6 +18,8 @@ struct job_output;
  * command's standard input. */
 #define STDIO_PUT_MAX_BYTES (2ul * 1024 * 1024)
 
+/* Both ends of a pipe; ours is `mine` (0: read, 1: write) and non-blocking. */
+MUST_USE int stdio_pipe(int mine, int *ret_fd, int *ret_child_fd);
 /* is_record: lengths in the output mean something, so what is masked keeps its length. */
 MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, bool is_record,
 			       int *ret_child_fd);

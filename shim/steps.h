@@ -13,6 +13,7 @@
 #include "sandboxd/policy_image.h"
 
 #define STEPS_SESSION_DIR "/session"
+#define STEPS_TMP_DIR     "/tmp"
 
 /* Is a layer left away? Only ever in a test build: supervisor/weaken.h. */
 static inline bool shim_weak(const struct shim_params *params, uint32_t flag)

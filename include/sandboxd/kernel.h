@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <linux/fs.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
 
@@ -38,6 +39,12 @@ static inline int kernel_clone3(struct clone_args *args)
 static inline int kernel_openat2(int dir_fd, const char *path, struct open_how *how)
 {
 	return (int)syscall(SYS_openat2, dir_fd, path, how, sizeof(*how));
+}
+
+static inline int kernel_renameat2(int dir_fd, const char *name, int to_fd, const char *to,
+				   unsigned int flags)
+{
+	return (int)syscall(SYS_renameat2, dir_fd, name, to_fd, to, flags);
 }
 
 static inline int kernel_pidfd_open(int pid, unsigned int flags)

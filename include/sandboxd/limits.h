@@ -18,6 +18,9 @@
 #define SHIM_N_SLOTS           56 /* with those that ended: not acknowledged yet, or kept */
 #define SHIM_MAX_KEPT          16 /* kept commands of a session that have ended */
 #define WIRE_NOTE_MAX_BYTES    512
+#define WIRE_FILE_WINDOW_BYTES ((size_t)256 * 1024) /* on the way, of one file operation */
+#define FILE_PATH_BYTES        4096                 /* NUL included */
+#define FILE_LIST_MAX          10000
 
 /* One command. */
 #define EXEC_MAX_ARGV        1024

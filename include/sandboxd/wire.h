@@ -17,6 +17,11 @@
  * gets it all again, under the old numbers. Frames that were acknowledged before have WIRE_AGAIN
  * and are not counted.
  *
+ * File operations (WIRE_FILE) live as long as their connection: their bytes are not durable, only
+ * their end is. Either side has at most WIRE_FILE_WINDOW_BYTES on the way that the other has not
+ * taken: those to a file are answered by WIRE_TAKEN, those from one by WIRE_FILE_CREDIT. Where the
+ * connection ends they are cancelled, and a file that was not whole is as if it never was.
+ *
  * Everything a shim says is hostile input to the api worker.
  */
 #pragma once
@@ -58,6 +63,9 @@ enum wire_type {
 	WIRE_SIGNAL,    /* struct wire_signal; to a command that runs */
 	WIRE_RESIZE,    /* struct wire_size; of its terminal */
 	WIRE_FORGET,    /* empty; a kept command that has ended is not asked for again */
+	/* struct wire_file and its paths. For WIRE_FILE_PUT the bytes follow as after WIRE_PUT */
+	WIRE_FILE,
+	WIRE_FILE_CREDIT, /* struct wire_credit: bytes of WIRE_FILE_DATA that were taken, in all */
 
 	/* shim to api worker */
 	/* struct wire_started; on a new connection once more for each command that runs */
@@ -67,13 +75,15 @@ enum wire_type {
 	WIRE_EXIT,   /* struct wire_exit; durable; the last frame of its command */
 	WIRE_FAILED, /* struct wire_failed; durable; the last frame of its job: it did not start or
 			finish */
-	WIRE_PUT_DONE, /* empty; durable; the file is in place */
+	WIRE_PUT_DONE, /* empty; durable; the file is in place, or the file operation done */
 	WIRE_STATS,    /* struct wire_stats */
 	WIRE_DENIED,   /* struct wire_denied: the command filter refused calls; at a bounded rate */
 	WIRE_TAKEN, /* struct wire_taken: standard input went on; at most one waits per command */
 	/* struct wire_kept and the note: first on a new connection, once per kept command; STARTED
 	 * follows only where it has not started yet */
 	WIRE_KEPT,
+	WIRE_FILE_DATA, /* what a file operation found: struct wire_file_entry, and what follows it
+			   by the operation. Bytes of a stream: a frame may end anywhere */
 };
 
 struct wire_hello {
@@ -146,6 +156,60 @@ struct wire_put {
 	uint32_t path_bytes; /* NUL included; relative to /session; follows this struct */
 	uint64_t size_bytes; /* announced; a different number of data bytes fails the job */
 };
+
+enum wire_file_op {
+	/* All but LIST, REMOVE and GET answer with one entry: what is there then. */
+	WIRE_FILE_STAT = 1, /* a link itself */
+	WIRE_FILE_LIST, /* an entry and its names for each; one without a name: there are more */
+	WIRE_FILE_GET,  /* its entry, then the bytes */
+	WIRE_FILE_PUT,
+	WIRE_FILE_MKDIR, /* and the folders on the way; one that is there is as good */
+	WIRE_FILE_REMOVE,
+	WIRE_FILE_MOVE,
+	WIRE_FILE_COPY,
+	WIRE_FILE_CHMOD, /* not of a link */
+	WIRE_FILE_OP_MAX_,
+};
+
+enum wire_file_root {
+	WIRE_FILE_SESSION,
+	WIRE_FILE_TMP,
+	WIRE_FILE_ROOT_MAX_,
+};
+
+enum wire_file_flags {
+	WIRE_FILE_RECURSIVE = 1, /* REMOVE, COPY: a folder with all in it */
+	WIRE_FILE_KEEP = 2,      /* PUT, MOVE, COPY: what is at the target is not replaced */
+	WIRE_FILE_LAST = 4,      /* GET: the last `size` bytes */
+};
+
+/* Followed by the path and, for MOVE and COPY, the target's, each with its NUL: relative to their
+ * roots, "." for the root itself. Links on the way count where they stay below the root. */
+struct wire_file {
+	uint16_t op;    /* enum wire_file_op */
+	uint16_t flags; /* enum wire_file_flags */
+	uint16_t root;  /* enum wire_file_root */
+	uint16_t to_root;
+	uint16_t path_bytes; /* NUL included */
+	uint16_t to_bytes;   /* 0: none */
+	uint32_t mode;       /* PUT, MKDIR, CHMOD: permission bits */
+	uint64_t offset;     /* GET */
+	uint64_t size;       /* GET: bytes at most. LIST: entries at most */
+};
+_Static_assert(sizeof(struct wire_file) == 32, "wire");
+
+/* Followed by the name and the target of a link, without NUL. */
+struct wire_file_entry {
+	uint64_t size;
+	int64_t mtime_ns; /* since 1970 */
+	uint64_t inode;
+	uint32_t mode; /* with the type; 0: no entry, but there are more */
+	uint32_t uid;  /* in the session */
+	uint32_t gid;
+	uint16_t name_bytes; /* LIST */
+	uint16_t target_bytes;
+};
+_Static_assert(sizeof(struct wire_file_entry) == 40, "wire");
 
 struct wire_started {
 	int32_t pid; /* in the session's PID namespace */

@@ -91,6 +91,15 @@ static void on_taken(void *userdata, uint32_t wire_job, const struct wire_taken 
 		activity->ops->taken(activity, taken);
 }
 
+static void on_file_data(void *userdata, uint32_t wire_job, const uint8_t *data, size_t size)
+{
+	struct activity *activity = find_activity(userdata, wire_job);
+
+	/* Of one that was given up no more than the window comes. */
+	if (activity && activity->ops->file_data)
+		activity->ops->file_data(activity, data, size);
+}
+
 static int on_kept(void *userdata, uint32_t wire_job, const struct wire_kept *kept,
 		   const uint8_t *note, size_t note_bytes)
 {
@@ -131,6 +140,7 @@ static const struct shim_link_events link_events = {
 	.failed = on_failed,
 	.put_done = on_put_done,
 	.taken = on_taken,
+	.file_data = on_file_data,
 	.kept = on_kept,
 	.denied = on_denied,
 	.known = on_known,
@@ -235,6 +245,13 @@ void live_settle(struct live *live, uint64_t number)
 	shim_link_settle(live->shim, number);
 	if (list_empty(&live->credit))
 		list_append(&live->app->crediting, &live->credit);
+}
+
+void live_give_up(struct activity *activity)
+{
+	list_remove(&activity->link);
+	if (activity->live->shim)
+		shim_link_cancel(activity->live->shim, activity->wire_job);
 }
 
 void activity_ignore_output(struct activity *activity, uint64_t number, bool is_stderr,

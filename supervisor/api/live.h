@@ -36,6 +36,8 @@ struct activity_ops {
 	void (*output)(struct activity *activity, uint64_t number, bool is_stderr,
 		       const uint8_t *data, size_t size);
 	void (*taken)(struct activity *activity, const struct wire_taken *taken); /* may be NULL */
+	/* What a file operation found. May be NULL. */
+	void (*file_data)(struct activity *activity, const uint8_t *data, size_t size);
 	void (*ended)(struct activity *activity, const struct activity_result *result);
 };
 
@@ -100,6 +102,8 @@ void live_name(struct live *live, uint32_t wire_job, const char *program);
 /* Of the command whose first process that is, or NULL. */
 const char *live_program(const struct live *live, int32_t pid);
 void live_settle(struct live *live, uint64_t number);
+/* The activity's client left: nothing more is heard of it, and it is ended. */
+void live_give_up(struct activity *activity);
 /* The `output` of a kind that has none, as a file that is put: settled at once. */
 void activity_ignore_output(struct activity *activity, uint64_t number, bool is_stderr,
 			    const uint8_t *data, size_t size);

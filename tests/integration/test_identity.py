@@ -188,6 +188,10 @@ def test_every_route_for_a_foreign_identity(daemon, session):
         "airbyte": {"airbyte_connection_id": "x"},
         "signal": {"signal": "TERM"},
         "resize": {"rows": 1, "cols": 1},
+        "mkdir": {"path": "x"},
+        "move": {"from": "x", "to": "y"},
+        "copy": {"from": "x", "to": "y"},
+        "chmod": {"path": "x", "mode": "644"},
     }
     paths = daemon.root.get("/openapi.json").json["paths"]
     walked = 0
@@ -197,6 +201,8 @@ def test_every_route_for_a_foreign_identity(daemon, session):
             continue
         url = path.replace(names[0], task if "task" in path or "chat" in path else session)
         url = url.replace("{cid}", command)
+        if "path" in [row["name"] for operation in methods.values() for row in operation["parameters"]]:
+            url += "?path=x"
         for method in methods:
             body = by_method.get(method, bodies.get(path.rsplit("/", 1)[1]))
             body = None if method in ("get", "delete") else body

@@ -22,7 +22,7 @@ CALLS = [
     (API, "reply_detail", 2),
     (API, "reply_busy", 1),
     (API, "reply_invalid_body", 3),
-    (API, "refuse_body", 3),
+    (API, "refuse_body", 2),
     (API, "spec_error_add", 4),
     (API, "body_item_add", 3),
     (API, "body_wrong", 3),

@@ -73,6 +73,9 @@ void action_command_signal(struct request *request, struct session *session,
 void action_command_resize(struct request *request, struct session *session,
 			   const struct wire_size *size);
 
+/* Everything about files; a put takes the body as it comes. */
+void action_file(struct request *request, struct session *session, const struct spec_file *spec);
+
 void action_execute(struct request *request, struct session *session);
 /* The same through the Celery queue. */
 void action_execute_queued(struct request *request, const struct session *session);

@@ -136,6 +136,29 @@ static const struct schema_row schemas[] = {
 	{"CommandSize",
 	 "{\"type\":\"object\",\"required\":[\"rows\",\"cols\"],\"properties\":{\"rows\":" INTEGER
 	 ",\"cols\":" INTEGER "}}"											 },
+	{"File",		  "{\"type\":\"object\",\"properties\":{\"path\":" STRING ",\"name\":" STRING
+		 ",\"name_base64\":" STRING
+		 ",\"type\":{\"enum\":[\"file\",\"folder\",\"link\",\"other\"]},\"size\":" INTEGER
+		 ",\"mode\":" STRING ",\"uid\":" INTEGER ",\"gid\":" INTEGER
+		 ",\"modified_at\":" STRING ",\"target\":" STRING "}}"                                     },
+	{"FileList",
+	 "{\"type\":\"object\",\"properties\":{\"path\":" STRING ",\"truncated\":" BOOLEAN
+	 ",\"entries\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/File\"}}}}"                          },
+	{"FileBytes",             "{\"type\":\"string\",\"format\":\"binary\"}"                                            },
+	{"FileRemoved",
+	 "{\"type\":\"object\",\"properties\":{\"path\":" STRING ",\"removed\":" BOOLEAN "}}"                              },
+	{"FileMkdir",
+	 "{\"type\":\"object\",\"required\":[\"path\"],\"properties\":{\"path\":" STRING
+	 ",\"mode\":" STRING "}}"											  },
+	{"FileMove",
+	 "{\"type\":\"object\",\"required\":[\"from\",\"to\"],\"properties\":{\"from\":" STRING
+	 ",\"to\":" STRING ",\"replace\":" BOOLEAN "}}"								    },
+	{"FileCopy",
+	 "{\"type\":\"object\",\"required\":[\"from\",\"to\"],\"properties\":{\"from\":" STRING
+	 ",\"to\":" STRING ",\"replace\":" BOOLEAN ",\"recursive\":" BOOLEAN "}}"                                          },
+	{"FileChmod",
+	 "{\"type\":\"object\",\"required\":[\"path\",\"mode\"],\"properties\":{\"path\":" STRING
+	 ",\"mode\":" STRING "}}"											  },
 	{"Proof",                 OBJECT										   },
 	{"Trace",                 OBJECT										   },
 	{"Capabilities",          OBJECT										   },
@@ -212,8 +235,17 @@ static json_t *make_parameters(const struct route *route)
 	return parameters;
 }
 
+static bool is_bytes(const char *schema)
+{
+	return schema && str_equal(schema, "FileBytes");
+}
+
 static const char *media_type(const struct route *route)
 {
+	if (is_bytes(route->response))
+		return "application/octet-stream";
+	if (route->body == ROUTE_BODY_STREAM)
+		return "application/json";
 	if (!(route->flags & ROUTE_STREAM))
 		return "application/json";
 	return route->method == ROUTE_POST ? "application/x-ndjson" : "text/event-stream";
@@ -254,7 +286,10 @@ static json_t *make_operation(const struct route *route)
 	(void)json_object_set_new(operation, "x-scopes", make_scopes(route));
 	if (route->request)
 		(void)json_object_set_new(operation, "requestBody",
-					  json_pack("{s:{s:{s:o}}}", "content", "application/json",
+					  json_pack("{s:{s:{s:o}}}", "content",
+						    is_bytes(route->request)
+							    ? "application/octet-stream"
+							    : "application/json",
 						    "schema", schema_reference(route->request)));
 	return operation;
 }

@@ -22,6 +22,10 @@ static void answer_text(struct request *request, int status, const char *content
 		text = strdup(too_much_held);
 		status = MHD_HTTP_SERVICE_UNAVAILABLE;
 	}
+	if (text && request->upload && !request->upload_ended) {
+		free(request->refusal);
+		request->refusal = strdup(text);
+	}
 	if (text)
 		response =
 			MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);

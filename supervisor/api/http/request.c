@@ -44,11 +44,25 @@ void request_end_stream(struct request *request)
 	stream->closed(request->stream_userdata);
 }
 
+static void end_upload(struct request *request)
+{
+	const struct request_upload *upload = request->upload;
+
+	if (!upload)
+		return;
+	request->upload = NULL;
+	request->server->n_streams--;
+	request->server->options.counters->n_streams--;
+	upload->closed(request->upload_userdata);
+}
+
 void request_free(struct request *request)
 {
 	request->left_source = sd_event_source_disable_unref(request->left_source);
 	slots_remove(&request->server->requests, request->id);
 	request_end_stream(request);
+	end_upload(request);
+	free(request->refusal);
 	request->websocket = websocket_free(request->websocket);
 	if (request->left)
 		request->left(request->left_userdata);
@@ -234,12 +248,13 @@ bool request_may_stream(struct request *request)
 	return false;
 }
 
-static struct MHD_Response *body_response(struct request *request, const char *content_type)
+static struct MHD_Response *body_response(struct request *request, const char *content_type,
+					  uint64_t size)
 {
 	struct MHD_Response *response;
 
-	response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES,
-						     read_stream, request, NULL);
+	response = MHD_create_response_from_callback(size, STREAM_BLOCK_BYTES, read_stream, request,
+						     NULL);
 	if (!response)
 		return NULL;
 	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
@@ -248,17 +263,10 @@ static struct MHD_Response *body_response(struct request *request, const char *c
 	return response;
 }
 
-void request_start_stream(struct request *request, const char *content_type,
-			  const struct request_stream *stream, void *userdata)
+/* Takes the response, which may be NULL. */
+static void start_stream(struct request *request, int status, struct MHD_Response *response,
+			 const struct request_stream *stream, void *userdata)
 {
-	struct MHD_Response *response;
-
-	if (request->state == REQUEST_STATE_ANSWERED || !request_may_stream(request)) {
-		stream->closed(userdata);
-		return;
-	}
-	response = request->websocket ? websocket_response(request->websocket)
-				      : body_response(request, content_type);
 	if (!response) {
 		stream->closed(userdata);
 		request_answer(request, MHD_HTTP_SERVICE_UNAVAILABLE, NULL);
@@ -269,8 +277,54 @@ void request_start_stream(struct request *request, const char *content_type,
 	request->stream_read_at = clock_boottime();
 	request->server->n_streams++;
 	request->server->options.counters->n_streams++;
-	request_answer(request, request->websocket ? MHD_HTTP_SWITCHING_PROTOCOLS : MHD_HTTP_OK,
-		       response);
+	request_answer(request, status, response);
+}
+
+void request_start_stream(struct request *request, const char *content_type,
+			  const struct request_stream *stream, void *userdata)
+{
+	if (request->state == REQUEST_STATE_ANSWERED || !request_may_stream(request))
+		stream->closed(userdata);
+	else if (request->websocket)
+		start_stream(request, MHD_HTTP_SWITCHING_PROTOCOLS,
+			     websocket_response(request->websocket), stream, userdata);
+	else
+		start_stream(request, MHD_HTTP_OK,
+			     body_response(request, content_type, MHD_SIZE_UNKNOWN), stream,
+			     userdata);
+}
+
+void request_start_body(struct request *request, const struct request_body *body,
+			const struct request_stream *stream, void *userdata)
+{
+	if (request->state == REQUEST_STATE_ANSWERED || !request_may_stream(request))
+		stream->closed(userdata);
+	else
+		start_stream(request, body->status,
+			     body_response(request, body->content_type, body->size), stream,
+			     userdata);
+}
+
+void request_start_upload(struct request *request, const struct request_upload *upload,
+			  void *userdata)
+{
+	if (request->state == REQUEST_STATE_ANSWERED || !request_may_stream(request)) {
+		upload->closed(userdata);
+		return;
+	}
+	request->upload = upload;
+	request->upload_userdata = userdata;
+	request->stream_read_at = clock_boottime();
+	request->server->n_streams++;
+	request->server->options.counters->n_streams++;
+	request->state = REQUEST_STATE_UPLOADING;
+	resume(request);
+}
+
+void request_wake_upload(struct request *request)
+{
+	if (request->state == REQUEST_STATE_UPLOADING)
+		resume(request);
 }
 
 void request_wake(struct request *request)

@@ -1,6 +1,10 @@
 /*
  * One HTTP request from its headers to its last byte.
  *
+ * A body that is a stream (ROUTE_BODY_STREAM) is not collected: the handler runs when the headers
+ * are there and calls request_start_upload, or answers. UPLOADING: pieces go to it as they come;
+ * one that does not take all of a piece lets the connection sleep until request_wake_upload.
+ *
  * States: RECEIVING (headers were judged, the body is collected), HANDLING (the route's handler
  * runs), WAITING (the handler kept the id; the connection is suspended), ANSWERED (a reply is set:
  * queued, or a stream runs). A suspended connection does not notice that its client left, so its
@@ -32,6 +36,7 @@ enum request_state {
 	REQUEST_STATE_RECEIVING,
 	REQUEST_STATE_HANDLING,
 	REQUEST_STATE_WAITING,
+	REQUEST_STATE_UPLOADING,
 	REQUEST_STATE_ANSWERED,
 	REQUEST_STATE_MAX_,
 };
@@ -51,6 +56,14 @@ struct request_stream {
 	int (*next)(void *userdata, struct buf *out, bool *ret_binary);
 	int (*message)(void *userdata, bool is_binary, const uint8_t *data, size_t size);
 	bool (*may_take)(void *userdata);
+};
+
+/* A body that is taken while it comes. take: bytes taken, 0: none now, or -errno: the connection is
+ * cut. end: it was all; the answer follows, now or later. closed: as of a stream. */
+struct request_upload {
+	ssize_t (*take)(void *userdata, const char *data, size_t size);
+	void (*end)(void *userdata);
+	void (*closed)(void *userdata);
 };
 
 struct request {
@@ -82,6 +95,11 @@ struct request {
 	char extra_value[REQUEST_MAX_HEADERS][64];
 	uint32_t n_extra;
 
+	bool opening;                        /* of an upload: nothing of its body was read */
+	bool upload_ended;                   /* all of it was read */
+	const struct request_upload *upload; /* or NULL */
+	void *upload_userdata;
+	char *refusal; /* text of an answer in the middle of an upload, or NULL */
 	const struct request_stream *stream; /* or NULL */
 	void *stream_userdata;
 	usec_t stream_read_at;       /* boottime: the last block was asked for */
@@ -119,6 +137,18 @@ MUST_USE bool request_may_stream(struct request *request);
 /* Answer with a stream. `closed` is called in every case, also when this fails. */
 void request_start_stream(struct request *request, const char *content_type,
 			  const struct request_stream *stream, void *userdata);
+/* The same for what has a size and a status of its own. */
+struct request_body {
+	int status;
+	uint64_t size; /* > 0 */
+	const char *content_type;
+};
+void request_start_body(struct request *request, const struct request_body *body,
+			const struct request_stream *stream, void *userdata);
+/* Take the body as it comes. `closed` is called in every case, also when this fails. */
+void request_start_upload(struct request *request, const struct request_upload *upload,
+			  void *userdata);
+void request_wake_upload(struct request *request); /* it takes more */
 /* Nothing more is read of it; the connection may live a little longer. */
 void request_end_stream(struct request *request);
 void request_wake(struct request *request); /* a stream has more to say, or an end */

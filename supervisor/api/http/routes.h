@@ -30,6 +30,7 @@ enum route_body {
 	ROUTE_BODY_NONE,   /* absent, `{}` and `null` are accepted */
 	ROUTE_BODY_OBJECT, /* JSON; what is in it the handler checks */
 	ROUTE_BODY_BYTES,  /* anything, or JSON by its content type */
+	ROUTE_BODY_STREAM, /* anything of any size; the handler runs before it is read */
 };
 
 enum route_flags {

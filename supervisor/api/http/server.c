@@ -184,6 +184,9 @@ static bool is_overdue(const struct http_connection *connection, usec_t now)
 			return !request->suspended &&
 			       clock_add(request->stream_read_at, STREAM_TIMEOUT) < now;
 		return clock_add(request->answered_at, ANSWER_TIMEOUT) < now;
+	case REQUEST_STATE_UPLOADING:
+		return !request->suspended &&
+		       clock_add(request->stream_read_at, STREAM_TIMEOUT) < now;
 	case REQUEST_STATE_HANDLING:
 	case REQUEST_STATE_WAITING: /* our own time */
 	case REQUEST_STATE_MAX_:
@@ -244,6 +247,28 @@ static const char *origin_form(const char *target)
 	return path ? path : "/";
 }
 
+static void run_handler(struct request *request)
+{
+	request->state = REQUEST_STATE_HANDLING;
+	log_set_request(request->request_id);
+	if (payload_finish(request))
+		request->route->handler(request);
+	log_set_request(NULL);
+	if (request->state == REQUEST_STATE_HANDLING)
+		request->state = REQUEST_STATE_WAITING;
+}
+
+/* Before its body is read: an answer may be queued, and the library asks again after a sleep. */
+static enum MHD_Result open_upload(struct request *request)
+{
+	if (request->state == REQUEST_STATE_WAITING) {
+		request_suspend(request);
+		return MHD_YES;
+	}
+	request->opening = false;
+	return request->state == REQUEST_STATE_ANSWERED ? queue_answer(request) : MHD_YES;
+}
+
 static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *connection,
 			     const char *path, const char *method, const char *version,
 			     void **con_cls)
@@ -279,12 +304,15 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 	     request->status == MHD_HTTP_CONTENT_TOO_LARGE ||
 	     request->status == MHD_HTTP_BAD_REQUEST))
 		return queue_answer(request);
-	return MHD_YES;
+	if (request->state != REQUEST_STATE_RECEIVING || request->route->body != ROUTE_BODY_STREAM)
+		return MHD_YES;
+	request->opening = true;
+	run_handler(request);
+	return open_upload(request);
 }
 
 /* The one answer that libmicrohttpd cannot give: in the middle of a body. */
-static enum MHD_Result refuse_body(struct request *request, int status, const char *reason,
-				   const char *detail)
+static enum MHD_Result refuse_with(struct request *request, int status, const char *body)
 {
 	const union MHD_ConnectionInfo *info;
 	struct buf text = BUF_NULL(1024);
@@ -295,12 +323,42 @@ static enum MHD_Result refuse_body(struct request *request, int status, const ch
 			       "HTTP/1.1 %d %s\r\nConnection: close\r\n"
 			       "Content-Type: application/json\r\nContent-Length: %zu\r\n"
 			       "Sandbox-Api-Version: " API_VERSION "\r\nSandbox-Request-Id: %s\r\n"
-			       "\r\n{\"detail\":\"%s\"}",
-			       status, reason, strlen("{\"detail\":\"\"}") + strlen(detail),
-			       request->request_id, detail) >= 0)
+			       "\r\n%s",
+			       status, MHD_get_reason_phrase_for((unsigned int)status),
+			       strlen(body), request->request_id, body) >= 0)
 		(void)send(info->connect_fd, text.data, text.size, MSG_DONTWAIT | MSG_NOSIGNAL);
 	buf_done(&text);
 	return MHD_NO;
+}
+
+static enum MHD_Result refuse_body(struct request *request, int status, const char *detail)
+{
+	char body[128];
+
+	IGNORE_RESULT(str_format(body, sizeof(body), "{\"detail\":\"%s\"}", detail));
+	return refuse_with(request, status, body);
+}
+
+static enum MHD_Result drop_body(struct request *request, size_t size)
+{
+	request->body.max_bytes += size; /* here: bytes that were dropped */
+	if (request->body.max_bytes <= (size_t)HTTP_BODY_MAX_BYTES)
+		return MHD_YES;
+	return request->refusal ? refuse_with(request, request->status, request->refusal) : MHD_NO;
+}
+
+static enum MHD_Result take_upload(struct request *request, const char *data, size_t *size)
+{
+	ssize_t n = request->upload->take(request->upload_userdata, data, *size);
+
+	if (n < 0)
+		return MHD_NO;
+	*size -= (size_t)n;
+	request->stream_read_at = clock_boottime();
+	/* An answer in this moment lets the rest be dropped. */
+	if (*size > 0 && request->state == REQUEST_STATE_UPLOADING)
+		request_suspend(request);
+	return MHD_YES;
 }
 
 static enum MHD_Result take_body(struct request *request, const char *data, size_t *size)
@@ -308,17 +366,16 @@ static enum MHD_Result take_body(struct request *request, const char *data, size
 	size_t n = *size;
 	int r;
 
+	if (request->state == REQUEST_STATE_UPLOADING)
+		return take_upload(request, data, size);
 	*size = 0;
-	if (request->state == REQUEST_STATE_ANSWERED) {
-		request->body.max_bytes += n; /* here: bytes that were dropped */
-		return request->body.max_bytes > (size_t)HTTP_BODY_MAX_BYTES ? MHD_NO : MHD_YES;
-	}
+	if (request->state == REQUEST_STATE_ANSWERED)
+		return drop_body(request, n);
 	r = payload_add(request, data, n);
 	if (r == -EMSGSIZE)
-		return refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
-				   "request body too large");
+		return refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, "request body too large");
 	if (r == -ENOBUFS)
-		return refuse_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "Service Unavailable",
+		return refuse_body(request, MHD_HTTP_SERVICE_UNAVAILABLE,
 				   "too much is held for requests: memory");
 	return r < 0 ? MHD_NO : MHD_YES;
 }
@@ -335,16 +392,16 @@ static enum MHD_Result on_access(void *userdata, struct MHD_Connection *connecti
 		return begin(userdata, connection, path, method, version, con_cls);
 	if (request->client_left)
 		return MHD_NO;
+	if (request->opening)
+		return open_upload(request);
 	if (*upload_data_size > 0)
 		return take_body(request, upload_data, upload_data_size);
-	if (request->state == REQUEST_STATE_RECEIVING) {
-		request->state = REQUEST_STATE_HANDLING;
-		log_set_request(request->request_id);
-		if (payload_finish(request))
-			request->route->handler(request);
-		log_set_request(NULL);
-		if (request->state == REQUEST_STATE_HANDLING)
-			request->state = REQUEST_STATE_WAITING;
+	if (request->state == REQUEST_STATE_RECEIVING)
+		run_handler(request);
+	if (request->state == REQUEST_STATE_UPLOADING) {
+		request->upload_ended = true;
+		request->state = REQUEST_STATE_WAITING;
+		request->upload->end(request->upload_userdata);
 	}
 	if (request->state == REQUEST_STATE_WAITING) {
 		request_suspend(request);

@@ -11,6 +11,7 @@
 #include "base/sockmsg.h"
 
 #define MAX_READS_A_TURN 8
+#define CREDIT_BYTES     (WIRE_FILE_WINDOW_BYTES / 4)
 
 enum wire_job_state {
 	WIRE_JOB_FREE,
@@ -18,6 +19,7 @@ enum wire_job_state {
 	 * not sent again, so nothing waits for it. */
 	WIRE_JOB_COMMAND,
 	WIRE_JOB_PUTTING, /* a file: PUT_DONE or FAILED may come */
+	WIRE_JOB_FILE,    /* an operation on files: the same, and before it TAKEN and FILE_DATA */
 	WIRE_JOB_FOREIGN, /* of an earlier worker: was cancelled, what comes is dropped */
 	/* Nothing of it may come, but the shim keeps its slot until its end is acknowledged: until
 	 * then there is no room for another one. */
@@ -32,6 +34,10 @@ struct wire_job {
 	bool started; /* STARTED came */
 	bool kept;    /* WIRE_EXEC_KEEP */
 	uint64_t end; /* WIRE_JOB_ENDED: number of its last frame */
+	/* WIRE_JOB_FILE: bytes of FILE_DATA that came, are out of the way, and were said to be. */
+	uint64_t came_bytes;
+	uint64_t taken_bytes;
+	uint64_t credited_bytes;
 };
 
 /* One frame that waits for the socket. */
@@ -174,7 +180,7 @@ static struct wire_job *find_job(struct shim_link *link, uint32_t id)
 		const struct wire_job *job = &link->job[i];
 
 		if ((job->state == WIRE_JOB_COMMAND || job->state == WIRE_JOB_PUTTING ||
-		     job->state == WIRE_JOB_FOREIGN) &&
+		     job->state == WIRE_JOB_FILE || job->state == WIRE_JOB_FOREIGN) &&
 		    job->id == id)
 			return &link->job[i];
 	}
@@ -307,7 +313,7 @@ static int take_foreign(struct shim_link *link, const struct wire_header *header
 {
 	bool is_new = !job;
 
-	if (!link->adopted)
+	if (!link->adopted || header->type == WIRE_FILE_DATA)
 		return -EPROTO;
 	if (header->number > 0)
 		shim_link_settle(link, header->number);
@@ -387,10 +393,23 @@ static int take_taken(struct shim_link *link, const struct wire_job *job, const 
 	struct wire_taken taken;
 
 	memcpy(&taken, payload, sizeof(taken));
-	if (job->state != WIRE_JOB_COMMAND || taken.is_closed > 1 || taken.zero != 0)
+	if ((job->state != WIRE_JOB_COMMAND && job->state != WIRE_JOB_FILE) ||
+	    taken.is_closed > 1 || taken.zero != 0)
 		return -EPROTO;
 	if (link->events->taken)
 		link->events->taken(link->userdata, job->id, &taken);
+	return 0;
+}
+
+static int take_file_data(struct shim_link *link, struct wire_job *job, const uint8_t *payload,
+			  size_t size)
+{
+	if (job->state != WIRE_JOB_FILE)
+		return -EPROTO;
+	job->came_bytes += size;
+	if (job->came_bytes - job->taken_bytes > WIRE_FILE_WINDOW_BYTES)
+		return -EPROTO;
+	link->events->file_data(link->userdata, job->id, payload, size);
 	return 0;
 }
 
@@ -449,7 +468,7 @@ static int take_end(struct shim_link *link, struct wire_job *job, const struct w
 		link->events->failed(link->userdata, id, header->number, &failed);
 		return 0;
 	case WIRE_PUT_DONE:
-		if (job->state != WIRE_JOB_PUTTING)
+		if (job->state != WIRE_JOB_PUTTING && job->state != WIRE_JOB_FILE)
 			return -EPROTO;
 		end_job(link, job, header->number);
 		link->events->put_done(link->userdata, id, header->number);
@@ -527,6 +546,8 @@ static int take_frame(struct shim_link *link, const struct wire_header *header,
 		return take_started(link, job, payload);
 	case WIRE_TAKEN:
 		return take_taken(link, job, payload);
+	case WIRE_FILE_DATA:
+		return take_file_data(link, job, payload, size);
 	case WIRE_STDOUT:
 	case WIRE_STDERR:
 		if (job->state != WIRE_JOB_COMMAND)
@@ -731,6 +752,71 @@ int shim_link_put(struct shim_link *link, const char *path, uint32_t mode, const
 	}
 	*ret_job = job->id;
 	return 0;
+}
+
+int shim_link_file(struct shim_link *link, const struct wire_file *file, const char *path,
+		   const char *to, uint32_t *ret_job)
+{
+	struct wire_file head = *file;
+	size_t path_bytes = strlen(path) + 1;
+	size_t to_bytes = to ? strlen(to) + 1 : 0;
+	struct iovec parts[3] = {piece(&head, sizeof(head)), piece(path, path_bytes),
+				 piece(to, to_bytes)};
+	struct wire_header header;
+	struct wire_job *job;
+	int r;
+
+	if (path_bytes > FILE_PATH_BYTES || to_bytes > FILE_PATH_BYTES)
+		return -E2BIG;
+	if (!has_room(link, WIRE_FRAME_MAX_BYTES))
+		return -ENOBUFS;
+	head.path_bytes = (uint16_t)path_bytes;
+	head.to_bytes = (uint16_t)to_bytes;
+	r = add_job(link, WIRE_JOB_FILE, &job);
+	if (r < 0)
+		return r;
+	header = frame_header(WIRE_FILE, job->id, 0, sizeof(head) + path_bytes + to_bytes);
+	r = send_frame(link, &header, parts, to ? 3 : 2);
+	if (r < 0) {
+		drop_job(link, job);
+		return r;
+	}
+	*ret_job = job->id;
+	return 0;
+}
+
+static struct wire_job *find_file(struct shim_link *link, uint32_t id)
+{
+	struct wire_job *job = link->lost ? NULL : find_job(link, id);
+
+	return job && job->state == WIRE_JOB_FILE ? job : NULL;
+}
+
+int shim_link_file_put(struct shim_link *link, uint32_t job, const void *data, size_t size)
+{
+	if (!find_file(link, job))
+		return -ESRCH;
+	return send_pieces(link, WIRE_PUT_DATA, job, data, size);
+}
+
+int shim_link_file_put_end(struct shim_link *link, uint32_t job)
+{
+	return find_file(link, job) ? send_bytes(link, WIRE_PUT_END, job, NULL, 0) : -ESRCH;
+}
+
+void shim_link_file_credit(struct shim_link *link, uint32_t id, size_t size)
+{
+	struct wire_job *job = find_file(link, id);
+	struct wire_credit credit;
+
+	if (!job)
+		return;
+	job->taken_bytes += size;
+	if (job->taken_bytes - job->credited_bytes < CREDIT_BYTES)
+		return;
+	credit.acked = job->taken_bytes;
+	if (send_bytes(link, WIRE_FILE_CREDIT, id, &credit, sizeof(credit)) >= 0)
+		job->credited_bytes = job->taken_bytes;
 }
 
 static bool is_running(struct shim_link *link, uint32_t id)

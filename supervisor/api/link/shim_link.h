@@ -39,6 +39,8 @@ struct shim_link_events {
 		       const struct wire_failed *failed);
 	/* Standard input of a command went on. May be NULL. */
 	void (*taken)(void *userdata, uint32_t job, const struct wire_taken *taken);
+	/* What a file operation found; it is answered by shim_link_file_credit. */
+	void (*file_data)(void *userdata, uint32_t job, const uint8_t *data, size_t size);
 	/* Of an adopted session, before any frame of it: a command that an earlier worker had kept.
 	 * It goes on here. 0, or -errno: the link is lost. May be NULL: then it is ended. */
 	int (*kept)(void *userdata, uint32_t job, const struct wire_kept *kept, const uint8_t *note,
@@ -90,6 +92,17 @@ MUST_USE int shim_link_exec(struct shim_link *link, const struct shim_link_comma
 			    uint32_t *ret_job);
 MUST_USE int shim_link_put(struct shim_link *link, const char *path, uint32_t mode,
 			   const void *data, size_t size, uint32_t *ret_job);
+/* An operation on files: ends with put_done or failed. path and to (NULL: none) as wire.h says;
+ * their sizes are filled in. Returns as above. */
+MUST_USE int shim_link_file(struct shim_link *link, const struct wire_file *file, const char *path,
+			    const char *to, uint32_t *ret_job);
+/* Bytes of a WIRE_FILE_PUT. The caller keeps to WIRE_FILE_WINDOW_BYTES beyond what was `taken`. 0;
+ * -ESRCH: it has ended; -errno. */
+MUST_USE int shim_link_file_put(struct shim_link *link, uint32_t job, const void *data,
+				size_t size);
+MUST_USE int shim_link_file_put_end(struct shim_link *link, uint32_t job);
+/* So many bytes more of file_data are out of the way. */
+void shim_link_file_credit(struct shim_link *link, uint32_t job, size_t size);
 /* A command that an earlier worker started goes on here. Right after shim_link_new, of an adopted
  * session. 0 or -EBUSY. One that the shim does not have fails, without a number, before `known`. */
 MUST_USE int shim_link_resume(struct shim_link *link, uint32_t job);

@@ -142,6 +142,31 @@ MUST_USE int spec_parse_stdin(const char *text, size_t size, const struct spec_o
 MUST_USE int spec_parse_command(const char *text, size_t size, const struct spec_options *options,
 				struct spec_command *ret_spec, json_t **ret_errors);
 
+/* A place in a session: relative to one of its folders. */
+struct spec_file_path {
+	uint16_t root; /* enum wire_file_root */
+	char text[FILE_PATH_BYTES];
+};
+/* One file operation. Paths and roots are in path and to; the rest of head is as wire.h says. */
+struct spec_file {
+	struct wire_file head;
+	struct spec_file_path path;
+	struct spec_file_path to;
+};
+#define SPEC_FILE_MODE_NONE UINT32_MAX
+struct spec_file spec_file(uint16_t op); /* nothing is said about it */
+/* Absolute below /session or /tmp, or relative to /session; text has a NUL behind length. NULL, or
+ * what is wrong with it. */
+const char *spec_file_path(const char *text, size_t length, struct spec_file_path *ret_path);
+MUST_USE bool spec_file_mode(const char *text, uint32_t *ret_mode); /* octal digits */
+/* The value of a query parameter as it was sent (%41, +), with a NUL. False: it is malformed, or
+ * does not fit. */
+MUST_USE bool spec_query_decode(const char *raw, char *dest, size_t dest_bytes, size_t *ret_length);
+/* POST .../files/{mkdir,move,copy,chmod}: {path, mode?}, {from, to, replace?}, {from, to, replace?,
+ * recursive?}, {path, mode}. */
+MUST_USE int spec_parse_file(const char *text, size_t size, const struct spec_options *options,
+			     uint16_t op, struct spec_file *spec, json_t **ret_errors);
+
 /* PUT .../egress: {allow: [rule]}. */
 MUST_USE int spec_parse_egress(const char *text, size_t size, const struct spec_options *options,
 			       struct spec_egress *ret_egress, json_t **ret_errors);

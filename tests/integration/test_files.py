@@ -1,0 +1,213 @@
+"""Files of the runtime API: bytes both ways, ranges, folders, paths and links that lead out."""
+import os
+import urllib.parse
+
+import pytest
+
+from harness import RUNTIME, RUNTIME_NOT_FOUND
+
+MIB = 1 << 20
+
+
+def files(session, what="", **query):
+    text = urllib.parse.urlencode(query)
+    return f"{RUNTIME}/{session}/files{what}" + (f"?{text}" if text else "")
+
+
+def put(caller, session, path, data, **query):
+    return caller.request("PUT", files(session, path=path, **query), raw_body=data)
+
+
+def get(caller, session, path, **headers):
+    return caller.get(files(session, path=path), headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def code(answer):
+    return answer.status, answer.json["code"]
+
+
+def names(caller, session, path="/session"):
+    answer = caller.get(files(session, "/list", path=path))
+    assert answer.status == 200, answer
+    made = {"home", "tmp"} if path == "/session" else set()  # are in every session
+    return sorted({entry["name"] for entry in answer.json["entries"]} - made)
+
+
+@pytest.fixture
+def caller(daemon):
+    return daemon.client("ana")
+
+
+@pytest.fixture
+def session(caller):
+    name = caller.create_runtime()
+    yield name
+    caller.delete(f"{RUNTIME}/{name}")
+
+
+def test_put_get_stat_remove(caller, session):
+    answer = put(caller, session, "deep/er/a.txt", b"hello\n")
+    assert answer.status == 200, answer
+    assert answer.json["path"] == "/session/deep/er/a.txt"
+    assert (answer.json["type"], answer.json["size"], answer.json["mode"]) == ("file", 6, "0644")
+    assert (answer.json["uid"], answer.json["gid"]) == (1000, 1000)
+    answer = get(caller, session, "/session/deep//er/./a.txt")
+    assert (answer.status, answer.body) == (200, b"hello\n")
+    assert answer.headers["Content-Length"] == "6"
+    assert caller.run(session, "stat", "-c", "%a %u %s", "deep/er/a.txt").text == "644 1000 6\n"
+    # What is there keeps its mode; another one can be given.
+    assert put(caller, session, "deep/er/a.txt", b"", mode="0755").json["mode"] == "0755"
+    assert put(caller, session, "deep/er/a.txt", b"abc").json["mode"] == "0755"
+    stat = caller.get(files(session, "/stat", path="deep/er/a.txt")).json
+    assert (stat["size"], stat["mode"]) == (3, "0755")
+    assert names(caller, session, "deep") == ["er"]
+    assert code(caller.delete(files(session, path="deep"))) == (409, "not_empty")
+    assert caller.delete(files(session, path="deep", recursive="true")).json["removed"] is True
+    assert code(caller.delete(files(session, path="deep"))) == (404, "file_not_found")
+    assert code(get(caller, session, "deep/er/a.txt")) == (404, "file_not_found")
+    assert names(caller, session) == []
+
+
+def test_large_both_ways(caller, session):
+    data = os.urandom(MIB) * 20
+    assert put(caller, session, "/tmp/big", data).json["size"] == len(data)
+    assert get(caller, session, "/tmp/big").body == data
+    assert put(caller, session, "empty", b"").json["size"] == 0
+    assert get(caller, session, "empty").body == b""
+    for kept in range(3):  # connections and helpers are used again
+        assert put(caller, session, "again", b"x" * kept).json["size"] == kept
+
+
+def test_ranges(caller, session):
+    data = bytes(range(256)) * 1000
+    put(caller, session, "r", data)
+    rows = [("bytes=0-0", 0, 1), ("bytes=10-19", 10, 20), ("bytes=255990-", 255990, 256000),
+            ("bytes=-7", 255993, 256000), ("bytes=100-999999999", 100, 256000),
+            ("bytes=-999999999", 0, 256000)]
+    for text, begin, end in rows:
+        answer = get(caller, session, "r", Range=text)
+        assert (answer.status, answer.body) == (206, data[begin:end]), text
+        assert answer.headers["Content-Range"] == f"bytes {begin}-{end - 1}/256000"
+    for text in ["bytes=256000-", "bytes=-0"]:
+        answer = get(caller, session, "r", Range=text)
+        assert (answer.status, answer.headers["Content-Range"]) == (416, "bytes */256000"), text
+    for text in ["bytes=1-2,4-5", "lines=1-2", "bytes=5-2", "bytes=", "bytes=a-b"]:
+        assert get(caller, session, "r", Range=text).status == 200, text
+
+
+def test_paths_that_are_none(caller, session):
+    bad = ["", "..", "../x", "a/../b", "/", "/etc/passwd", "/sessions/x", "/tmpx", "a\0b", "x" * 256, "a/" * 2100]
+    for path in bad:
+        for answer in (get(caller, session, path), put(caller, session, path, b"x"),
+                       caller.delete(files(session, path=path)),
+                       caller.post(files(session, "/mkdir"), {"path": path})):
+            assert answer.status == 422, (path, answer)
+    for raw in ["%ff", "%", "%zz", "%c3"]:
+        assert caller.get(f"{RUNTIME}/{session}/files/stat?path={raw}").status == 422, raw
+    assert caller.get(f"{RUNTIME}/{session}/files/stat").status == 422
+    assert put(caller, session, "x", b"", mode="1777").status == 422
+    assert put(caller, session, "x", b"", replace="maybe").status == 422
+    assert names(caller, session) == []
+    assert put(caller, session, "ä b+c&d", b"1").status == 200
+    assert names(caller, session) == ["ä b+c&d"]
+
+
+def test_links(caller, session):
+    caller.shell(session, "mkdir in; echo inside > in/f; ln -s in rel; ln -s ../in in/up; ln -s /etc out;"
+                          "ln -s /etc/passwd pass; ln -s in/f link; ln -s nowhere dangling; ln -s loop loop;"
+                          "ln -s ../../etc climb; ln -s /proc/self/root root")
+    assert get(caller, session, "rel/f").body == b"inside\n"
+    assert get(caller, session, "in/up/f").body == b"inside\n"
+    assert get(caller, session, "link").body == b"inside\n"
+    for path in ["out/passwd", "pass", "climb/passwd", "root/etc/passwd", "loop", "loop/x"]:
+        assert code(get(caller, session, path)) == (403, "leads_out"), path
+    for path in ["out/x", "climb/x", "root/tmp/x"]:
+        assert code(put(caller, session, path, b"x")) == (403, "leads_out"), path
+        assert code(caller.post(files(session, "/mkdir"), {"path": path})) == (403, "leads_out"), path
+        assert code(caller.post(files(session, "/move"), {"from": "in/f", "to": path})) == (403, "leads_out")
+    assert caller.get(files(session, "/stat", path="pass")).json["target"] == "/etc/passwd"
+    # A put takes the place of the link, not of what it leads to.
+    assert put(caller, session, "pass", b"mine").status == 200
+    assert put(caller, session, "link", b"mine").status == 200
+    assert get(caller, session, "in/f").body == b"inside\n"
+    assert caller.delete(files(session, path="out")).status == 200
+    assert caller.delete(files(session, path="rel")).status == 200
+    assert get(caller, session, "in/f").body == b"inside\n"
+
+
+def test_special_files(caller, session):
+    caller.shell(session, "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'")
+    for path in ["fifo", "sock"]:
+        assert code(get(caller, session, path)) == (409, "special_file"), path
+        assert code(put(caller, session, path, b"x")) == (409, "special_file"), path
+        assert code(caller.post(files(session, "/copy"), {"from": path, "to": "copy"})) == (409, "special_file")
+        assert caller.get(files(session, "/stat", path=path)).json["type"] == "other"
+    assert code(get(caller, session, "/session")) == (409, "is_folder")
+    assert code(put(caller, session, "/session", b"x")) == (409, "is_folder")
+    assert code(get(caller, session, "fifo/x")) == (409, "not_folder")
+    assert code(caller.get(files(session, "/list", path="fifo"))) == (409, "not_folder")
+    assert code(caller.delete(files(session, path="/session", recursive="true"))) == (403, "denied")
+    caller.shell(session, "echo secret > closed; chmod 0 closed")
+    assert code(get(caller, session, "closed")) == (403, "denied")
+    # What can be neither read nor written has no descriptor to change it by.
+    assert code(caller.post(files(session, "/chmod"), {"path": "closed", "mode": "600"})) == (403, "denied")
+    caller.shell(session, "chmod 200 closed")
+    assert caller.post(files(session, "/chmod"), {"path": "closed", "mode": "600"}).json["mode"] == "0600"
+    assert get(caller, session, "closed").body == b"secret\n"
+
+
+def test_mkdir_move_copy(caller, session):
+    answer = caller.post(files(session, "/mkdir"), {"path": "a/b/c", "mode": "700"})
+    assert (answer.status, answer.json["type"], answer.json["mode"]) == (200, "folder", "0700"), answer
+    assert caller.post(files(session, "/mkdir"), {"path": "a/b/c"}).status == 200
+    put(caller, session, "a/f", b"1", mode="640")
+    assert code(caller.post(files(session, "/mkdir"), {"path": "a/f"})) == (409, "exists")
+    assert code(caller.post(files(session, "/mkdir"), {"path": "a/f/g"})) == (409, "not_folder")
+    assert caller.post(files(session, "/move"), {"from": "a/f", "to": "new/g"}).json["path"] == "/session/new/g"
+    answer = caller.post(files(session, "/copy"), {"from": "new/g", "to": "/tmp/h"})
+    assert (answer.json["path"], answer.json["mode"]) == ("/tmp/h", "0640")
+    put(caller, session, "other", b"2")
+    for what in ["/move", "/copy"]:
+        answer = caller.post(files(session, what), {"from": "other", "to": "new/g", "replace": False})
+        assert code(answer) == (409, "exists"), what
+    assert code(put(caller, session, "other", b"3", replace="false")) == (409, "exists")
+    assert get(caller, session, "other").body == b"2"
+    # Between the two folders, which may be two file systems.
+    assert caller.post(files(session, "/move"), {"from": "/tmp/h", "to": "back"}).status == 200
+    assert get(caller, session, "back").body == b"1"
+    assert names(caller, session, "/tmp") == []
+    caller.shell(session, "ln -s g new/l; mkdir new/d; echo 5 > new/d/x; chmod 500 new/d")
+    assert code(caller.post(files(session, "/copy"), {"from": "new", "to": "tree"})) == (409, "is_folder")
+    answer = caller.post(files(session, "/copy"), {"from": "new", "to": "new/tree", "recursive": True})
+    assert answer.status == 200, answer
+    assert names(caller, session, "new/tree") == ["d", "g", "l"]
+    assert get(caller, session, "new/tree/d/x").body == b"5\n"
+    assert caller.get(files(session, "/stat", path="new/tree/l")).json["target"] == "g"
+    caller.shell(session, "chmod -R u+w new; mkdir t; cd t; i=0; while [ $i -lt 200 ]; do mkdir d; cd d; i=$((i+1)); done; echo x > f")
+    assert caller.delete(files(session, path="t", recursive="true")).status == 200
+    assert "t" not in names(caller, session)
+
+
+def test_list(caller, session):
+    caller.shell(session, "mkdir many; cd many; seq 1 2000 | xargs touch; cd ..; mkdir odd; cd odd;"
+                          "touch \"$(printf 'a\\377b')\" .hidden")
+    answer = caller.get(files(session, "/list", path="many")).json
+    assert (len(answer["entries"]), answer["truncated"]) == (1000, True)
+    answer = caller.get(files(session, "/list", path="many", limit=2000)).json
+    assert (len(answer["entries"]), answer["truncated"]) == (2000, False)
+    odd = {entry["name"]: entry for entry in caller.get(files(session, "/list", path="odd")).json["entries"]}
+    assert sorted(odd) == [".hidden", "a\N{REPLACEMENT CHARACTER}b"]
+    assert odd["a\N{REPLACEMENT CHARACTER}b"]["name_base64"] == "Yf9i"
+
+
+def test_scopes_and_strangers(daemon, caller, session):
+    reader = daemon.client("ana", scopes="sandbox:read")
+    put(caller, session, "f", b"1")
+    assert get(reader, session, "f").body == b"1"
+    assert put(reader, session, "f", b"2").status == 403
+    assert reader.delete(files(session, path="f")).status == 403
+    stranger = daemon.client("eve")
+    for answer in (get(stranger, session, "f"), put(stranger, session, "f", b"x" * 5 * MIB),
+                   stranger.delete(files(session, path="f"))):
+        assert (answer.status, answer.body) == (404, RUNTIME_NOT_FOUND)
+    assert get(caller, session, "f").body == b"1"
