@@ -139,23 +139,33 @@ static bool is_audited(const struct request *request)
 	case MHD_HTTP_NOT_FOUND:
 		return true;
 	default:
-		return request->route && request->route->method != ROUTE_GET;
+		return request->route && request->route->audit;
 	}
 }
 
 /* What the path names, if it can be an id at all: nothing else of a path is repeated. */
-static void set_path_id(json_t *line, const struct request *request)
+static void set_path_ids(json_t *line, const struct request *request)
 {
+	static const struct {
+		const char *part; /* of the route's pattern */
+		const char *key;
+	} kinds[] = {
+		{"sessions/",            "session"   },
+		{"sandboxes/",           "session"   },
+		{"airbyte-connections/", "connection"},
+		{"",		     "task"      },
+	};
 	struct id id;
+	size_t i = 0;
 
-	if (!request->route || id_parse(request->path_id, &id) < 0)
+	if (!request->route)
 		return;
-	set_id(line,
-	       strstr(request->route->pattern, "sessions/") ||
-			       strstr(request->route->pattern, "sandboxes/")
-		       ? "session"
-		       : "task",
-	       &id);
+	while (!strstr(request->route->pattern, kinds[i].part))
+		i++;
+	if (id_parse(request->path_id, &id) >= 0)
+		set_id(line, kinds[i].key, &id);
+	if (id_parse(request->path_cid, &id) >= 0)
+		set_id(line, "command", &id);
 }
 
 static const char *action_name(const struct request *request)
@@ -186,7 +196,7 @@ void audit_request(struct request *request)
 		set_text(line, "user", identity->user);
 		set_text(line, "workspace", identity->workspace);
 		set_text(line, "project", identity->project);
-		set_path_id(line, request);
+		set_path_ids(line, request);
 		if (request->notes)
 			(void)json_object_update(line, request->notes);
 	}
@@ -208,6 +218,24 @@ void audit_session_end(struct app *app, const struct session *session, bool only
 		set_text(line, "user", session->owner);
 		set_text(line, "workspace", session->workspace);
 		set_id(line, "session", &session->id);
+	}
+	write_line(app, line);
+}
+
+/* Tasks of the queue. */
+
+void audit_queued(struct app *app, const char *action, const struct id *session,
+		  const struct id *task)
+{
+	char now[TIME_BYTES];
+	json_t *line;
+
+	now_text(now);
+	line = json_pack("{s:s, s:s, s:s}", "time", now, "action", action, "queue",
+			 app->config->celery.queue);
+	if (line) {
+		set_id(line, "session", session);
+		set_id(line, "task", task);
 	}
 	write_line(app, line);
 }

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from harness import ABSENT_ID, BIN, SESSIONS, Daemon, UnixConnection, wait_until
+from test_commands_pty import attach
 
 SECRET = "s3cr3t-value"
 
@@ -301,3 +302,30 @@ def test_a_torn_line_costs_itself_alone(roomy):
     assert json.loads(found[0])["action"] in ("session.create", "session.end", "session.delete")
     path.unlink()
     wait_until(path.exists, 20, "another file")
+
+
+def test_what_is_told_to_a_command_names_the_command(daemon, alice):
+    """Also who attaches, who reads and writes it; what only reads is not told."""
+    session = alice.create_runtime()
+    path = f"/v1/sandboxes/{session}/commands"
+    made = alice.post(path, {"cmd": "sleep 300", "background": True})
+    assert made.status == 201, made
+    command = made.json["command_id"]
+    assert alice.get(f"{path}/{command}").status == 200
+    attach(alice, session, command, ['{"type":"signal","signal":"KILL"}'])
+    assert alice.post(f"{path}/{command}/signal", {"signal": "KILL"}).status == 409
+    told = wait_until(lambda: of(daemon, session=session, action="command.signal")
+                      and of(daemon, session=session, command=command), 10, "told")
+    assert [(line["action"], line["status"]) for line in told] == [
+        ("command.run", 201), ("command.attach", 101), ("command.signal", 409)]
+    alice.delete(f"/v1/sandboxes/{session}")
+
+
+def test_a_connection_of_airbyte_is_no_task(daemon, alice):
+    connection = "0f9a4a6e-6a4c-4a4e-9f5e-1a2b3c4d5e6f"
+    path = f"/dagster/sandbox/airbyte-connections/{connection}"
+    assert alice.request("PUT", path, {"name": "Shop"}).status == 200
+    assert alice.delete(path).status == 200
+    told = of(daemon, connection=connection)
+    assert [line["action"] for line in told] == ["airbyte.put", "airbyte.delete"]
+    assert all("task" not in line for line in told)
