@@ -166,18 +166,23 @@ static void on_read(void *userdata, enum store_result result, const struct store
 	publication->reading = false;
 	if (result != STORE_OK && result != STORE_NOT_FOUND)
 		return; /* the timer asks again */
-	pump_later(publication->platform);
 	/* The connection was lost meanwhile, and the position with it. */
-	if (publication->sent != publication->read_from)
+	if (publication->sent != publication->read_from) {
+		pump_later(publication->platform);
 		return;
+	}
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		r = publish_frame(publication, frames[i].seq, frames[i].text, frames[i].size);
 		if (r == 0 && frames_stage_terminal(frames[i].stage))
 			publication->has_ended = true;
 	}
-	job = job_table_find(&publication->platform->app->tasks, &publication->task);
-	if (r < 0 || more)
+	/* Not at once: what it has answered, or the timer, makes room. */
+	if (r < 0)
 		return;
+	pump_later(publication->platform);
+	if (more)
+		return;
+	job = job_table_find(&publication->platform->app->tasks, &publication->task);
 	/* No task in memory makes more; what retention has deleted does not come again. */
 	if (!job)
 		publication->has_ended = true;
