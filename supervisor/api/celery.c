@@ -20,6 +20,7 @@
 
 #define PIDBOX         "celery.pidbox"
 #define BINDING_PREFIX "_kombu.binding."
+#define BINDING_BYTES  (sizeof(BINDING_PREFIX) + CELERY_NAME_BYTES)
 #define ANSWER_BYTES   ((size_t)64 * 1024 * 1024) /* a message that is too big is still taken */
 #define REFRESH_MIN    (USEC_PER_SEC / 4)
 #define REFRESH_MAX    (5 * USEC_PER_SEC)
@@ -175,32 +176,35 @@ static int on_turn(sd_event_source *source, uint64_t at, void *userdata)
 
 /* Connections. */
 
+static int binding_key(const char *exchange, char key[BINDING_BYTES])
+{
+	return str_format(key, BINDING_BYTES, BINDING_PREFIX "%s", exchange);
+}
+
 static void bind_queue(struct celery *celery, const char *exchange, const char *routing_key,
 		       const char *queue)
 {
 	AUTO_FREE char *member = celery_binding(routing_key, queue);
-	char key[sizeof(BINDING_PREFIX) + CELERY_NAME_BYTES];
+	char key[BINDING_BYTES];
 
-	if (member && str_format(key, sizeof(key), BINDING_PREFIX "%s", exchange) >= 0)
+	if (member && binding_key(exchange, key) >= 0)
 		IGNORE_RESULT(redis_client_ask(celery->broker, NULL, NULL, "SADD", key, member));
 }
 
 int celery_push(struct celery *celery, const char *text, redis_answer answer, void *userdata)
 {
 	const char *queue = celery->app->config->celery.queue;
-	struct redis_client *broker = celery->broker;
-	int r;
+	AUTO_FREE char *member = celery_binding(queue, queue);
+	char key[BINDING_BYTES];
+	const struct redis_command commands[] = {
+		REDIS_COMMAND("SADD", key, member),
+		REDIS_COMMAND("LPUSH", queue, text),
+	};
+	int r = member ? binding_key(queue, key) : -ENOMEM;
 
-	if (!redis_client_has_room(broker, 8, CELERY_MESSAGE_MAX_BYTES))
-		return -ENOBUFS;
-	r = redis_client_ask(broker, NULL, NULL, "MULTI");
-	if (r >= 0)
-		bind_queue(celery, queue, queue, queue);
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "LPUSH", queue, text);
-	if (r >= 0)
-		r = redis_client_ask(broker, answer, userdata, "EXEC");
-	return r;
+	return r < 0 ? r
+		     : redis_client_transact(celery->broker, commands, ARRAY_SIZE(commands), answer,
+					     userdata);
 }
 
 /* Everything that the server should know, again: it may be another one, or empty. */

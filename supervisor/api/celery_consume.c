@@ -61,14 +61,6 @@ struct delivery *delivery_of_tag(struct celery *celery, const char *tag)
 	return NULL;
 }
 
-/* Several commands as one; answer is called for EXEC. */
-static int begin_multi(struct redis_client *client)
-{
-	if (!redis_client_has_room(client, 8, 3 * CELERY_MESSAGE_MAX_BYTES))
-		return -ENOBUFS;
-	return redis_client_ask(client, NULL, NULL, "MULTI");
-}
-
 static void on_entered(void *userdata, const struct redisReply *reply)
 {
 	struct celery *celery = userdata;
@@ -82,28 +74,43 @@ static void on_entered(void *userdata, const struct redisReply *reply)
 void delivery_enter(struct delivery *delivery)
 {
 	struct celery *celery = delivery->celery;
-	struct redis_client *broker = celery->broker;
 	const char *tag = delivery->message.tag;
 	AUTO_FREE char *entry = NULL;
 	char now[TIME_BYTES];
-	int r;
 
 	if (!tag[0])
 		return;
 	entry = celery_unacked_format(delivery->message.envelope,
 				      celery->app->config->celery.queue);
+	if (!entry)
+		return;
 	IGNORE_RESULT(str_format(now, sizeof(now), "%.6f",
 				 (double)clock_realtime() / (double)USEC_PER_SEC));
-	if (!entry || begin_multi(broker) < 0)
-		return;
-	r = redis_client_ask(broker, NULL, NULL, "ZADD", CELERY_UNACKED_INDEX, now, tag);
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "HSET", CELERY_UNACKED, tag, entry);
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "SADD", celery->held, tag);
-	if (r >= 0)
-		r = redis_client_ask(broker, on_entered, celery, "EXEC");
-	delivery->entered = r >= 0;
+	const struct redis_command commands[] = {
+		REDIS_COMMAND("ZADD", CELERY_UNACKED_INDEX, now, tag),
+		REDIS_COMMAND("HSET", CELERY_UNACKED, tag, entry),
+		REDIS_COMMAND("SADD", celery->held, tag),
+	};
+
+	delivery->entered = redis_client_transact(celery->broker, commands, ARRAY_SIZE(commands),
+						  on_entered, celery) >= 0;
+}
+
+int celery_put_back(struct celery *celery, const char *tag, const struct celery_message *message,
+		    redis_answer answer, void *userdata)
+{
+	uint32_t step = celery_priority_step(message->priority);
+	AUTO_FREE char *text = celery_message_redelivered(message);
+	const struct redis_command commands[] = {
+		REDIS_COMMAND("RPUSH", celery->list_name[step / 3], text),
+		REDIS_COMMAND("ZREM", CELERY_UNACKED_INDEX, tag),
+		REDIS_COMMAND("HDEL", CELERY_UNACKED, tag),
+		REDIS_COMMAND("SREM", celery->held, tag),
+	};
+
+	return text ? redis_client_transact(celery->broker, commands, ARRAY_SIZE(commands), answer,
+					    userdata)
+		    : -ENOMEM;
 }
 
 static void on_returned(void *userdata, const struct redisReply *reply)
@@ -118,25 +125,8 @@ static void on_returned(void *userdata, const struct redisReply *reply)
 
 void delivery_return(struct delivery *delivery)
 {
-	struct celery *celery = delivery->celery;
-	struct redis_client *broker = celery->broker;
-	uint32_t step = celery_priority_step(delivery->message.priority);
-	const char *tag = delivery->message.tag;
-	AUTO_FREE char *text = celery_message_redelivered(&delivery->message);
-	int r = text ? begin_multi(broker) : -ENOMEM;
-
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "RPUSH", celery->list_name[step / 3],
-				     text);
-	if (r >= 0 && tag[0])
-		r = redis_client_ask(broker, NULL, NULL, "ZREM", CELERY_UNACKED_INDEX, tag);
-	if (r >= 0 && tag[0])
-		r = redis_client_ask(broker, NULL, NULL, "HDEL", CELERY_UNACKED, tag);
-	if (r >= 0 && tag[0])
-		r = redis_client_ask(broker, NULL, NULL, "SREM", celery->held, tag);
-	if (r >= 0)
-		r = redis_client_ask(broker, on_returned, delivery, "EXEC");
-	if (r < 0)
+	if (celery_put_back(delivery->celery, delivery->message.tag, &delivery->message,
+			    on_returned, delivery) < 0)
 		(void)delivery_free(delivery);
 	else
 		delivery->state = DELIVERY_RETURNING;

@@ -95,24 +95,7 @@ void celery_adopt(struct celery *celery)
 
 static void put_back(struct celery *celery, const char *tag, const struct celery_message *message)
 {
-	uint32_t step = celery_priority_step(message->priority);
-	AUTO_FREE char *text = celery_message_redelivered(message);
-	struct redis_client *broker = celery->broker;
-	int r;
-
-	if (!text || !redis_client_has_room(broker, 8, CELERY_MESSAGE_MAX_BYTES + 4096))
-		return;
-	r = redis_client_ask(broker, NULL, NULL, "MULTI");
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "ZREM", CELERY_UNACKED_INDEX, tag);
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "HDEL", CELERY_UNACKED, tag);
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "RPUSH", celery->list_name[step / 3],
-				     text);
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "EXEC");
-	if (r < 0)
+	if (celery_put_back(celery, tag, message, NULL, NULL) < 0)
 		return;
 	celery->n[CELERY_COUNT_RESTORED]++;
 	log_line(LOG_LEVEL_WARNING, NULL, "a message that nobody acknowledged is put back",

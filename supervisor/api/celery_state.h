@@ -13,9 +13,8 @@
 #define CELERY_UNACKED       "unacked"
 #define CELERY_UNACKED_INDEX "unacked_index"
 #define CELERY_REVOKED_KEPT  1024u
-#define CELERY_SCHEDULED_MAX                                                                       \
-	1000u /* tasks that wait for their eta; they take no place otherwise                       \
-	       */
+/* Tasks that wait for their eta; they take no place otherwise. */
+#define CELERY_SCHEDULED_MAX 1000u
 
 enum celery_count {
 	CELERY_COUNT_SUCCESS,
@@ -67,6 +66,7 @@ struct celery {
 	bool paused; /* cancel_consumer */
 	bool leaving;
 	bool restoring;
+	bool was_refused; /* said once, until it is done */
 	sd_event_source *timer;
 	usec_t refresh_at; /* boottime */
 	usec_t restore_at;
@@ -99,6 +99,10 @@ struct delivery *delivery_of_task(struct celery *celery, const struct id *task,
 struct delivery *delivery_of_tag(struct celery *celery, const char *tag);
 void delivery_enter(struct delivery *delivery);
 void delivery_return(struct delivery *delivery);
+/* Back to the queue for whoever takes it, and out of `unacked`. 0 or -errno. */
+MUST_USE int celery_put_back(struct celery *celery, const char *tag,
+			     const struct celery_message *message, redis_answer answer,
+			     void *userdata);
 /* A message that was taken, or was ours before: it goes its way. */
 void delivery_begin(struct delivery *delivery, int fault);
 

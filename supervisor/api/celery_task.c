@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include "supervisor/api/audit.h"
 #include "supervisor/api/celery_state.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/session/quota.h"
@@ -56,40 +57,47 @@ static struct delivery *op_delivery(struct delivery_op *op)
 
 /* The end. */
 
+/* Not done. The server said why, or nothing: then the connection is lost, and the log says that. */
+static void try_again(struct celery *celery, const struct redisReply *reply, const char *what)
+{
+	if (reply && reply->type == REDIS_REPLY_ERROR && !celery->was_refused)
+		log_line(LOG_LEVEL_WARNING, NULL, "the server of the queue refuses", "what=\"%s\"",
+			 what);
+	celery->was_refused |= reply != NULL;
+	celery_wake(celery, AGAIN);
+}
+
 static void on_acked(void *userdata, const struct redisReply *reply)
 {
 	struct delivery *delivery = userdata;
 	struct celery *celery = delivery->celery;
 
 	delivery->asking = false;
-	if (reply && reply->type == REDIS_REPLY_ARRAY)
-		(void)delivery_free(delivery);
-	celery_wake(celery, reply ? 0 : AGAIN);
+	if (!reply || reply->type != REDIS_REPLY_ARRAY) {
+		try_again(celery, reply, "acknowledge");
+		return;
+	}
+	celery->was_refused = false;
+	(void)delivery_free(delivery);
+	celery_wake(celery, 0);
 }
 
 static void acknowledge(struct delivery *delivery)
 {
 	struct celery *celery = delivery->celery;
-	struct redis_client *broker = celery->broker;
 	const char *tag = delivery->message.tag;
-	int r = 0;
+	const struct redis_command commands[] = {
+		REDIS_COMMAND("ZREM", CELERY_UNACKED_INDEX, tag),
+		REDIS_COMMAND("HDEL", CELERY_UNACKED, tag),
+		REDIS_COMMAND("SREM", celery->held, tag),
+	};
 
-	if (!tag[0]) {
+	if (!tag[0])
 		(void)delivery_free(delivery);
-		return;
-	}
-	if (!redis_client_has_room(broker, 8, 4096))
-		return;
-	r = redis_client_ask(broker, NULL, NULL, "MULTI");
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "ZREM", CELERY_UNACKED_INDEX, tag);
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "HDEL", CELERY_UNACKED, tag);
-	if (r >= 0)
-		r = redis_client_ask(broker, NULL, NULL, "SREM", celery->held, tag);
-	if (r >= 0)
-		r = redis_client_ask(broker, on_acked, delivery, "EXEC");
-	delivery->asking = r >= 0;
+	else
+		delivery->asking =
+			redis_client_transact(celery->broker, commands, ARRAY_SIZE(commands),
+					      on_acked, delivery) >= 0;
 }
 
 static void on_result(void *userdata, const struct redisReply *reply)
@@ -101,30 +109,23 @@ static void on_result(void *userdata, const struct redisReply *reply)
 	if (delivery->written)
 		delivery_write(delivery);
 	else
-		celery_wake(delivery->celery, AGAIN);
+		try_again(delivery->celery, reply, "write the result");
 }
 
 static void write_result(struct delivery *delivery)
 {
-	struct redis_client *results = celery_results(delivery->celery);
 	char key[sizeof(RESULT_PREFIX) + ID_TEXT_BYTES];
 	char id[ID_TEXT_BYTES];
-	int r = 0;
+	/* Stored for those who ask later, published for those who wait. */
+	const struct redis_command commands[] = {
+		REDIS_COMMAND("SETEX", key, RESULT_SECONDS, delivery->result),
+		REDIS_COMMAND("PUBLISH", key, delivery->result),
+	};
 
 	id_format(&delivery->message.id, id);
 	IGNORE_RESULT(str_format(key, sizeof(key), RESULT_PREFIX "%s", id));
-	if (!redis_client_has_room(results, 8, 2 * strlen(delivery->result) + 4096))
-		return;
-	/* Stored for those who ask later, published for those who wait. */
-	r = redis_client_ask(results, NULL, NULL, "MULTI");
-	if (r >= 0)
-		r = redis_client_ask(results, NULL, NULL, "SETEX", key, RESULT_SECONDS,
-				     delivery->result);
-	if (r >= 0)
-		r = redis_client_ask(results, NULL, NULL, "PUBLISH", key, delivery->result);
-	if (r >= 0)
-		r = redis_client_ask(results, on_result, delivery, "EXEC");
-	delivery->asking = r >= 0;
+	delivery->asking = redis_client_transact(celery_results(delivery->celery), commands,
+						 ARRAY_SIZE(commands), on_result, delivery) >= 0;
 }
 
 void delivery_write(struct delivery *delivery)
@@ -239,12 +240,24 @@ void celery_task_stored(struct app *app, const struct job *job)
 
 /* The beginning. */
 
+/* Its id is that of another session's task: what that one says is not this one's to read. */
+static void finish_foreign(struct delivery *delivery)
+{
+	delivery->celery->n[CELERY_COUNT_DUPLICATE]++;
+	finish_with(delivery, CELERY_STATE_FAILURE, "SandboxTaskError",
+		    "another session has a task of this id");
+}
+
 static void on_task(void *userdata, enum store_result result, const struct store_task *task)
 {
 	struct delivery *delivery = op_delivery(userdata);
 
 	if (!delivery || delivery->state != DELIVERY_WAITING)
 		return;
+	if (result == STORE_OK && !id_equal(&task->session, &delivery->message.session)) {
+		finish_foreign(delivery);
+		return;
+	}
 	if (result == STORE_OK && job_state_ended(task->state)) {
 		delivery->celery->n[CELERY_COUNT_DUPLICATE]++;
 		finish_ended(delivery, NULL, task->last_seq);
@@ -284,6 +297,7 @@ static void run(struct delivery *delivery, struct session *session)
 	}
 	delivery->state = DELIVERY_RUNNING;
 	delivery->started_at = clock_realtime();
+	audit_queued(app, "session.execute", &session->id, &delivery->message.id);
 	log_line(LOG_LEVEL_INFO, &context, "queued task begins", "node=%s", delivery->celery->node);
 }
 
@@ -370,7 +384,9 @@ void delivery_next(struct delivery *delivery)
 	}
 	if (celery->app->phase != APP_PHASE_SERVING)
 		return;
-	if (job) {
+	if (job && !id_equal(&job->session, &delivery->message.session)) {
+		finish_foreign(delivery);
+	} else if (job) {
 		delivery->state = DELIVERY_RUNNING;
 		delivery->started_at = job->started_at;
 		celery_task_stored(celery->app, job);
@@ -399,6 +415,7 @@ void delivery_revoke(struct delivery *delivery, bool terminate)
 	    job_state_ended(job->state))
 		return;
 	delivery->terminated = true;
+	audit_queued(app, "task.cancel", &job->session, &job->id);
 	task_cancel_ask(app, job);
 }
 

@@ -215,6 +215,52 @@ def test_a_finished_task_has_its_stored_result_again(app, session, broker):
     assert make_app(broker).AsyncResult(task).get(timeout=WAIT) == value
 
 
+def test_an_id_of_another_sessions_task_tells_nothing(app, daemon, alice, session):
+    """Whoever writes to the queue names a session; what ran in another one is not told for an id."""
+    mine = alice.create()
+    known = alice.execute(mine)
+    assert alice.frames(known)[-1]["stage"] == "done"
+    alice.write(mine, "demo", "type: a.B\n")
+    running = stopped_loader(alice, mine, lambda: alice.execute(mine))
+    for task in (known, running):
+        kind, text = failure(send(app, session, task_id=task))
+        assert (kind, text) == ("SandboxTaskError", "another session has a task of this id")
+    alice.shell(mine, GO_ON)
+    assert alice.frames(running)[-1]["stage"] == "done"
+    app.AsyncResult(known).forget()
+    assert send(app, mine, task_id=known).get(timeout=WAIT)["ok"] is True, "its own session's"
+    alice.remove(mine)
+
+
+def audited(daemon, task):
+    text = (daemon.state / "api" / "audit.jsonl").read_text(encoding="utf-8")
+    return [line for line in map(json.loads, text.splitlines()) if line.get("task") == task]
+
+
+def test_tasks_of_the_queue_are_audited(app, daemon, alice, session):
+    """With the queue in place of a user: nobody knows who put them there."""
+    task = stopped_loader(alice, session, lambda: send(app, session))
+    app.control.revoke(task.id, terminate=True)
+    with pytest.raises(TaskRevokedError):
+        task.get(timeout=WAIT)
+    lines = audited(daemon, task.id)
+    assert [line["action"] for line in lines] == ["session.execute", "task.cancel"]
+    for line in lines:
+        assert line["queue"] == "sandbox" and line["session"] == session
+        assert not line.keys() & {"user", "workspace", "request", "peer_uid"}
+
+
+def test_a_server_that_refuses_is_not_asked_without_a_pause(app, broker, session):
+    assert broker.ask("acl", "setuser", "default", "-hdel") == "OK"
+    before = broker.client().info("commandstats")["cmdstat_multi"]["calls"]
+    assert send(app, session).get(timeout=WAIT)["ok"] is True
+    time.sleep(3)
+    calls = broker.client().info("commandstats")["cmdstat_multi"]["calls"] - before
+    assert broker.ask("acl", "setuser", "default", "+hdel") == "OK"
+    assert 2 < calls < 40, calls
+    idle(broker)
+
+
 def push(broker, message):
     """Longer than an argument may be."""
     broker.client().lpush("sandbox", message)

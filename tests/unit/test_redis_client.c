@@ -271,9 +271,6 @@ static void test_redis_client_bounds(void **state)
 	begin(&rig, &events, 3, 4096);
 	connect_it(&rig);
 	memset(big, 'x', sizeof(big) - 1);
-	assert_true(redis_client_has_room(rig.client, 3, 4096));
-	assert_false(redis_client_has_room(rig.client, 4, 1));
-	assert_false(redis_client_has_room(rig.client, 1, 4097));
 	assert_int_equal(redis_client_ask(rig.client, on_answer, &rig, "SET", "a", big), 0);
 	assert_int_equal(redis_client_ask(rig.client, on_answer, &rig, "SET", "a", big), -ENOBUFS);
 	assert_int_equal(redis_client_ask(rig.client, on_answer, &rig, "GET", "a"), 0);
@@ -286,6 +283,57 @@ static void test_redis_client_bounds(void **state)
 	until(&rig, rig.n_lost == 1);
 	assert_string_equal(redis_client_reason(rig.client), "its answer is too big");
 	assert_int_equal(rig.n_nothing, 2);
+	end(&rig);
+}
+
+static void test_redis_client_bounds_an_answer_of_small_parts(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	begin(&rig, &events, 0, 4096);
+	connect_it(&rig);
+	assert_int_equal(redis_client_ask(rig.client, on_answer, &rig, "SMEMBERS", "a"), 0);
+	say(&rig, "*100000\r\n");
+	for (int i = 0; i < 1000 && rig.n_lost == 0; i++) {
+		IGNORE_RESULT(send(rig.fd, "$3\r\nabc\r\n", 9, MSG_NOSIGNAL));
+		turn(&rig);
+	}
+	assert_int_equal(rig.n_lost, 1);
+	assert_string_equal(redis_client_reason(rig.client), "its answer is too big");
+	end(&rig);
+}
+
+static void test_redis_client_transaction_is_whole_or_nothing(void **state)
+{
+	const char *text = "x";
+	const struct redis_command commands[] = {
+		REDIS_COMMAND("SET", "a", text),
+		REDIS_COMMAND("DEL", "b"),
+	};
+	char big[4000];
+	const struct redis_command large[] = {REDIS_COMMAND("DEL", "b"), REDIS_COMMAND("DEL", big)};
+	struct rig rig;
+
+	(void)state;
+	begin(&rig, &events, 5, 4096);
+	assert_int_equal(redis_client_transact(rig.client, commands, 2, on_answer, &rig),
+			 -ENOTCONN);
+	connect_it(&rig);
+	memset(big, 'x', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	assert_int_equal(redis_client_transact(rig.client, large, 2, on_answer, &rig), -ENOBUFS);
+	assert_int_equal(redis_client_transact(rig.client, commands, 2, on_answer, &rig), 0);
+	assert_int_equal(redis_client_transact(rig.client, commands, 2, on_answer, &rig), -ENOBUFS);
+	assert_int_equal(redis_client_ask(rig.client, on_answer, &rig, "PING"), 0);
+	until(&rig, strstr(rig.said, PING));
+	assert_string_equal(rig.said, "*1\r\n$5\r\nMULTI\r\n"
+				      "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nx\r\n"
+				      "*2\r\n$3\r\nDEL\r\n$1\r\nb\r\n"
+				      "*1\r\n$4\r\nEXEC\r\n" PING);
+	say(&rig, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:1\r\n+PONG\r\n");
+	until(&rig, rig.n_answers == 2);
+	assert_string_equal(rig.last, "PONG");
 	end(&rig);
 }
 
@@ -316,6 +364,8 @@ int main(void)
 		cmocka_unit_test(test_redis_client_a_late_answer_ends_the_connection),
 		cmocka_unit_test(test_redis_client_refusals_are_no_connection),
 		cmocka_unit_test(test_redis_client_bounds),
+		cmocka_unit_test(test_redis_client_bounds_an_answer_of_small_parts),
+		cmocka_unit_test(test_redis_client_transaction_is_whole_or_nothing),
 		cmocka_unit_test(test_redis_client_messages_are_no_answers),
 	};
 	int n_before = test_begin();

@@ -37,6 +37,7 @@
 #define IDLE            (30 * USEC_PER_SEC) /* then it is asked whether it is still there */
 #define READ_BYTES      ((size_t)8 * 1024)
 #define READS_A_TURN    64
+#define WORD_BYTES      32 /* of a command, beside its text: $SIZE and two ends of lines */
 
 enum client_state {
 	CLIENT_STATE_DOWN,
@@ -64,6 +65,7 @@ struct redis_client {
 	redisReader *reader;
 	redisReplyObjectFunctions replies;
 	void *(*create_array)(const redisReadTask *task, int elements);
+	size_t n_partial; /* bytes of an answer that is not whole yet */
 	struct buf out;
 	size_t sent; /* of out */
 	struct list commands;
@@ -134,11 +136,9 @@ static void close_connection(struct redis_client *client)
 	if (client->reader)
 		redisReaderFree(client->reader);
 	client->reader = NULL;
-	/* It may hold the password. */
-	if (client->out.data)
-		explicit_bzero(client->out.data, client->out.size);
 	buf_done(&client->out);
 	client->sent = 0;
+	client->n_partial = 0;
 	client->failed = NULL;
 	client->state = CLIENT_STATE_DOWN;
 }
@@ -190,7 +190,6 @@ static int append(struct redis_client *client, const struct redis_command *comma
 		client->sent = 0;
 	}
 	r = buf_append(&client->out, text, (size_t)length);
-	explicit_bzero(text, (size_t)length);
 	redisFreeSdsCommand(text);
 	return r == -EMSGSIZE ? -ENOBUFS : r;
 }
@@ -218,13 +217,6 @@ static int queue(struct redis_client *client, const struct redis_command *comman
 	return 0;
 }
 
-bool redis_client_has_room(const struct redis_client *client, size_t n_commands, size_t bytes)
-{
-	return client->state == CLIENT_STATE_READY && !client->failed &&
-	       client->n_commands + n_commands <= client->options.max_commands &&
-	       client->out.size - client->sent + bytes <= client->options.max_bytes;
-}
-
 int redis_client_send(struct redis_client *client, const struct redis_command *command,
 		      redis_answer answer, void *userdata)
 {
@@ -233,6 +225,41 @@ int redis_client_send(struct redis_client *client, const struct redis_command *c
 	if (client->n_commands >= client->options.max_commands)
 		return -ENOBUFS;
 	return queue(client, command, answer, userdata);
+}
+
+/* At most. */
+static size_t bytes_of(const struct redis_command *command)
+{
+	size_t bytes = WORD_BYTES;
+
+	for (size_t i = 0; i < command->n; i++)
+		bytes += WORD_BYTES + (command->size ? command->size[i] : strlen(command->word[i]));
+	return bytes;
+}
+
+int redis_client_transact(struct redis_client *client, const struct redis_command *commands,
+			  size_t n, redis_answer answer, void *userdata)
+{
+	const struct redis_command exec = REDIS_COMMAND("EXEC");
+	size_t bytes = 4 * WORD_BYTES;
+	int r;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += bytes_of(&commands[i]);
+	if (client->n_commands + n + 2 > client->options.max_commands ||
+	    client->out.size - client->sent + bytes > client->options.max_bytes)
+		return client->state == CLIENT_STATE_READY ? -ENOBUFS : -ENOTCONN;
+	r = redis_client_ask(client, NULL, NULL, "MULTI");
+	if (r < 0)
+		return r;
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		r = redis_client_send(client, &commands[i], NULL, NULL);
+	if (r >= 0)
+		r = redis_client_send(client, &exec, answer, userdata);
+	/* What follows must not become a part of it. */
+	if (r < 0 && !client->failed)
+		client->failed = "no memory";
+	return r;
 }
 
 static void write_out(struct redis_client *client)
@@ -439,9 +466,9 @@ static void take_replies(struct redis_client *client)
 			break;
 		dispatch(client, reply);
 		freeReplyObject(reply);
+		client->n_partial = client->reader->len - client->reader->pos;
 	}
-	/* Of an answer that is not whole yet. */
-	if (client->reader->len - client->reader->pos > client->options.max_bytes)
+	if (client->n_partial > client->options.max_bytes)
 		client->failed = "its answer is too big";
 }
 
@@ -461,6 +488,7 @@ static void read_in(struct redis_client *client)
 			return;
 		}
 		client->heard_at = clock_boottime();
+		client->n_partial += (size_t)n;
 		if (redisReaderFeed(client->reader, data, (size_t)n) != REDIS_OK) {
 			client->failed = "no memory";
 			return;

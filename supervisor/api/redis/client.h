@@ -2,7 +2,7 @@
  * A connection to a Redis server of the platform, on the worker's loop: pipelined, reconnecting
  * with backoff and jitter, everything in it bounded. It is no queue: what cannot be sent now is
  * refused at once, and whoever sent it decides what that means. Requests go in the order in which
- * they were made, so MULTI ... EXEC are just several of them.
+ * they were made.
  *
  * A blocking command (BRPOP) holds up what is behind it, and one that subscribes is answered as
  * often as the server likes: each of the two has a client of its own.
@@ -64,15 +64,19 @@ struct redis_command {
  * failure nothing was sent, and answer is not called. */
 MUST_USE int redis_client_send(struct redis_client *client, const struct redis_command *command,
 			       redis_answer answer, void *userdata);
-/* Texts alone: redis_client_ask(client, answer, userdata, "GET", key). */
+/* A command of texts alone: REDIS_COMMAND("GET", key). */
+#define REDIS_COMMAND(...)                                                                         \
+	{                                                                                          \
+		.word = (const char *[]){__VA_ARGS__},                                             \
+		.n = sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)                        \
+	}
 #define redis_client_ask(client, answer, userdata, ...)                                            \
-	redis_client_send((client),                                                                \
-			  &(struct redis_command){.word = (const char *[]){__VA_ARGS__},           \
-						  .n = sizeof((const char *[]){__VA_ARGS__}) /     \
-						       sizeof(char *)},                            \
-			  (answer), (userdata))
-/* So many commands of so many bytes together would be taken. */
-bool redis_client_has_room(const struct redis_client *client, size_t n_commands, size_t bytes);
+	redis_client_send((client), &(struct redis_command)REDIS_COMMAND(__VA_ARGS__), (answer),   \
+			  (userdata))
+/* All of them or none, between MULTI and EXEC, whose answer it is. As redis_client_send. */
+MUST_USE int redis_client_transact(struct redis_client *client,
+				   const struct redis_command *commands, size_t n,
+				   redis_answer answer, void *userdata);
 
 bool redis_client_is_up(const struct redis_client *client);
 /* Why it is not up: ours, for operators. */
