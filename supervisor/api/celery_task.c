@@ -291,7 +291,8 @@ static void run(struct delivery *delivery, struct session *session)
 
 	if (quota_job(session, app->config->queue_max_jobs) != QUOTA_OK ||
 	    !tenant_quota_job(session, &app->config->quota, clock_realtime(), &refusal) ||
-	    tasks_begin(app, session, &delivery->message.id) < 0) {
+	    tasks_begin(app, session, &delivery->message.id,
+			celery_message_labels(&delivery->message)) < 0) {
 		celery_wake(delivery->celery, AGAIN);
 		return;
 	}
@@ -362,7 +363,7 @@ static void start(struct delivery *delivery)
 void delivery_next(struct delivery *delivery)
 {
 	struct celery *celery = delivery->celery;
-	const struct job *job;
+	struct job *job;
 	usec_t now = clock_realtime();
 
 	if (delivery->asking)
@@ -389,6 +390,8 @@ void delivery_next(struct delivery *delivery)
 	} else if (job) {
 		delivery->state = DELIVERY_RUNNING;
 		delivery->started_at = job->started_at;
+		if (!job->tags) /* an earlier worker began it */
+			job->tags = celery_message_labels(&delivery->message);
 		celery_task_stored(celery->app, job);
 	} else if (!delivery->known) {
 		look_up(delivery);

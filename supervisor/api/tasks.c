@@ -475,15 +475,17 @@ static struct job *new_job(struct app *app, const struct id *id, const struct se
 	return job;
 }
 
-int tasks_begin(struct app *app, struct session *session, const struct id *task)
+int tasks_begin(struct app *app, struct session *session, const struct id *task, json_t *tags)
 {
 	struct execute_op *op = calloc(1, sizeof(*op));
 	struct job *job = op ? new_job(app, task, session) : NULL;
 
 	if (!job) {
 		free(op);
+		json_decref(tags);
 		return -ENOMEM;
 	}
+	job->tags = tags;
 	op->app = app;
 	enqueue(op, job, session);
 	return 0;

@@ -41,8 +41,10 @@ MUST_USE int task_run_start(struct app *app, struct session *session, struct job
 MUST_USE int task_run_resume(struct app *app, struct session *session, struct job *job,
 			     uint32_t wire_job);
 
-/* A task of that id that nobody waits for; quotas were judged. 0 or -ENOMEM. */
-MUST_USE int tasks_begin(struct app *app, struct session *session, const struct id *task);
+/* A task of that id that nobody waits for; quotas were judged. Steals the tags (or NULL). 0 or
+ * -ENOMEM. */
+MUST_USE int tasks_begin(struct app *app, struct session *session, const struct id *task,
+			 json_t *tags);
 /* 200 {task_id, status, stream_url} */
 void task_reply_accepted(struct request *request, const struct id *task);
 

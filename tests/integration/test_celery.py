@@ -90,6 +90,13 @@ def test_headers_never_authorise_and_never_refuse(app, session):
     assert send(app, session, headers=rctx).get(timeout=WAIT)["ok"] is True
 
 
+def test_labels_are_tags_of_each_frame(app, alice, session):
+    task = send(app, session, headers={"x-aqp-finops": {"cost_center": "42", "n": 1}})
+    assert task.get(timeout=WAIT)["ok"] is True
+    assert [frame["tags"] for frame in alice.frames(task.id)] == 3 * [{"cost_center": "42"}]
+    assert all("tags" not in frame for frame in alice.frames(alice.execute(session)))
+
+
 def test_a_task_that_fails(app, alice, session):
     task = stopped_loader(alice, session, lambda: send(app, session))
     alice.remove(session)

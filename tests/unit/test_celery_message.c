@@ -174,6 +174,50 @@ static void test_celery_message_parse_is_bounded(void **state)
 	free(big);
 }
 
+static void test_celery_labels_are_few_and_short(void **state)
+{
+	static const struct {
+		const char *labels;
+		const char *taken; /* NULL: none */
+	} cases[] = {
+		{"{\"owner\": \"a\", \"n\": 7, \"o\": {}, \"z\": \"\\u0000\"}",
+		 "{\"owner\": \"a\"}"								       },
+		{"{\"a\":\"1\",\"b\":\"2\",\"c\":\"3\",\"d\":\"4\",\"e\":\"5\",\"f\":\"6\",\"g\":\"7\","
+		 "\"h\":\"8\",\"i\":\"9\"}",					   "{\"a\":\"1\",\"b\":\"2\",\"c\":\"3\",\"d\":\"4\",\"e\":\"5\",\"f\":\"6\",\"g\":\"7\","
+		 "\"h\":\"8\"}"                },
+		{"{\"a\": \"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg\"}",
+		 NULL										       },
+		{"{}",										  NULL},
+		{"[\"x\"]",									     NULL},
+		{"7",										   NULL},
+	};
+	struct buf text = BUF_NULL(65536);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct celery_message message;
+		struct buf headers = BUF_NULL(4096);
+		json_t *labels;
+		json_t *wanted = cases[i].taken ? json_loads(cases[i].taken, 0, NULL) : NULL;
+
+		assert_int_equal(buf_printf(&headers,
+					    "{\"id\": \"" TASK
+					    "\", \"task\": \"t\", \"x-aqp-finops\": %s}",
+					    cases[i].labels),
+				 0);
+		make(&text, buf_text(&headers), BODY, "");
+		assert_int_equal(parse(&text, &message), 0);
+		labels = celery_message_labels(&message);
+		assert_int_equal(labels != NULL, wanted != NULL);
+		assert_true(!wanted || json_equal(labels, wanted));
+		json_decref(labels);
+		json_decref(wanted);
+		celery_message_done(&message);
+		buf_done(&headers);
+	}
+	buf_done(&text);
+}
+
 static void test_celery_unacked_of_our_queue_only(void **state)
 {
 	struct buf text = BUF_NULL(65536);
@@ -394,6 +438,7 @@ int main(void)
 		cmocka_unit_test(test_celery_message_parse_times),
 		cmocka_unit_test(test_celery_message_parse_refuses),
 		cmocka_unit_test(test_celery_message_parse_is_bounded),
+		cmocka_unit_test(test_celery_labels_are_few_and_short),
 		cmocka_unit_test(test_celery_unacked_of_our_queue_only),
 		cmocka_unit_test(test_celery_names),
 		cmocka_unit_test(test_celery_result_of_each_end),

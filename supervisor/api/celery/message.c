@@ -232,6 +232,29 @@ void celery_message_done(struct celery_message *message)
 	*message = CELERY_MESSAGE_NULL;
 }
 
+json_t *celery_message_labels(const struct celery_message *message)
+{
+	json_t *headers = json_object_get(message->envelope, "headers");
+	json_t *given = json_object_get(headers, "x-aqp-finops");
+	json_t *labels = json_object();
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(given, name, value)
+	{
+		const char *text = celery_text(given, name);
+
+		if (text && strlen(name) <= CELERY_LABEL_MAX_BYTES &&
+		    strlen(text) <= CELERY_LABEL_MAX_BYTES &&
+		    json_object_size(labels) < CELERY_LABELS_MAX)
+			(void)json_object_set(labels, name, value);
+	}
+	if (json_object_size(labels) > 0)
+		return labels;
+	json_decref(labels);
+	return NULL;
+}
+
 /* What is unacknowledged. */
 
 static const char *exchange_of(const json_t *envelope)

@@ -2,8 +2,8 @@
  * Messages of Celery (task protocol 2) as kombu keeps them in Redis: reading and building. Pure.
  *
  * Whoever can write to the broker writes these: every text is bounded, and nothing in a message
- * says who is asking. Only the id, the task's name and the session's id are used; further headers
- * are passed over.
+ * says who is asking. Only the id, the task's name, the session's id and the labels are used;
+ * further headers are passed over.
  */
 #pragma once
 
@@ -20,6 +20,8 @@
 #define CELERY_NAME_BYTES        160 /* of a task, a tag, a queue with its NUL */
 #define CELERY_PRIORITIES        4u
 #define CELERY_REVOKE_MAX        256u /* ids in one request */
+#define CELERY_LABELS_MAX        8u
+#define CELERY_LABEL_MAX_BYTES   64u /* of a name, and of a text */
 
 enum celery_fault {
 	CELERY_E_BROKEN = 1, /* no message, or no id in it: nobody can be told */
@@ -48,6 +50,9 @@ MUST_USE int celery_body_parse(const json_t *envelope, json_t **ret_body);
 /* 0, enum celery_fault, or -ENOMEM. Whatever it returns, celery_message_done may be called. */
 MUST_USE int celery_message_parse(const char *text, size_t size, struct celery_message *ret);
 void celery_message_done(struct celery_message *message);
+/* The texts of header x-aqp-finops: the first CELERY_LABELS_MAX of them, without those that are too
+ * long. A new object, or NULL: none. They are shown, and decide nothing. */
+json_t *celery_message_labels(const struct celery_message *message);
 
 /* The list of a queue for messages of that step: 0, 3, 6, 9. 0 or -ENAMETOOLONG. */
 MUST_USE int celery_list_name(const char *queue, uint32_t step, char name[CELERY_NAME_BYTES]);

@@ -83,6 +83,7 @@ struct job *job_free(struct job *job)
 	ASSERT(list_empty(&job->table_link));
 	frames_done(&job->frames);
 	load_parser_done(&job->parser);
+	json_decref(job->tags);
 	free(job);
 	return NULL;
 }

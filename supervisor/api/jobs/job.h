@@ -48,6 +48,7 @@ struct job {
 	char owner[IDENTITY_MAX + 1]; /* as registry_owner: a task outlives its session */
 	char workspace[IDENTITY_MAX + 1];
 	char request[64]; /* id of the request that made it */
+	json_t *tags;     /* owned: of each of its frames; NULL: none */
 	enum job_state state;
 	usec_t created_at;
 	usec_t started_at; /* 0: not yet */

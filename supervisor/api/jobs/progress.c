@@ -41,8 +41,9 @@ static int add(struct job *job, struct session *session, enum frames_stage stage
 
 	if (!extras)
 		return -ENOMEM;
-	if (job->request[0] &&
-	    json_object_set_new(extras, "request_id", json_string(job->request)) < 0) {
+	if ((job->request[0] &&
+	     json_object_set_new(extras, "request_id", json_string(job->request)) < 0) ||
+	    (job->tags && json_object_set(extras, "tags", job->tags) < 0)) {
 		json_decref(extras);
 		return -ENOMEM;
 	}
