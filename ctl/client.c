@@ -175,7 +175,9 @@ static size_t on_body(char *data, size_t size, size_t n, void *userdata)
 	(void)size; /* always 1 */
 	transfer->last_byte = clock_boottime();
 	(void)curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
-	if (!transfer->request->line || status >= 300) {
+	if (transfer->request->bytes && status < 300) {
+		r = transfer->request->bytes(transfer->request->userdata, data, n);
+	} else if (!transfer->request->line || status >= 300) {
 		r = buf_append(&transfer->reply->text, data, n);
 	} else {
 		r = buf_append(&transfer->partial, data, n);
@@ -186,13 +188,37 @@ static size_t on_body(char *data, size_t size, size_t n, void *userdata)
 	return r ? 0 : n;
 }
 
+/* libcurl's read callback. */
+static size_t on_fill(char *data, size_t size, size_t n, void *userdata)
+{
+	struct transfer *transfer = userdata;
+	ssize_t got = transfer->request->fill(transfer->request->userdata, data, size * n);
+
+	transfer->last_byte = clock_boottime();
+	if (got < 0)
+		transfer->result = (int)got;
+	return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
+}
+
+static void set_up_fill(struct transfer *transfer)
+{
+	CURL *easy = transfer->easy;
+
+	(void)curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+	(void)curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_fill);
+	(void)curl_easy_setopt(easy, CURLOPT_READDATA, transfer);
+	(void)curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 256L * 1024);
+	(void)curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE,
+			       (curl_off_t)transfer->request->fill_bytes);
+}
+
 static int easy_set_up(struct client *client, struct transfer *transfer, char *body,
 		       struct curl_slist **ret_headers)
 {
 	const struct client_request *request = transfer->request;
 	CURL *easy = transfer->easy;
 	struct curl_slist *headers = NULL;
-	char url[2048];
+	char url[3 * 4096 + 128];
 	char line[128];
 	int r;
 
@@ -220,6 +246,8 @@ static int easy_set_up(struct client *client, struct transfer *transfer, char *b
 		(void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
 		(void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, (long)strlen(body));
 	}
+	if (request->fill)
+		set_up_fill(transfer);
 	(void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
 	return 0;
 }

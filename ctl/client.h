@@ -45,6 +45,11 @@ struct client_request {
 	const char *accept;
 	json_t *body;     /* borrowed; NULL: none */
 	client_line line; /* NULL: the body is collected and parsed */
+	/* Bytes of the body, 0 at its end or -errno; NULL: `body`. fill_bytes: how many, or -1. */
+	ssize_t (*fill)(void *userdata, char *data, size_t size);
+	long long fill_bytes;
+	int (*bytes)(void *userdata, const void *data, size_t size); /* as line, for an answer as it
+									is */
 	void *userdata;
 	long idle_ms;      /* end a stream that was silent that long; 0: never */
 	bool answer_first; /* a signal does not end it, it is noted: what this makes must be known

@@ -36,6 +36,7 @@ const struct command *command_table(size_t *ret_n);
 /* clang-format off */
 int command_run(struct client *client, const struct options *options);
 int command_exec(struct client *client, const struct options *options);
+int command_cp(struct client *client, const struct options *options);
 int command_create(struct client *client, const struct options *options);
 int command_ls(struct client *client, const struct options *options);
 int command_show(struct client *client, const struct options *options);

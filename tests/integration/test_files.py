@@ -1,10 +1,14 @@
 """Files of the runtime API: bytes both ways, ranges, folders, paths and links that lead out."""
+import contextlib
+import http.client
 import os
+import signal
+import socket
 import urllib.parse
 
 import pytest
 
-from harness import RUNTIME, RUNTIME_NOT_FOUND
+from harness import RUNTIME, RUNTIME_NOT_FOUND, SLOW, UnixConnection, ctl, wait_until
 
 MIB = 1 << 20
 
@@ -211,3 +215,168 @@ def test_scopes_and_strangers(daemon, caller, session):
                    stranger.delete(files(session, path="f"))):
         assert (answer.status, answer.body) == (404, RUNTIME_NOT_FOUND)
     assert get(caller, session, "f").body == b"1"
+
+
+class Upload:
+    """A put whose body comes piece by piece."""
+
+    def __init__(self, caller, session, path, size=None):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(30 * SLOW)
+        self.sock.connect(caller.path)
+        length = "Transfer-Encoding: chunked" if size is None else f"Content-Length: {size}"
+        head = "".join(f"{name}: {value}\r\n" for name, value in caller.headers.items())
+        self.sock.sendall(f"PUT {files(session, path=path)} HTTP/1.1\r\nHost: x\r\n{head}{length}\r\n\r\n".encode())
+
+    def send(self, data):
+        self.sock.sendall(data)
+
+    def chunk(self, data):
+        self.sock.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def answer(self):
+        got = b""
+        with contextlib.suppress(ConnectionResetError):
+            while b"}" not in got and (more := self.sock.recv(65536)):
+                got += more
+        return got
+
+    def close(self):
+        self.sock.close()
+
+
+def temporaries(caller, session):
+    return [name for name in names(caller, session) if name.startswith(".put-")]
+
+
+def test_put_is_whole_or_not_at_all(caller, session):
+    put(caller, session, "f", b"old")
+    # The client leaves in the middle, by length and by chunks.
+    for size in (10 * MIB, None):
+        upload = Upload(caller, session, "f", size)
+        (upload.send if size else upload.chunk)(b"x" * MIB)
+        wait_until(lambda: temporaries(caller, session), what="a file on its way")
+        assert get(caller, session, "f").body == b"old"
+        upload.close()
+        wait_until(lambda: not temporaries(caller, session), what="nothing left of it")
+        assert get(caller, session, "f").body == b"old"
+    # By chunks to its end.
+    upload = Upload(caller, session, "f")
+    upload.chunk(b"a" * MIB)
+    upload.chunk(b"b")
+    upload.send(b"0\r\n\r\n")
+    assert b" 200 " in upload.answer()
+    upload.close()
+    assert get(caller, session, "f").body == b"a" * MIB + b"b"
+
+
+def test_full_folder_leaves_the_old_file(caller, session):
+    put(caller, session, "f", b"old")
+    caller.shell(session, "head -c 3G /dev/zero > fill; rm -f x; true", timeout=120 * SLOW)
+    answer = put(caller, session, "f", b"x" * 4 * MIB)
+    assert code(answer) == (507, "no_space"), answer
+    assert get(caller, session, "f").body == b"old"
+    assert temporaries(caller, session) == []
+    assert caller.delete(files(session, path="fill")).status == 200
+    assert put(caller, session, "f", b"x" * 4 * MIB).status == 200
+
+
+def test_two_writers(caller, session):
+    one = Upload(caller, session, "f", 2 * MIB)
+    two = Upload(caller, session, "f", 2 * MIB)
+    for _ in range(2):
+        one.send(b"1" * MIB)
+        two.send(b"2" * MIB)
+    assert b" 200 " in one.answer()
+    assert b" 200 " in two.answer()
+    one.close()
+    two.close()
+    assert get(caller, session, "f").body in (b"1" * 2 * MIB, b"2" * 2 * MIB)
+
+
+def test_session_ends_in_the_middle(caller):
+    session = caller.create_runtime()
+    put(caller, session, "big", b"x" * 8 * MIB)
+    upload = Upload(caller, session, "f", 10 * MIB)
+    upload.send(b"x" * MIB)
+    connection = UnixConnection(caller.path)
+    connection.request("GET", files(session, path="big"), headers=caller.headers)
+    response = connection.getresponse()
+    assert response.read(1000) == b"x" * 1000
+    assert caller.delete(f"{RUNTIME}/{session}").status == 200
+    with contextlib.suppress(BrokenPipeError):
+        upload.send(b"x" * 9 * MIB)
+    assert b"sandbox not found" in upload.answer()
+    with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+        response.read()
+    connection.close()
+    upload.close()
+
+
+def test_slow_readers_hold_nobody_up(caller, session):
+    put(caller, session, "big", b"x" * 32 * MIB)
+    slow = []
+    for _ in range(6):
+        connection = UnixConnection(caller.path)
+        connection.request("GET", files(session, path="big"), headers=caller.headers)
+        slow.append((connection, connection.getresponse()))
+    assert get(caller, session, "big").body == b"x" * 32 * MIB
+    assert len(caller.run(session, "seq", "1", "300000").text) > MIB
+    for connection, response in slow[:2]:
+        assert response.read() == b"x" * 32 * MIB
+    for connection, _ in slow:
+        connection.close()
+    assert get(caller, session, "big", Range="bytes=0-0").body == b"x"
+
+
+def test_api_worker_dies_in_the_middle(daemon, caller, session):
+    daemon.deaths_expected = True
+    put(caller, session, "f", b"old")
+    upload = Upload(caller, session, "f", 10 * MIB)
+    upload.send(b"x" * MIB)
+    wait_until(lambda: temporaries(caller, session), what="a file on its way")
+    old = daemon.worker_pid("sandboxd-api")
+    os.kill(old, signal.SIGKILL)
+    upload.close()
+    wait_until(lambda: daemon.worker_pid("sandboxd-api") not in (None, old), what="another worker")
+    wait_until(daemon.ready, what="it serves")
+    assert get(caller, session, "f").body == b"old"
+    wait_until(lambda: not temporaries(caller, session), what="nothing left of it")
+    assert put(caller, session, "f", b"new").status == 200
+
+
+def test_race_of_links(caller, session):
+    """A folder that becomes a link and back: nothing is ever written or read outside."""
+    caller.shell(session, "mkdir d e; echo in > d/f; ln -s /etc l")
+    racer = caller.post(f"{RUNTIME}/{session}/commands", {"background": True, "argv": [
+        "python3", "-c", "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "while True: libc.renameat2(-100, b'd', -100, b'l', 2)"]}).json["command_id"]
+    seen = set()
+    for i in range(300):
+        answer = get(caller, session, "d/f") if i % 2 else put(caller, session, "d/f", b"in\n")
+        seen.add(answer.status)
+        assert answer.status in (200, 403, 404, 409), answer
+        if answer.status == 200 and i % 2:
+            assert answer.body == b"in\n"
+    assert get(caller, session, "d/passwd").status in (403, 404)
+    answer = caller.post(f"{RUNTIME}/{session}/commands/{racer}/signal", {"signal": "KILL"})
+    assert answer.status == 200, answer
+    assert {200, 403} <= seen
+
+
+def test_cp(daemon, caller, session, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(3 * MIB))
+    source.chmod(0o750)
+    short = session[:8]
+    assert ctl(daemon, "cp", str(source), f"{short}:in/").returncode == 0
+    assert caller.get(files(session, "/stat", path="in/source")).json["mode"] == "0750"
+    assert ctl(daemon, "cp", f"{session}:/session/in/source", str(tmp_path / "back")).returncode == 0
+    assert (tmp_path / "back").read_bytes() == source.read_bytes()
+    assert ctl(daemon, "cp", "-", f"{session}:/tmp/x", stdin=b"hello").returncode == 0
+    assert ctl(daemon, "cp", f"{session}:/tmp/x", "-").stdout == b"hello"
+    missing = ctl(daemon, "cp", f"{session}:missing", str(tmp_path / "missing"))
+    assert missing.returncode == 3 and b"no such file" in missing.stderr, missing
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["back", "source"]
+    assert ctl(daemon, "cp", "a", "b").returncode == 2
+    assert ctl(daemon, "cp", str(source), f"{session}:/etc/x").returncode == 4
