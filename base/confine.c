@@ -20,12 +20,16 @@ int confine_not_dumpable(void)
 	return prctl(PR_SET_DUMPABLE, 0ul, 0ul, 0ul, 0ul) < 0 ? -errno : 0;
 }
 
-/* The files of one rule, or none; no port to listen on, and nobody outside the domain. */
-static int confine_domain(const struct landlock_rule *rule)
+#define FOLDER_RIGHTS                                                                              \
+	(LANDLOCK_READ | LANDLOCK_LIST | LANDLOCK_WRITE | LANDLOCK_TRUNCATE | LANDLOCK_MAKE_REG |  \
+	 LANDLOCK_UNLINK)
+
+/* The files of these rules; no port to listen on, and nobody outside the domain. */
+static int confine_domain(const struct landlock_rule *rules, size_t n_rules)
 {
 	const struct landlock_domain domain = {
-		.rules = rule,
-		.n_rules = rule ? 1 : 0,
+		.rules = rules,
+		.n_rules = n_rules,
 		.net = LANDLOCK_NET_BIND,
 		.scopes = LANDLOCK_SCOPE_ABSTRACT | LANDLOCK_SCOPE_SIGNAL,
 	};
@@ -36,23 +40,29 @@ static int confine_domain(const struct landlock_rule *rule)
 
 int confine_no_files(void)
 {
-	return confine_domain(NULL);
+	return confine_domain(NULL, 0);
 }
 
 int confine_reads_below(const char *path)
 {
 	return confine_domain(
-		&(struct landlock_rule){.path = path, .rights = LANDLOCK_READ, .fd = -1});
+		&(struct landlock_rule){.path = path, .rights = LANDLOCK_READ, .fd = -1}, 1);
 }
 
 int confine_folder(const char *path)
 {
-	return confine_domain(&(struct landlock_rule){
-		.path = path,
-		.rights = LANDLOCK_READ | LANDLOCK_LIST | LANDLOCK_WRITE | LANDLOCK_TRUNCATE |
-			  LANDLOCK_MAKE_REG | LANDLOCK_UNLINK,
-		.fd = -1,
-	});
+	return confine_domain(
+		&(struct landlock_rule){.path = path, .rights = FOLDER_RIGHTS, .fd = -1}, 1);
+}
+
+int confine_folder_and_reads(const char *path, const char *read_path)
+{
+	const struct landlock_rule rules[] = {
+		{.path = path,      .rights = FOLDER_RIGHTS, .fd = -1},
+		{.path = read_path, .rights = LANDLOCK_READ, .fd = -1},
+	};
+
+	return confine_domain(rules, ARRAY_SIZE(rules));
 }
 
 int confine_seccomp(const struct sock_filter *filter, size_t n)

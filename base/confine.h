@@ -39,6 +39,8 @@ MUST_USE int confine_no_files(void);
 MUST_USE int confine_reads_below(const char *path);
 /* As above, but for the regular files below `path`: all but to run them. */
 MUST_USE int confine_folder(const char *path);
+/* Both. */
+MUST_USE int confine_folder_and_reads(const char *path, const char *read_path);
 
 /* Take a seccomp filter; no_new_privs must be set. 0 or -errno. */
 MUST_USE int confine_seccomp(const struct sock_filter *filter, size_t n);

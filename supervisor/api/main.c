@@ -16,8 +16,19 @@
 #include "supervisor/api/app.h"
 #include "supervisor/api/config.h"
 
+/* Of the worker's root: whom the host trusts, for servers that show a certificate. */
+#define CERTIFICATES "/etc/ssl"
+
 #define PROFILE         "worker-api"
 #define PROFILE_NETWORK "worker-api-network"
+
+static int confine_files(bool network)
+{
+	if (CONFINE_SANITIZED)
+		return 0;
+	return network ? confine_folder_and_reads(WORKER_STATE_DIR, CERTIFICATES)
+		       : confine_folder(WORKER_STATE_DIR);
+}
 
 /* The supervisor says which of the two: nothing was read yet. */
 int main(int argc, char *argv[])
@@ -32,7 +43,7 @@ int main(int argc, char *argv[])
 
 	log_init("sandboxd-api", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
-	r = CONFINE_SANITIZED ? 0 : confine_folder(WORKER_STATE_DIR);
+	r = confine_files(network);
 	if (r < 0) {
 		(void)err_fail(&err, r, "confine", "files");
 		log_err(LOG_LEVEL_ERROR, NULL, "not confined", &err);

@@ -118,7 +118,7 @@ def test_delete_ends_what_runs_with_its_reason(private):
     wait_until(lambda: sent_requests(private) >= 2, 5, "both wait in the worker")
     assert caller.remove(session).status == 200
     assert [json.loads(line) for line in lines if line] == [
-        {"type": "error", "code": "session_closed", "detail": "session ended"}]
+        {"type": "error", "seq": 1, "code": "session_closed", "retryable": False, "detail": "session ended"}]
     for thread, got in (load, write):
         thread.join(10)
         # The load is refused while a task runs.

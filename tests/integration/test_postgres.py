@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from harness import BIN, Daemon, RUNTIME, SESSIONS, wait_until
+from harness import BIN, CONFIG, Daemon, RUNTIME, SESSIONS, wait_until
 from postgres_rig import OWNER, READER, SERVICE, Postgres
 
 BODY = "type: demo.Thing\n"
@@ -361,6 +361,41 @@ def test_password_of_its_own_option(postgres):
     with pytest.raises(AssertionError, match="refuses the login") as refused:
         Daemon(config=postgres.config(password=False, extra="password = wr0ng-passw0rd"))
     assert "wr0ng-passw0rd" not in str(refused.value)
+
+
+@pytest.fixture
+def certified(postgres, tmp_path):
+    """The server has a certificate for store.example, of an authority that this host trusts."""
+    authority = tmp_path / "authority.pem"
+    key = postgres.home / "server.key"
+    for argv in (["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority",
+                  "-keyout", tmp_path / "authority.key", "-out", authority],
+                 ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=store.example",
+                  "-addext", "subjectAltName=DNS:store.example", "-addext", "basicConstraints=CA:FALSE",
+                  "-CA", authority, "-CAkey", tmp_path / "authority.key", "-keyout", key,
+                  "-out", postgres.home / "server.pem"]):
+        subprocess.run(["openssl", *argv], check=True, capture_output=True)
+    os.chown(key, postgres.user.pw_uid, postgres.user.pw_gid)
+    os.chmod(postgres.home / "server.pem", 0o644)
+    authority.chmod(0o644)
+    trusted = "/etc/ssl/certs/ca-certificates.crt"  # of this test's mount namespace
+    subprocess.run(["mount", "--bind", authority, trusted], check=True)
+    postgres.restart(settings=("ssl=on", f"ssl_cert_file={postgres.home}/server.pem", f"ssl_key_file={key}"))
+    yield
+    postgres.restart()
+    subprocess.run(["umount", trusted], check=True)
+
+
+def test_the_certificate_of_the_server_is_checked(postgres, certified):
+    dsn = postgres.dsn().replace("@127.0.0.1:", "@{}:") + "?hostaddr=127.0.0.1&sslmode=verify-full"
+    own = Daemon(config=f"{CONFIG}\n[store]\ndsn = {dsn.format('store.example')}\n")
+    own.client("alice").create()
+    own.done()
+    # The control: the same authority, another name; and an authority that the host does not know.
+    wrong = [dsn.format("other.example"), dsn.format("store.example") + "&sslrootcert=/etc/ssl/certs/none.pem"]
+    for text in wrong:
+        with pytest.raises(AssertionError, match="certificate is not accepted"):
+            Daemon(config=f"{CONFIG}\n[store]\ndsn = {text}\n")
 
 
 # --- the server is away

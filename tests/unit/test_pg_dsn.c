@@ -85,7 +85,10 @@ static void test_pg_dsn_refusals_repeat_nothing(void **state)
 		"postgresql://me:hidden@127.0.0.1/x?service=hidden",
 		"postgresql://me:hidden@127.0.0.1/x?sslkey=%2Fhidden",
 		"postgresql://me:hidden@127.0.0.1/x?sslrootcert=%2Fhidden",
-		"postgresql://me:hidden@127.0.0.1/x?sslmode=verify-full",
+		"postgresql://me:hidden@127.0.0.1/x?sslrootcert=%2Fetc%2Fssl%2Fcerts%2F..%2Fhidden",
+		"postgresql://me:hidden@db.example/x?sslmode=verify-full",
+		"postgresql://me:hidden@db.example/x?hostaddr=db2.example",
+		"postgresql://me:hidden@%2Frun%2Fhidden/x?hostaddr=127.0.0.1",
 		"postgresql://me:hidden@127.0.0.1/x?hidden=1",
 		"postgresql://me:hid%00den@127.0.0.1/x",
 	};
@@ -98,6 +101,34 @@ static void test_pg_dsn_refusals_repeat_nothing(void **state)
 		assert_int_equal(pg_dsn_parse(&dsn, wrong[i], "", false, &err), -EINVAL);
 		assert_null(strstr(err.text, "hid"));
 		assert_null(dsn.options);
+	}
+}
+
+/* A name is whom the certificate has to name; the host's list of authorities is the default. */
+static void test_pg_dsn_certificate_is_checked(void **state)
+{
+	static const char *const roots[][2] = {
+		{"",					     "/etc/ssl/certs/ca-certificates.crt"},
+		{"&sslrootcert=%2Fetc%2Fssl%2Fcerts%2Fours.pem", "/etc/ssl/certs/ours.pem"           },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
+		char text[256];
+		struct pg_dsn dsn;
+		struct err err = ERR_NULL;
+
+		assert_int_equal(str_format(text, sizeof(text),
+					    "postgresql://me@db.example/x?hostaddr=10.0.0.1"
+					    "&sslmode=verify-full%s",
+					    roots[i][0]),
+				 0);
+		assert_int_equal(pg_dsn_parse(&dsn, text, "", false, &err), 0);
+		assert_string_equal(value_of(&dsn, "host"), "db.example");
+		assert_string_equal(value_of(&dsn, "hostaddr"), "10.0.0.1");
+		assert_string_equal(value_of(&dsn, "sslmode"), "verify-full");
+		assert_string_equal(value_of(&dsn, "sslrootcert"), roots[i][1]);
+		pg_dsn_done(&dsn);
 	}
 }
 
@@ -127,6 +158,7 @@ int main(void)
 		cmocka_unit_test(test_pg_dsn_password_of_its_own),
 		cmocka_unit_test(test_pg_dsn_ours_win),
 		cmocka_unit_test(test_pg_dsn_refusals_repeat_nothing),
+		cmocka_unit_test(test_pg_dsn_certificate_is_checked),
 		cmocka_unit_test(test_pg_dsn_names_and_files_where_there_are_any),
 	};
 

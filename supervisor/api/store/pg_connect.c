@@ -201,6 +201,11 @@ static void begin_setup(struct pg_store *s, usec_t now)
 static const char *why_not(struct pg_store *s)
 {
 	s->is_refused |= PQconnectionNeedsPassword(s->conn) || PQconnectionUsedPassword(s->conn);
+	/* The library has no code for it; its words name the host. */
+	if (strstr(PQerrorMessage(s->conn), "certificate")) {
+		s->is_refused = true;
+		return "the server's certificate is not accepted";
+	}
 	if (PQconnectionNeedsPassword(s->conn))
 		return "the server wants a password";
 	return PQconnectionUsedPassword(s->conn) ? "the server refuses the login"

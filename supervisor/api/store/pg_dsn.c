@@ -27,9 +27,12 @@ static const struct {
 	{"passfile",            "/dev/null"								 },
 };
 
-/* Files of this machine, which the worker has none of. */
-static const char *const refused[] = {"service", "servicefile", "sslkey",     "sslcert",
-				      "sslcrl",  "sslcrldir",   "sslrootcert"};
+/* Files of this machine, which the worker has none of but for certificates to trust. */
+static const char *const refused[] = {"service", "servicefile", "sslkey",
+				      "sslcert", "sslcrl",      "sslcrldir"};
+
+#define CERTIFICATES     "/etc/ssl/certs/"
+#define ALL_CERTIFICATES CERTIFICATES "ca-certificates.crt"
 
 static const char *const schemes[] = {"postgresql", "postgres"};
 
@@ -87,9 +90,37 @@ static bool is_ours(const char *keyword)
 	return false;
 }
 
+static const char *value_of(const struct pg_dsn *dsn, const char *keyword)
+{
+	for (const PQconninfoOption *at = dsn->options; at->keyword; at++)
+		if (str_equal(at->keyword, keyword))
+			return at->val;
+	return NULL;
+}
+
 static bool is_host(const char *keyword)
 {
 	return str_equal(keyword, "host") || str_equal(keyword, "hostaddr");
+}
+
+/* The worker resolves no names: with an address, `host` is who the certificate has to name. */
+static bool host_is_taken(const struct pg_dsn *dsn, const char *keyword, const char *value)
+{
+	if (str_equal(keyword, "host") && value_of(dsn, "hostaddr"))
+		return value[0] != '/';
+	return hosts_are_numbers(value);
+}
+
+static bool checks_certificate(const struct pg_dsn *dsn)
+{
+	const char *mode = value_of(dsn, "sslmode");
+
+	return mode && str_has_prefix(mode, "verify-");
+}
+
+static bool is_certificate(const char *path)
+{
+	return str_has_prefix(path, CERTIFICATES) && !strstr(path, "/.");
 }
 
 static int add(struct pg_dsn *dsn, size_t *n, const char *keyword, const char *value)
@@ -109,17 +140,17 @@ static int take_option(struct pg_dsn *dsn, size_t *n, const PQconninfoOption *op
 
 	if (!has_files && is_listed(option->keyword))
 		return err_fail(err, -EINVAL, "dsn", "%s is not taken", option->keyword);
-	if (!has_files && str_equal(option->keyword, "sslmode") && str_has_prefix(value, "verify-"))
-		return err_fail(err, -EINVAL, "dsn",
-				"sslmode with a check of the certificate is not taken");
+	if (!has_files && str_equal(option->keyword, "sslrootcert") && !is_certificate(value))
+		return err_fail(err, -EINVAL, "dsn", "sslrootcert must be below " CERTIFICATES);
 	if (str_equal(option->keyword, "password") && dsn->password)
 		return 0;
 	if (is_host(option->keyword)) {
 		if (str_equal(value, "localhost"))
 			value = "127.0.0.1";
-		if (!has_files && !hosts_are_numbers(value))
+		if (!has_files && !host_is_taken(dsn, option->keyword, value))
 			return err_fail(err, -EINVAL, "dsn",
-					"the host must be an address or localhost");
+					"the host must be an address or localhost, or have a "
+					"hostaddr");
 	}
 	return add(dsn, n, option->keyword, value) < 0
 		       ? err_fail(err, -EINVAL, "dsn", "too many options")
@@ -145,6 +176,8 @@ static int take(struct pg_dsn *dsn, bool has_files, struct err *err)
 		return err_fail(err, -EINVAL, "dsn", "names no host");
 	if (dsn->password)
 		r = add(dsn, &n, "password", dsn->password);
+	if (r == 0 && !has_files && !value_of(dsn, "sslrootcert") && checks_certificate(dsn))
+		r = add(dsn, &n, "sslrootcert", ALL_CERTIFICATES);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(ours); i++)
 		r = add(dsn, &n, ours[i].keyword, ours[i].value);
 	return r < 0 ? err_fail(err, r, "dsn", "too many options") : 0;
