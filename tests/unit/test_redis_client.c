@@ -80,9 +80,9 @@ static void begin(struct rig *rig, const struct redis_client_events *events, siz
 
 	*rig = (struct rig){.fd = -1};
 	rig->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(rig->listener, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(bind(rig->listener, (struct sockaddr *)(void *)&at, sizeof(at)), 0);
 	assert_int_equal(listen(rig->listener, 4), 0);
-	assert_int_equal(getsockname(rig->listener, (struct sockaddr *)&at, &size), 0);
+	assert_int_equal(getsockname(rig->listener, (struct sockaddr *)(void *)&at, &size), 0);
 	rig->server = (struct redis_server){
 		.place = {.address = {.bytes = {127, 0, 0, 1}, .family = AF_INET, .prefix = 32},
 			  .port = ntohs(at.sin_port)},
