@@ -1,4 +1,5 @@
 """The examples of the documents are run as they stand."""
+import ast
 import json
 import pathlib
 import re
@@ -7,7 +8,8 @@ import subprocess
 
 import pytest
 
-from harness import BIN
+from celery_rig import Broker, make_app
+from harness import BIN, CONFIG, Daemon, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -97,6 +99,35 @@ def test_every_verb_of_sandboxctl_is_in_its_page():
     page = (ROOT / "docs/man/sandboxctl.1").read_text(encoding="utf-8")
     assert len(verbs) > 20
     assert [verb for verb in verbs if f".It Cm {verb}" not in page] == []
+
+
+def blocks_of(document, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "docs" / document).read_text(), re.M | re.S)
+
+
+def test_examples_of_celery_work(capsys):
+    """Its configuration with the server's own address, then both pieces of Python as one program."""
+    configuration, = blocks_of("celery.md", "ini")
+    program = "".join(blocks_of("celery.md", "python"))
+    address = "redis://sandboxd:password@127.0.0.1:6379/0"
+    broker = Broker()
+    daemon = None
+    try:
+        assert address in configuration
+        daemon = Daemon(CONFIG + "\n" + configuration.replace(address, broker.url))
+        wait_until(lambda: daemon.root.get("/readyz").status == 200, 15, "ready")
+        session = daemon.root.create()
+        assert daemon.root.write(session, "demo", "type: a.B\n").status == 200
+        app = make_app(broker)
+        app.conf.task_routes = {}
+        exec(program, {"app": app, "session_id": session})  # pylint: disable=exec-used
+        page = (ROOT / "docs/celery.md").read_text(encoding="utf-8")
+        shown = re.search(r"^gives `(\{.*?\})`", page, re.M | re.S).group(1)
+        assert sorted(ast.literal_eval(capsys.readouterr().out)) == sorted(re.findall(r"'(\w+)':", shown))
+    finally:
+        if daemon:
+            daemon.done()
+        broker.done()
 
 
 # Modules of the platform that read settings directly, and what their library is imported by.
