@@ -30,8 +30,8 @@ int config_bundle_open_dir(const char *path, bool is_default, struct err *err)
 	char dir[PATH_MAX];
 	int fd;
 
-	if (!slash || slash[1] == '\0')
-		return err_fail(err, -EINVAL, "config", "%s is no path of a file", path);
+	if (path[0] != '/' || slash[1] == '\0')
+		return err_fail(err, -EINVAL, "config", "%s is no absolute path of a file", path);
 	if (str_copy_n(dir, sizeof(dir), path, slash == path ? 1 : (size_t)(slash - path)) < 0)
 		return err_fail(err, -ENAMETOOLONG, "config", "the name of a file is too long");
 	fd = path_open_trusted(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

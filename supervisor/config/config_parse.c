@@ -319,31 +319,33 @@ static bool on_endpoint(struct parse *parse, const char *section, const char *ke
 			   &parse->endpoint_set[endpoint][row - option_table_rows(&n)]);
 }
 
-/* 1: go on, 0: an error in this line (the library goes on and remembers it). */
-static int on_option(void *user, const char *section, const char *key, const char *value)
+static void on_known_form(struct parse *parse, const char *section, const char *key,
+			  const char *value)
 {
-	struct parse *parse = user;
 	const struct option_row *row = option_table_find(section, key);
 	enum quota_scope scope;
 	const char *name;
 	size_t n;
 
 	if (option_table_scope(section, &scope, &name)) {
-		if (!on_override(parse, section, scope, name, key, value))
-			return 0;
-		if (keep_setting(parse, section, key, value, false) < 0)
+		if (on_override(parse, section, scope, name, key, value) &&
+		    keep_setting(parse, section, key, value, false) < 0)
 			parse->no_memory = true;
-		return 1;
-	}
-	if (str_equal(section, "endpoint") || str_has_prefix(section, "endpoint:"))
-		return on_endpoint(parse, section, key, value) ? 1 : 0;
-	if (!row) {
+	} else if (str_equal(section, "endpoint") || str_has_prefix(section, "endpoint:")) {
+		IGNORE_RESULT(on_endpoint(parse, section, key, value));
+	} else if (!row) {
 		complain_unknown(parse, section, key);
-		return 0;
+	} else {
+		IGNORE_RESULT(take_option(parse, row, section, value,
+					  &parse->is_set[row - option_table_rows(&n)]));
 	}
-	return take_option(parse, row, section, value, &parse->is_set[row - option_table_rows(&n)])
-		       ? 1
-		       : 0;
+}
+
+/* Always 1, go on: the one line that the library remembers is the first it does not know itself. */
+static int on_option(void *user, const char *section, const char *key, const char *value)
+{
+	on_known_form(user, section, key, value);
+	return 1;
 }
 
 static void set_frame(struct config_answer *answer)
@@ -400,7 +402,6 @@ static void complain_whole(void *userdata, const char *section, const char *text
 
 static int parse_file(struct parse *parse, const struct config_text *text)
 {
-	unsigned int n_before = parse->n_complaints;
 	int r;
 
 	parse->name = text->name;
@@ -417,8 +418,8 @@ static int parse_file(struct parse *parse, const struct config_text *text)
 	r = ini_parse_stream(next_line, parse, on_option, parse);
 	if (r == -2 || parse->no_memory)
 		return -ENOMEM;
-	/* A line that is neither section nor option never reaches on_option: r is its number. */
-	if (r != 0 && parse->n_complaints == n_before) {
+	/* Such a line never reaches on_option: r is the number of the first. */
+	if (r != 0) {
 		parse->line = (unsigned int)r;
 		complain(parse, "neither [section] nor option = value");
 	}

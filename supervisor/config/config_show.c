@@ -25,11 +25,11 @@ static bool has_word(const char *words, const char *section, const char *key)
 }
 
 static const struct config_setting *find_setting(const struct config_settings *settings,
-						 const struct option_row *row)
+						 const char *section, const char *key)
 {
 	for (size_t i = 0; i < settings->n; i++) {
-		if (str_equal(settings->setting[i].section, row->section) &&
-		    str_equal(settings->setting[i].key, row->key))
+		if (str_equal(settings->setting[i].section, section) &&
+		    str_equal(settings->setting[i].key, key))
 			return &settings->setting[i];
 	}
 	return NULL;
@@ -116,6 +116,27 @@ static void print_row(FILE *stream, enum config_form form, const struct shown *s
 	}
 }
 
+/* [endpoint:NAME] has a row for each of the six. Whether something was printed. */
+static bool show_endpoints(FILE *stream, enum config_form form, const struct option_row *row,
+			   const struct config_text *texts, const struct config_settings *settings,
+			   const char *waiting)
+{
+	static const char *const names[ENDPOINTS_N] = CONFIG_ENDPOINT_NAMES;
+	struct shown shown;
+
+	if (!str_equal(row->section, "endpoint"))
+		return false;
+	for (size_t i = 0; i < ENDPOINTS_N; i++) {
+		char section[64];
+
+		if (str_format(section, sizeof(section), "endpoint:%s", names[i]) == 0 &&
+		    fill(&shown, section, row, texts, find_setting(settings, section, row->key),
+			 waiting) == 0)
+			print_row(stream, form, &shown, false);
+	}
+	return true;
+}
+
 void config_show(FILE *stream, enum config_form form, const struct config_text *texts,
 		 const struct config_settings *settings, const char *waiting)
 {
@@ -124,8 +145,9 @@ void config_show(FILE *stream, enum config_form form, const struct config_text *
 	struct shown shown;
 
 	for (size_t i = 0; i < n; i++) {
-		if (fill(&shown, rows[i].section, &rows[i], texts, find_setting(settings, &rows[i]),
-			 waiting) < 0)
+		if (show_endpoints(stream, form, &rows[i], texts, settings, waiting) ||
+		    fill(&shown, rows[i].section, &rows[i], texts,
+			 find_setting(settings, rows[i].section, rows[i].key), waiting) < 0)
 			continue; /* every name fits */
 		print_row(stream, form, &shown, i == 0);
 	}

@@ -103,12 +103,15 @@ static void check_default(const struct check *check, size_t index)
 	const char *value = api->endpoint_default[index];
 	struct endpoint_value read;
 	const char *problem;
+	char text[160];
 
 	if (!(api->endpoint_default_set & 1u << index))
 		return;
 	problem = endpoint_value_read(form_of(index), value, strlen(value), &read);
 	if (problem) {
-		complain(check, index, problem);
+		IGNORE_RESULT(
+			str_format(text, sizeof(text), "%s: %s", endpoint_names[index], problem));
+		check->complain(check->userdata, "endpoints", text);
 		return;
 	}
 	check_bucket(check, index, value, &read);

@@ -309,7 +309,7 @@ static const struct value_kind {
                              "private networks such as 10.1.0.0/16 between spaces, at most 32",				    NULL      },
 	[OPTION_TYPE_HOST_SERVICES] =
 		{option_list_set,
-			     "localhost:8181, 10.1.2.3:9092 or name:80=127.0.0.1:8181 between spaces, at most 16",
+			     "localhost:8181, name:80=10.1.2.3:81 or name:80=unix:/path between spaces, at most 16",
 			     NULL													    },
 	[OPTION_TYPE_SECRET] = {set_secret,              "printable text",                                                            NULL      },
 };

@@ -233,6 +233,8 @@ def test_config_check_names_file_line_and_nearest_option(own):
     assert "lots" not in done.stderr
     drop_in(own, "10-a.conf", "[limits]\nsessions = 1\n")
     assert sandboxctl("config", "check", "--config", own.config).returncode == 0
+    relative = sandboxctl("config", "check", "--config", "etc/sandboxd.conf")
+    assert (relative.returncode, relative.stderr.split(":")[1]) == (1, " etc/sandboxd.conf is no absolute path of a file")
 
 
 def test_config_check_of_one_file(tmp_path):
@@ -248,7 +250,7 @@ def test_config_check_of_one_file(tmp_path):
 
 def test_config_show_says_where_values_come_from_and_hides_some(own):
     own.configure(BASE + "[endpoints]\nkafka_bootstrap = s3cret:1\n[supervisor]\negress_workers = 2\n")
-    drop_in(own, "10-a.conf", "[limits]\nsessions = 77\n")
+    drop_in(own, "10-a.conf", "[limits]\nsessions = 77\n[endpoint:kafka_bootstrap]\non_production = reroute\n")
     reload(own, "configuration is reloaded")
     wait_until(lambda: state(own)["needs_restart"])
     words = ("--socket", own.operator, "config", "show", "--config", own.config)
@@ -258,6 +260,9 @@ def test_config_show_says_where_values_come_from_and_hides_some(own):
     assert rows["limits.session_memory"]["source"] == "default"
     assert rows["endpoints.kafka_bootstrap"]["value"] == "<set>"
     assert rows["endpoints.datahub_gms_url"]["value"] is None
+    reroute = rows["endpoint:kafka_bootstrap.on_production"]
+    assert (reroute["value"], reroute["source"]) == ("reroute", "conf.d/10-a.conf:4")
+    assert rows["endpoint:datahub_gms_url.on_production"]["source"] == "default"
     assert [name for name, row in rows.items() if row["needs_restart"]] == ["supervisor.egress_workers"]
     table = sandboxctl(*words)
     assert "s3cret" not in table.stdout + table.stderr

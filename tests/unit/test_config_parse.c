@@ -115,6 +115,12 @@ static void test_config_parse_unknown_names_are_explained(void **state)
 
 	expect_complaint(fixture, "[supervisor]\nstrikt = yes\n",
 			 "line 2: [supervisor] has no option strikt; did you mean strict?");
+	expect_complaint(fixture, "[api]\nqueue_jobs = 99\nqueue_jobs 3\n",
+			 "line 3: neither [section] nor option = value");
+	expect_complaint(fixture, "[api\nqueue_jobs = 3\n",
+			 "line 1: neither [section] nor option = value");
+	expect_complaint(fixture, "[endpoints]\niceberg_rest_uri = lake.example/x\n",
+			 "[endpoints] iceberg_rest_uri: Value must begin with http");
 	expect_complaint(fixture, "[endpoints]\nfoo = bar\n",
 			 "line 2: [endpoints] has no option foo; there are: iceberg_rest_uri");
 	expect_complaint(fixture, "[endpoind]\nfoo = bar\n",
@@ -524,7 +530,7 @@ static void test_config_parse_shared_host_needs_an_answer(void **state)
 			 "[endpoints]\niceberg_warehouse = s3://lake\n",
 			 "is production's bucket");
 	expect_complaint(fixture, "[endpoints]\nkafka_bootstrap = broker\n",
-			 "[endpoint:kafka_bootstrap] Value must be host:port");
+			 "[endpoints] kafka_bootstrap: Value must be host:port");
 	buf_reset(&fixture->complaints);
 	assert_int_equal(parse(fixture, answered), 0);
 }
