@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "base/net_class.h"
 #include "base/str.h"
 
 #include "supervisor/api/denials.h"
@@ -91,10 +92,24 @@ static void what_text(const struct egress_denial *denial, const char *host,
 					 denial->port));
 }
 
+/* Where no rule can lead, nobody is told to make one. */
+static uint32_t reason_of(const struct egress_denial *denial)
+{
+	enum net_class net_class;
+
+	if (denial->reason != EGRESS_REASON_RULE || denial->address.family == 0)
+		return denial->reason;
+	net_class = net_class_of(&denial->address);
+	return net_class == NET_CLASS_PUBLIC || net_class == NET_CLASS_PRIVATE
+		       ? denial->reason
+		       : net_class_reason(net_class);
+}
+
 void egress_note_denial(struct app *app, struct session *session,
 			const struct egress_denial *denial)
 {
 	const struct net_policy *policy = egress_policy_kept(app, session);
+	uint32_t reason = reason_of(denial);
 	char label[EGRESS_LABEL_BYTES];
 	char host[SHOWN_BYTES];
 	char rule[DENIAL_TEXT_BYTES];
@@ -106,10 +121,10 @@ void egress_note_denial(struct app *app, struct session *session,
 	(void)str_escape(label, sizeof(label), denial->label, strlen(denial->label), false);
 	shown_host(policy, denial, host);
 	what_text(denial, host, what);
-	if (denial->reason == EGRESS_REASON_PRODUCTION && label[0] != '\0')
+	if (reason == EGRESS_REASON_PRODUCTION && label[0] != '\0')
 		IGNORE_RESULT(str_format(rule, sizeof(rule), "a production host of %s", label));
 	else
-		IGNORE_RESULT(str_copy(rule, sizeof(rule), reasons[denial->reason].rule));
+		IGNORE_RESULT(str_copy(rule, sizeof(rule), reasons[reason].rule));
 	denials_note(app, session,
 		     &(struct denial_report){
 			     .kind = DENIAL_NETWORK,
@@ -117,6 +132,6 @@ void egress_note_denial(struct app *app, struct session *session,
 			     .what = what,
 			     .rule = rule,
 			     .source = "egress worker",
-			     .advice = reasons[denial->reason].advice,
+			     .advice = reasons[reason].advice,
 		     });
 }

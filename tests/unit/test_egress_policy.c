@@ -308,6 +308,38 @@ static void test_admit_rule_takes_rules_beside_production(void **state)
 	assert_non_null(admit_rule(&fixture->config, "", 0));
 	assert_non_null(admit_rule(&fixture->config, "a.example:443\0", 14));
 	assert_non_null(admit_rule(&fixture->config, "http://a.example", 16));
+	put(fixture->config.endpoint[3].production, "9.9.9.9");
+	assert_string_equal(admit_rule(&fixture->config, "9.9.9.9:443", 11),
+			    "names a production host");
+	assert_null(admit_rule(&fixture->config, "9.9.9.0/24:443", 14));
+}
+
+static void test_admit_rule_takes_no_address_that_cannot_be_reached(void **state)
+{
+	static const struct {
+		const char *rule;
+		const char *problem;
+	} rows[] = {
+		{"127.0.0.1:80",    "names this host, whose services only endpoints reach"},
+		{"[::1]:80",        "names this host, whose services only endpoints reach"},
+		{"169.254.169.254", "is an address that no session may reach"             },
+		{"169.254.1.1/32",  "is an address that no session may reach"             },
+		{"224.0.0.1",       "is an address that no session may reach"             },
+		{"10.99.0.1:5432",  "is a private address outside allow_private"          },
+		{"8.8.8.8:53",      NULL						  },
+		{"10.0.0.0/8",      NULL						  },
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *problem =
+			admit_rule(&fixture->config, rows[i].rule, strlen(rows[i].rule));
+
+		if (rows[i].problem)
+			assert_string_equal(problem, rows[i].problem);
+		else
+			assert_null(problem);
+	}
 }
 
 int main(void)
@@ -324,6 +356,7 @@ int main(void)
 		TEST(test_admit_refuses_addresses_by_class),
 		TEST(test_a_unix_socket_of_the_host_has_a_rule_of_its_own),
 		TEST(test_admit_rule_takes_rules_beside_production),
+		TEST(test_admit_rule_takes_no_address_that_cannot_be_reached),
 	};
 	int n_before = test_begin();
 

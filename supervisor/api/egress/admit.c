@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/egress_rule.h"
 #include "base/endpoint_list.h"
@@ -20,6 +21,8 @@ enum problem {
 	PROBLEM_RULE,
 	PROBLEM_RULE_PRODUCTION,
 	PROBLEM_RULE_HOST,
+	PROBLEM_RULE_PRIVATE,
+	PROBLEM_RULE_ADDRESS,
 	PROBLEM_MAX_,
 };
 
@@ -32,6 +35,8 @@ static const char *const problems[PROBLEM_MAX_] = {
 	[PROBLEM_ADDRESS] = "Value is an address that no session may reach",
 	[PROBLEM_RULE] = "is no host with ports, such as a.example:443",
 	[PROBLEM_RULE_HOST] = "names this host, whose services only endpoints reach",
+	[PROBLEM_RULE_PRIVATE] = "is a private address outside allow_private",
+	[PROBLEM_RULE_ADDRESS] = "is an address that no session may reach",
 	[PROBLEM_RULE_PRODUCTION] = "names a production host",
 };
 
@@ -71,23 +76,31 @@ static bool is_private_allowed(const struct network_config *network,
 	return false;
 }
 
-static const char *address_problem(const struct network_config *network,
-				   const struct egress_address *address)
+/* PROBLEM_MAX_: none. */
+static enum problem address_problem(const struct network_config *network,
+				    const struct egress_address *address)
 {
 	switch (net_class_of(address)) {
 	case NET_CLASS_PUBLIC:
-		return NULL;
+		return PROBLEM_MAX_;
 	case NET_CLASS_PRIVATE:
-		return is_private_allowed(network, address) ? NULL : problems[PROBLEM_PRIVATE];
+		return is_private_allowed(network, address) ? PROBLEM_MAX_ : PROBLEM_PRIVATE;
 	case NET_CLASS_LOOPBACK:
-		return problems[PROBLEM_HOST];
+		return PROBLEM_HOST;
 	case NET_CLASS_LINK_LOCAL:
 	case NET_CLASS_METADATA:
 	case NET_CLASS_RESERVED:
 	case NET_CLASS_MAX_:
 		break;
 	}
-	return problems[PROBLEM_ADDRESS];
+	return PROBLEM_ADDRESS;
+}
+
+/* A single address; a network may have some that can be reached. */
+static bool is_one_address(const struct egress_rule *rule)
+{
+	return rule->kind == EGRESS_RULE_NETWORK &&
+	       rule->network.prefix == (rule->network.family == AF_INET ? 32 : 128);
 }
 
 /* The endpoint whose production host it may be. */
@@ -134,6 +147,7 @@ static const char *target_problem(const struct api_config *config, bool tls,
 				  const struct endpoint_target *target)
 {
 	const struct endpoint_config *production;
+	enum problem problem;
 	struct egress_rule rule;
 
 	if (admit_host_service(&config->network, target))
@@ -147,8 +161,10 @@ static const char *target_problem(const struct api_config *config, bool tls,
 		return problems[PROBLEM_PRODUCTION];
 	if (production && production->shared_host == CONFIG_SHARED_PATH && tls)
 		return problems[PROBLEM_SHARED];
-	return rule.kind == EGRESS_RULE_NETWORK ? address_problem(&config->network, &rule.network)
-						: NULL;
+	problem = rule.kind == EGRESS_RULE_NETWORK
+			  ? address_problem(&config->network, &rule.network)
+			  : PROBLEM_MAX_;
+	return problem == PROBLEM_MAX_ ? NULL : problems[problem];
 }
 
 const char *admit_endpoint(const struct api_config *config, const char *value,
@@ -163,6 +179,20 @@ const char *admit_endpoint(const struct api_config *config, const char *value,
 	return problem;
 }
 
+static const char *rule_address_problem(const struct network_config *network,
+					const struct egress_rule *rule)
+{
+	static const enum problem of_rule[PROBLEM_MAX_] = {
+		[PROBLEM_PRIVATE] = PROBLEM_RULE_PRIVATE,
+		[PROBLEM_HOST] = PROBLEM_RULE_HOST,
+		[PROBLEM_ADDRESS] = PROBLEM_RULE_ADDRESS,
+	};
+	enum problem problem =
+		is_one_address(rule) ? address_problem(network, &rule->network) : PROBLEM_MAX_;
+
+	return problem == PROBLEM_MAX_ ? NULL : problems[of_rule[problem]];
+}
+
 const char *admit_rule(const struct api_config *config, const char *text, size_t length)
 {
 	const struct endpoint_config *production;
@@ -175,10 +205,10 @@ const char *admit_rule(const struct api_config *config, const char *text, size_t
 	     is_host_name(rule.name)))
 		return problems[PROBLEM_RULE_HOST];
 	production = production_of(config, &rule);
-	/* What lies under a wildcard is refused when it is dialled; but a host that is shared has
-	 * no such rule. */
-	if (production &&
-	    (rule.kind == EGRESS_RULE_NAME || production->shared_host != CONFIG_SHARED_REFUSE))
+	/* What lies under a wildcard or in a network is refused when it is dialled; but a host that
+	 * is shared has no such rule. */
+	if (production && (rule.kind == EGRESS_RULE_NAME || is_one_address(&rule) ||
+			   production->shared_host != CONFIG_SHARED_REFUSE))
 		return problems[PROBLEM_RULE_PRODUCTION];
-	return NULL;
+	return rule_address_problem(&config->network, &rule);
 }
