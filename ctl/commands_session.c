@@ -384,6 +384,11 @@ int command_write(struct client *client, const struct options *options)
 	size_t size = 0;
 	int r;
 
+	if (!options->name && str_equal(file, "-")) {
+		(void)fputs("sandboxctl: standard input has no name: give one with --name\n",
+			    stderr);
+		return EXIT_USAGE;
+	}
 	r = read_body(file, &text, &size);
 	if (r == -EFBIG) {
 		(void)fprintf(stderr, "sandboxctl: the component is larger than %d MiB\n",

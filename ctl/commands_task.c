@@ -84,7 +84,7 @@ static void print_frame(struct follow *follow, const json_t *frame, const char *
 	const char *code = json_string_value(json_object_get(frame, "code"));
 
 	(void)printf("%4lld  ", (long long)json_integer_value(seq));
-	print_cell(stage, 10);
+	print_cell(stage, 11);
 	if (str_equal(stage, "materialize")) {
 		(void)printf("[%zu", follow->n_materialized);
 		if (follow->n_assets)

@@ -168,6 +168,8 @@ def test_cancel_and_ttl(daemon, made):
 def test_what_is_wrong_is_said(daemon, made):
     refused = ctl(daemon, "ls", "--status", "foo")
     assert refused.returncode == 2 and b"open or running" in refused.stderr
+    nameless = ctl(daemon, "write", made, "-", stdin=b"type: a.B\n")
+    assert nameless.returncode == 2 and b"standard input has no name" in nameless.stderr
     refused = ctl(daemon, "write", "-n", "x", made, "-", stdin=b"#" * (1024 * 1024 + 1))
     assert refused.returncode == 1 and b"larger than 1 MiB" in refused.stderr
     refused = ctl(daemon, "secret", "ls", "--state-dir", "/nowhere/state")

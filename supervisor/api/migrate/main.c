@@ -54,6 +54,12 @@ static int complain(int code, const char *what)
 	return code;
 }
 
+static int complain_file(const char *path, const char *what)
+{
+	(void)fprintf(stderr, "sandboxctl: migrate: the file with the dsn, %s: %s\n", path, what);
+	return EXIT_FAILED;
+}
+
 /* What the server says of a step of ours holds no value of anybody's. */
 static int server_failed(const PGconn *conn, const char *what)
 {
@@ -305,9 +311,9 @@ static int connect_and_work(const char *path, enum mode mode)
 	int r = read_dsn(path, &text);
 
 	if (r == -EPERM)
-		return complain(EXIT_FAILED, "others can read the file with the dsn");
+		return complain_file(path, "others can read it: chmod 600");
 	if (r < 0 || !text)
-		return complain(EXIT_FAILED, "the file with the dsn cannot be read");
+		return complain_file(path, strerrordesc_np(r < 0 ? -r : EINVAL));
 	r = pg_dsn_parse(&dsn, text, "", true, &err);
 	explicit_bzero(text, strlen(text));
 	if (r < 0)
@@ -321,7 +327,10 @@ static int connect_and_work(const char *path, enum mode mode)
 		return complain(EXIT_UNREACHABLE, refused ? "the server refuses the login"
 							  : "the server cannot be reached");
 	}
-	r = work(conn, mode);
+	/* What is there already is no news. */
+	r = run(conn, "SET client_min_messages = warning", "client_min_messages");
+	if (r == 0)
+		r = work(conn, mode);
 	PQfinish(conn);
 	return r < 0 ? EXIT_FAILED : EXIT_OK;
 }
