@@ -23,6 +23,7 @@ class Run:
     def __init__(self, seed, store_kind, plant=None):
         self.seed = seed
         self.faults = faults.KILLS if plant else None
+        self.pause = faults.PAUSES.get(plant, faults.NEVER) if plant else (4, 11)
         self.patience = faults.PATIENCE if plant else 120
         self.home = services.new_home()
         self.service = services.Service(self.home, store_kind, {"SANDBOX_PLANT": plant} if plant else {})
@@ -40,8 +41,7 @@ class Run:
         self.clients = [
             load.Client(i, wire.Caller(self.service.control, f"user{i}"), self.journals[i], self.seed, self.readers, True)
             for i in range(N_CLIENTS)]
-        self.killer = Killer(self.service, self.fault_journal, self.seed, self.faults,
-                             faults.PAUSE if self.faults else (4, 11))
+        self.killer = Killer(self.service, self.fault_journal, self.seed, self.faults, self.pause)
 
     def work(self, seconds):
         started = time.monotonic()

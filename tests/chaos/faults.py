@@ -12,8 +12,10 @@ FAULTS = {
     "forget-job": {"task never ended"},
 }
 
-# What else goes wrong meanwhile: the worker that answers dies, the rest lives.
+# What else goes wrong meanwhile, where it must: the worker that answers dies. Its successor would find a
+# job that was forgotten.
 KILLS = [("kill", "sandboxd-api", 1)]
-PAUSE = (2, 5)
+PAUSES = {"answer-early": (2, 5)}
+NEVER = (3600, 3600)
 SECONDS = 30
 PATIENCE = 15
