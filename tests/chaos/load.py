@@ -20,6 +20,11 @@ COUNT = 'i=0; while [ $i -lt 20 ]; do echo "$1 $i"; i=$((i+1)); sleep 0.1; done'
 BIG_BYTES = 3_000_000
 
 
+def bytes_of(event):
+    """What an event of a command's output carries: text, or what is none."""
+    return event["text"].encode() if "text" in event else base64.b64decode(event["data"])
+
+
 class Session:
     def __init__(self, session_id):
         self.id = session_id
@@ -79,12 +84,12 @@ class Client(threading.Thread):
                         continue
                     event = json.loads(line) if status == 200 else {"answer": line.decode("utf-8", "replace")}
                     if event.get("type") == "stdout":
-                        out += base64.b64decode(event["data"])
+                        out += bytes_of(event)
                         if slowly:
                             time.sleep(0.02)
                     else:
                         if event.get("type") == "stderr":
-                            event["data"] = base64.b64decode(event["data"])[:200].decode("utf-8", "replace")
+                            event["text"] = bytes_of(event)[:200].decode("utf-8", "replace")
                         events.append(event)
             connection.close()
         except wire.Broken as error:
