@@ -18,3 +18,7 @@ CREATE INDEX ix_airbyte_connections_workspace ON airbyte_connections (workspace_
 
 -- The row of airbyte_connections that a component was written from; NULL: its body was sent.
 ALTER TABLE sandbox_components ADD COLUMN origin varchar(64);
+
+-- 1: closed, and its keys in Redis may be left there.
+ALTER TABLE dagster_sandbox_sessions ADD COLUMN redis_left integer;
+CREATE INDEX ix_sandbox_sessions_redis_left ON dagster_sandbox_sessions (redis_left) WHERE redis_left = 1;

@@ -29,3 +29,8 @@ $body$;
 
 -- The row of airbyte_connections that a component was written from; NULL: its body was sent.
 ALTER TABLE sandbox_components ADD COLUMN origin varchar(64);
+
+-- 1: closed, and its keys in Redis may be left there.
+ALTER TABLE dagster_sandbox_sessions ADD COLUMN IF NOT EXISTS redis_left integer;
+CREATE INDEX IF NOT EXISTS ix_sandbox_sessions_redis_left ON dagster_sandbox_sessions (instance)
+	WHERE redis_left = 1;

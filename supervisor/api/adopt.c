@@ -208,10 +208,10 @@ static void end_rows(struct start_up *start)
 		struct row_end end;
 
 		memcpy(&end, start->ends.data + at, sizeof(end));
+		(void)redis_drop(start->app, &end.id, NULL, NULL);
 		IGNORE_RESULT(store_session_close(start->app->store, &end.id,
 						  session_reason_text(end.reason), clock_realtime(),
 						  NULL, NULL));
-		(void)redis_drop(start->app, &end.id, NULL, NULL);
 		start->app->metrics.n_adoptions[METRICS_ADOPTION_CLOSED]++;
 	}
 }

@@ -4,9 +4,12 @@
  * so does everybody on the way there.
  *
  * What the server cannot do now is not waited for: a session is made without Redis. Users that were
- * left, by a server that was away or by a crash, are found by their names and dropped; a drop that
- * failed is tried again. A server that starts again without a file of users has forgotten all of
- * them: they are made again, as they are missed. Both by one look, a page of users at a time.
+ * left, by a server that was away or by a crash, are found by their names and dropped. A server
+ * that starts again without a file of users has forgotten all of them: they are made again, as they
+ * are missed. Both by one look, a page of users at a time.
+ *
+ * Keys whose user is lost are found by no name: the row of their session is marked before it is
+ * closed, until they are dropped. A drop that failed is tried again, by the next worker too.
  */
 #include "supervisor/api/redis.h"
 
@@ -34,7 +37,8 @@
 #define MEASURE_SHARE 10 /* times what it took: a server of many keys is not kept busy by it */
 #define MEASURE_TIME  (60 * USEC_PER_SEC)
 
-#define OWED_MAX_BYTES ((size_t)16 * 1024)
+#define OWED_MAX       1024
+#define OWED_MAX_BYTES (OWED_MAX * sizeof(struct id))
 
 #define PASSWORD_BYTES 32
 
@@ -86,13 +90,24 @@ static int make_key(struct app *app)
 	return r;
 }
 
+static int take_owed(void *userdata, const struct id *session)
+{
+	struct app *app = userdata;
+
+	return buf_append(&app->redis_owed, session, sizeof(*session));
+}
+
 int redis_start(struct app *app)
 {
 	AUTO_CLOSE int fd = -1;
+	int r;
 
 	app->redis_owed = BUF_NULL(OWED_MAX_BYTES);
 	if (!is_configured(app))
 		return 0;
+	r = store_each_redis_left(app->store, OWED_MAX, take_owed, app);
+	if (r < 0)
+		return r;
 	fd = openat(WORKER_FD_STATE, KEY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return errno == ENOENT ? make_key(app) : -errno;
@@ -235,6 +250,21 @@ void redis_begin(struct app *app, struct session *session)
 	settle(app, session, REDIS_E_CONNECT);
 }
 
+/* Tried again by this worker, or else by the next. */
+static void owe(struct app *app, const struct id *session)
+{
+	struct log_context context = {.session = session};
+
+	if (buf_append(&app->redis_owed, session, sizeof(*session)) < 0)
+		log_line(LOG_LEVEL_ERROR, &context, "they stay there until the next start", NULL);
+}
+
+/* Without memory the mark stays, and the next worker does again what was done. */
+static void mark(struct app *app, const struct id *session, bool left)
+{
+	IGNORE_RESULT(store_session_redis(app->store, session, left));
+}
+
 static void on_dropped(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct redis_op *op = userdata;
@@ -247,31 +277,38 @@ static void on_dropped(void *userdata, const struct launch_msg *answer, int fd)
 	if (status != REDIS_DONE) {
 		log_line(LOG_LEVEL_WARNING, &context, "keys of the session are left in Redis",
 			 "reason=\"%s\"", status_texts[status]);
-		/* The user may be gone with the server, and then its name tells nobody. */
-		if (buf_append(&op->app->redis_owed, &op->session, sizeof(op->session)) < 0)
-			log_line(LOG_LEVEL_ERROR, &context, "they stay there", NULL);
+		owe(op->app, &op->session);
+	} else {
+		mark(op->app, &op->session, false);
 	}
 	if (op->dropped)
 		op->dropped(op->userdata, n_keys);
 	free(op);
 }
 
-bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped, void *userdata)
+static bool drop(struct app *app, const struct id *session, redis_dropped dropped, void *userdata)
 {
 	const struct launch_redis request = {.action = REDIS_DROP};
 	struct redis_op *op;
 
+	op = calloc(1, sizeof(*op));
+	if (op) {
+		*op = (struct redis_op){
+			.app = app, .session = *session, .dropped = dropped, .userdata = userdata};
+		if (ask(app, session, &request, DROP_TIMEOUT, on_dropped, op) >= 0)
+			return true;
+		free(op);
+	}
+	owe(app, session);
+	return false;
+}
+
+bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped, void *userdata)
+{
 	if (!is_configured(app))
 		return false;
-	op = calloc(1, sizeof(*op));
-	if (!op)
-		return false;
-	*op = (struct redis_op){
-		.app = app, .session = *session, .dropped = dropped, .userdata = userdata};
-	if (ask(app, session, &request, DROP_TIMEOUT, on_dropped, op) >= 0)
-		return true;
-	free(op);
-	return false;
+	mark(app, session, true);
+	return drop(app, session, dropped, userdata);
 }
 
 /* Users that are made again: the server forgot them, or their session came over its bound, or under
@@ -364,7 +401,7 @@ static bool take_page(struct app *app, const struct redis_report *report)
 
 		memcpy(id.bytes, report->session[i], ID_BYTES);
 		if (!registry_find(&app->registry, &id))
-			(void)redis_drop(app, &id, NULL, NULL);
+			(void)drop(app, &id, NULL, NULL);
 	}
 	LIST_FOR_EACH (link, &app->registry.by_age) {
 		const struct session *session = LIST_ENTRY(link, struct session, by_age);
@@ -390,7 +427,7 @@ static void drop_owed(struct app *app)
 		struct id id;
 
 		memcpy(&id, owed.data + at, sizeof(id));
-		(void)redis_drop(app, &id, NULL, NULL);
+		(void)drop(app, &id, NULL, NULL);
 	}
 	buf_done(&owed);
 }

@@ -9,15 +9,17 @@
 #include "supervisor/api/app.h"
 #include "supervisor/api/live.h"
 
-/* The key that the passwords are derived from: of the state directory. 0 or -errno. */
+/* The key that the passwords are derived from, of the state directory, and what an earlier worker
+ * could not drop. 0 or -errno. */
 MUST_USE int redis_start(struct app *app);
 
 /* A tree is launched or was adopted: its user is made, again if need be. Until that is known no
  * network policy of it is sent; then one is. */
 void redis_begin(struct app *app, struct session *session);
 
-/* Its keys and its user go. Calls back once, with how many keys; not from inside. False: there is
- * nothing to drop, and it does not call. */
+/* Its keys and its user go; called before its row is closed, which says until then that they are
+ * there. Calls back once, with how many keys; not from inside. False: there is nothing to drop, or
+ * it is for later, and it does not call. */
 typedef void (*redis_dropped)(void *userdata, uint32_t n_keys);
 bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped, void *userdata);
 

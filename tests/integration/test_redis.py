@@ -1,5 +1,7 @@
 """A session's place in Redis: a user of its own, enforced by the server itself."""
+import os
 import shlex
+import signal
 import socket
 import subprocess
 from urllib.parse import urlsplit
@@ -114,6 +116,27 @@ def test_users_that_the_server_lost_and_keys_that_could_not_be_dropped(alice, se
     wait_until(lambda: server.ask("get", prefix_of(gone) + "k") == "", 90, "the keys go")
     wait_until(lambda: alice.shell(kept, write).text == "OK\n", 90, "the user is back")
     alice.remove(kept)
+
+
+def test_keys_that_a_dead_worker_owed_are_dropped_by_the_next():
+    """The server comes back with keys and without users: only the row knows whose they were."""
+    redis = Redis()
+    daemon = Daemon(CONFIG + redis.config())
+    daemon.deaths_expected = True
+    try:
+        alice = daemon.client("alice")
+        gone = alice.create()
+        assert alice.shell(gone, f'{CLI} set "${{SANDBOX_REDIS_PREFIX}}k" v1').text == "OK\n"
+        assert redis.ask("set", CACHE_KEY, CACHE_VALUE) == "OK" and redis.ask("save") == "OK"
+        redis.stop()
+        assert alice.delete(f"{SESSIONS}/{gone}").json["redis_keys_dropped"] == 0
+        os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)
+        redis.start()
+        assert redis.ask("get", CACHE_KEY) == CACHE_VALUE and redis.users() == []
+        wait_until(lambda: redis.ask("exists", prefix_of(gone) + "k") == "0", 90, "the keys go")
+    finally:
+        daemon.done()
+        redis.done()
 
 
 def test_the_server_is_reached_only_through_the_rule(alice, session):

@@ -243,6 +243,43 @@ static void test_store_component_get_in_order(void **state)
 	rig_done(&rig);
 }
 
+static int see_id(void *userdata, const struct id *session)
+{
+	struct id *seen = userdata;
+
+	*seen = *session;
+	return 0;
+}
+
+static void test_store_names_closed_sessions_with_keys_left(void **state)
+{
+	const struct id none = {0};
+	struct answers answers = {0};
+	struct id seen = none;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	rig_insert(&rig);
+	assert_int_equal(store_session_redis(rig.store, &rig.session->id, true), 0);
+	rig_flush(rig.store, 1);
+	assert_int_equal(store_each_redis_left(rig.store, 9, see_id, &seen), 0);
+	assert_memory_equal(&seen, &none, sizeof(seen)); /* it is open */
+	assert_int_equal(
+		store_session_close(rig.store, &rig.session->id, "deleted", 5, rig_note, &answers),
+		0);
+	rig_flush(rig.store, 1);
+	assert_int_equal(answers.last, STORE_OK);
+	assert_int_equal(store_each_redis_left(rig.store, 9, see_id, &seen), 0);
+	assert_memory_equal(&seen, &rig.session->id, sizeof(seen));
+	assert_int_equal(store_session_redis(rig.store, &rig.session->id, false), 0);
+	rig_flush(rig.store, 1);
+	seen = none;
+	assert_int_equal(store_each_redis_left(rig.store, 9, see_id, &seen), 0);
+	assert_memory_equal(&seen, &none, sizeof(seen));
+	rig_done(&rig);
+}
+
 static void test_store_session_tree_begins_numbers_again(void **state)
 {
 	struct seen_session seen = {0};
@@ -382,6 +419,7 @@ int main(void)
 		cmocka_unit_test(test_store_duplicate_id_does_not_hurt_its_neighbours),
 		cmocka_unit_test(test_store_component_get_in_order),
 		cmocka_unit_test(test_store_session_tree_begins_numbers_again),
+		cmocka_unit_test(test_store_names_closed_sessions_with_keys_left),
 		cmocka_unit_test(test_store_usage_is_of_one_day),
 		cmocka_unit_test(test_store_component_writes_only_itself),
 	};

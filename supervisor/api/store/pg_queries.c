@@ -120,6 +120,13 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 		{"session_egress",
 					"UPDATE dagster_sandbox_sessions SET egress_allow_json = $2, updated_at = $3"
 		 " WHERE id = $1",												       0,       false},
+	[QUERY_SESSION_REDIS] =
+		{"session_redis",
+					"UPDATE dagster_sandbox_sessions SET redis_left = $2 WHERE id = $1",                             0,       false},
+	[QUERY_REDIS_LEFT] = {"redis_left",
+					"SELECT id FROM dagster_sandbox_sessions WHERE redis_left = 1"
+			      " AND status = 'closed' AND instance = " INSTANCE
+			      " LIMIT $1::integer",										      0,       false},
  /* A division by zero where no row changed: the whole write is void. */
 	[QUERY_SESSION_ACKED] = {"session_acked",
 					"WITH changed AS (UPDATE dagster_sandbox_sessions SET acked = $2"

@@ -339,6 +339,23 @@ int pg_each_open_task(struct store *store, store_task_seen seen, void *userdata)
 	return r < 0 ? r : 0;
 }
 
+int pg_each_redis_left(struct store *store, uint32_t max, store_id_seen seen, void *userdata)
+{
+	const struct value limit = value_integer(max);
+	PGresult *result = NULL;
+	int r = pg_ask(pg_store_of(store), QUERY_REDIS_LEFT, &limit, 1, &result);
+
+	for (int i = 0; r == 0 && i < PQntuples(result); i++) {
+		const struct columns columns = columns_of(result, i);
+		struct id id;
+
+		if (columns.text[0] && id_parse(columns.text[0], &id) == 0)
+			r = seen(userdata, &id);
+	}
+	PQclear(result);
+	return r < 0 ? r : 0;
+}
+
 int pg_each_usage(struct store *store, uint32_t day, store_usage_seen seen, void *userdata)
 {
 	const struct value of_day = value_integer(day);

@@ -121,6 +121,7 @@ void pg_reads_refuse(struct pg_store *s); /* all that wait, and all that were se
 extern const struct store_ops pg_ops;     /* pg_open.c */
 int pg_each_open_session(struct store *store, store_session_seen seen, void *userdata);
 int pg_each_open_task(struct store *store, store_task_seen seen, void *userdata);
+int pg_each_redis_left(struct store *store, uint32_t max, store_id_seen seen, void *userdata);
 int pg_each_usage(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
 int pg_task_progress(struct store *store, const struct id *task,
 		     struct store_progress *ret_progress, store_output_seen seen, void *userdata);

@@ -68,6 +68,7 @@ static const char *const sql[] = {
 		"UPDATE dagster_sandbox_sessions SET status = 'closed', closed_reason = ?2,"
 		" closed_at = ?3, updated_at = ?3, env_overrides_json = NULL, envs_json = NULL"
 		" WHERE id = ?1 AND status <> 'closed'",
+	[QUERY_SESSION_REDIS] = "UPDATE dagster_sandbox_sessions SET redis_left = ?2 WHERE id = ?1",
 	[QUERY_SESSION_ACKED] =
 		"UPDATE dagster_sandbox_sessions SET acked = ?2 WHERE id = ?1 AND acked < ?2",
 	[QUERY_SESSIONS_OPEN] =
@@ -82,6 +83,8 @@ static const char *const sql[] = {
 		" coalesce(name, ''), egress_allow_json"
 		" FROM dagster_sandbox_sessions s WHERE status IN ('open', 'running')"
 		" ORDER BY created_at, id",
+	[QUERY_REDIS_LEFT] = "SELECT id FROM dagster_sandbox_sessions WHERE redis_left = 1"
+			     " AND status = 'closed' LIMIT ?1",
 	[QUERY_TASK_INSERT] =
 		"INSERT INTO sandbox_tasks (id, session_id, owner_text, workspace_text, status,"
 		" request_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",

@@ -320,6 +320,19 @@ int queue_session_close(struct store *store, const struct id *session, const cha
 	return add_write(queue_of(store), write);
 }
 
+int queue_session_redis(struct store *store, const struct id *session, bool left)
+{
+	struct write *write = write_new(NULL, NULL);
+	char id[ID_TEXT_BYTES];
+	const struct value values[] = {
+		value_id(session, id),
+		left ? value_integer(1) : VALUE_NOTHING,
+	};
+
+	write_add(write, QUERY_SESSION_REDIS, values, ARRAY_SIZE(values));
+	return add_write(queue_of(store), write);
+}
+
 int queue_task_insert(struct store *store, const struct job *job, store_done done, void *userdata)
 {
 	struct write *write = write_new(done, userdata);

@@ -108,6 +108,7 @@ int queue_session_log(struct store *store, const struct session *session, usec_t
 		      store_done done, void *userdata);
 int queue_session_close(struct store *store, const struct id *session, const char *reason,
 			usec_t now, store_done done, void *userdata);
+int queue_session_redis(struct store *store, const struct id *session, bool left);
 int queue_task_insert(struct store *store, const struct job *job, store_done done, void *userdata);
 int queue_task_state(struct store *store, const struct job *job, store_done done, void *userdata);
 int queue_frames_put(struct store *store, const struct job *job, const struct store_batch *batch,

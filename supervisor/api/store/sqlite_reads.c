@@ -266,6 +266,27 @@ int sqlite_each_open_session(struct store *store, store_session_seen seen, void 
 	return migrate_errno(rc);
 }
 
+int sqlite_each_redis_left(struct store *store, uint32_t max, store_id_seen seen, void *userdata)
+{
+	sqlite3_stmt *statement = sqlite_store_of(store)->statement[QUERY_REDIS_LEFT];
+	int rc = sqlite3_bind_int64(statement, 1, max);
+	int r = 0;
+
+	while (r >= 0 && (rc == SQLITE_OK || rc == SQLITE_ROW)) {
+		const char *text;
+		struct id id;
+
+		rc = sqlite3_step(statement);
+		if (rc != SQLITE_ROW)
+			break;
+		text = (const char *)sqlite3_column_text(statement, 0);
+		if (text && id_parse(text, &id) == 0)
+			r = seen(userdata, &id);
+	}
+	(void)sqlite3_reset(statement);
+	return r < 0 ? r : migrate_errno(rc);
+}
+
 int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userdata)
 {
 	sqlite3_stmt *statement = sqlite_store_of(store)->statement[QUERY_TASKS_OPEN];

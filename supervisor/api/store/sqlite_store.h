@@ -42,6 +42,7 @@ int sqlite_commit_waiting(struct sqlite_store *s); /* SQLite's code; 0: all writ
 void sqlite_do_reads(struct sqlite_store *s);
 int sqlite_each_open_session(struct store *store, store_session_seen seen, void *userdata);
 int sqlite_each_usage(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
+int sqlite_each_redis_left(struct store *store, uint32_t max, store_id_seen seen, void *userdata);
 int sqlite_each_open_task(struct store *store, store_task_seen seen, void *userdata);
 int sqlite_task_progress(struct store *store, const struct id *task,
 			 struct store_progress *ret_progress, store_output_seen seen,

@@ -196,6 +196,8 @@ struct store_frames_use {
 /* use is NULL unless STORE_OK. */
 typedef void (*store_frames_use_seen)(void *userdata, enum store_result result,
 				      const struct store_frames_use *use);
+/* A session by its id. */
+typedef int (*store_id_seen)(void *userdata, const struct id *session);
 typedef int (*store_usage_seen)(void *userdata, const struct store_usage *usage);
 
 struct store_stats {
@@ -228,6 +230,9 @@ struct store_ops {
 			   store_done done, void *userdata);
 	int (*session_close)(struct store *store, const struct id *session, const char *reason,
 			     usec_t now, store_done done, void *userdata);
+	int (*session_redis)(struct store *store, const struct id *session, bool left);
+	int (*each_redis_left)(struct store *store, uint32_t max, store_id_seen seen,
+			       void *userdata);
 	int (*task_insert)(struct store *store, const struct job *job, store_done done,
 			   void *userdata);
 	int (*task_state)(struct store *store, const struct job *job, store_done done,
@@ -347,6 +352,20 @@ MUST_USE static inline int store_session_close(struct store *store, const struct
 					       void *userdata)
 {
 	return store->ops->session_close(store, session, reason, now, done, userdata);
+}
+
+/* Whether its keys in Redis are left once it is closed; nobody is told. */
+MUST_USE static inline int store_session_redis(struct store *store, const struct id *session,
+					       bool left)
+{
+	return store->ops->session_redis(store, session, left);
+}
+
+/* At start, as store_each_open_session: closed ones whose keys may be left. */
+MUST_USE static inline int store_each_redis_left(struct store *store, uint32_t max,
+						 store_id_seen seen, void *userdata)
+{
+	return store->ops->each_redis_left(store, max, seen, userdata);
 }
 
 MUST_USE static inline int store_task_insert(struct store *store, const struct job *job,
