@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/plant.h"
 #include "base/str.h"
 
 #include "supervisor/api/celery_state.h"
+#include "supervisor/api/tasks.h"
 
 #define TAKE_SECONDS "0.5" /* Redis 6 takes fractions; a stop waits for it */
 #define TAKE_TIMEOUT (REDIS_CLIENT_TIMEOUT + USEC_PER_SEC)
@@ -132,6 +134,17 @@ void delivery_return(struct delivery *delivery)
 		delivery->state = DELIVERY_RETURNING;
 }
 
+/* A planted fault: as if nobody had seen that it came before. */
+static void run_again(const struct delivery *delivery)
+{
+	struct app *app = delivery->celery->app;
+	struct session *session = registry_find(&app->registry, &delivery->message.session);
+	struct id id;
+
+	if (session && session_has_tree(session) && id_random(&id) >= 0)
+		IGNORE_RESULT(tasks_begin(app, session, &id, NULL));
+}
+
 /* Two messages of one task: the first stays. */
 static bool is_duplicate(struct delivery *delivery)
 {
@@ -141,6 +154,8 @@ static bool is_duplicate(struct delivery *delivery)
 	if (!first)
 		return false;
 	celery->n[CELERY_COUNT_DUPLICATE]++;
+	if (planted("run-redelivered"))
+		run_again(delivery);
 	/* Of the same tag: one entry, which the first one acknowledges. */
 	if (str_equal(first->message.tag, delivery->message.tag)) {
 		(void)delivery_free(delivery);

@@ -39,7 +39,7 @@ class Run:
         self.fault_journal = journal.Journal(self.home / "faults.journal")
         self.readers = load.Readers(N_READERS, self.read_journal)
         self.clients = [
-            load.Client(i, wire.Caller(self.service.control, f"user{i}"), self.journals[i], self.seed, self.readers, True)
+            load.Client(i, wire.Caller(self.service.control, f"user{i}"), self.journals[i], self.seed, self.readers, self.service.redis)
             for i in range(N_CLIENTS)]
         self.killer = Killer(self.service, self.fault_journal, self.seed, self.faults, self.pause)
 
@@ -69,14 +69,23 @@ class Run:
         for client in self.clients:
             for session in list(client.sessions):
                 self.until_persisted(client, session)
+        self.until_drained()
         for name in self.readers.finish(2 * self.patience):
             self.complaints.append(("hung", f"{name} reads on"))
         n = 1_000_000
         for client in self.clients:
             for task in client.all_tasks():
-                self.until_ended(client.caller, task)
-                load.read_once(self.read_journal, client.caller, task, 0, wire.frames_as_lines, n)
+                if self.until_ended(client.caller, task):
+                    load.read_once(self.read_journal, client.caller, task, 0, wire.frames_as_lines, n)
                 n += 1
+
+    def until_drained(self):
+        end = time.monotonic() + self.patience
+        while n := self.service.redis.waiting():
+            if time.monotonic() > end:
+                self.complaints.append(("task never ended", f"{n} messages of the queue are not acknowledged"))
+                return
+            time.sleep(0.3)
 
     def until_persisted(self, client, session):
         end = time.monotonic() + self.patience
@@ -91,16 +100,18 @@ class Run:
 
     def until_ended(self, caller, task):
         end = time.monotonic() + self.patience
+        answer = None
         while time.monotonic() < end:
             try:
                 status, answer, _ = caller.ask("GET", f"{load.TASKS}/{task}")
             except wire.Broken:
                 status = None
             if status == 404 or (status == 200 and answer["status"] in checker.TERMINAL):
-                return
+                return True
             time.sleep(0.3)
         self.complaints.append(("task never ended", f"{task} is still {answer}"))
         self.patience = min(self.patience, 2)  # the others had their time meanwhile
+        return False
 
     def end(self):
         """Everything is deleted, and the balance is drawn."""

@@ -74,6 +74,7 @@ class Checker:
         self.complaints = []
         self.sessions = {}
         self.tasks = {}        # id → (session id, Promise)
+        self.queued = set()    # ids of what was put into the queue; a crash may lose it
         self.frames = defaultdict(dict)  # task → seq → frame, as readers saw it
         self.names_in_doubt = set()
         self.executes_in_doubt = defaultdict(int)
@@ -136,6 +137,8 @@ class Checker:
             session.keys.setdefault(record["key"], [""]).append(record["value"])
         if record["op"] == "ttl" and session:
             session.ttl_asked = record["t"]
+        if record["op"] == "queue":
+            self.queued.add(record["task"])
 
     def unanswered(self, record):
         if "timed out" in record["error"]:
@@ -387,7 +390,7 @@ class Checker:
                 self.complain("task lost", f"{task} of {session} was accepted, and has no row")
         unknown = defaultdict(int)
         for task, row in tasks.items():
-            unknown[row["session_id"]] += task not in self.tasks
+            unknown[row["session_id"]] += task not in self.tasks and task not in self.queued
             if row["status"] not in TERMINAL:
                 self.complain("task never ended", f"{task} of {row['session_id']} is {row['status']}")
             else:
@@ -395,8 +398,21 @@ class Checker:
         for session, n in unknown.items():
             if n > self.executes_in_doubt[session] and session in self.sessions:
                 self.complain("unknown task", f"{session} has {n} tasks that nobody asked for")
+        self.compare_times(rows["tasks"])
         for row in rows["output"]:
             self.complain("output left", f"{row['task_id']} has ended, and its output is kept")
+
+    def compare_times(self, tasks):
+        """A session runs one task at a time."""
+        ran = defaultdict(list)
+        for row in tasks:
+            if row["started_at"] and row["ended_at"]:
+                ran[row["session_id"]].append((when(row["started_at"]), when(row["ended_at"]), row["id"]))
+        for session, times in ran.items():
+            times.sort()
+            for (_, end, first), (start, _, second) in zip(times, times[1:]):
+                if start < end - 0.001:
+                    self.complain("ran at once", f"{session}: {second} began {end - start:.3f} s before {first} ended")
 
     def compare_frames(self, task, row, stored):
         numbers = [int(frame["seq"]) for frame in stored]

@@ -10,6 +10,8 @@ FAULTS = {
     "leave-group": {"left over: groups"},
     "leave-user": {"left over: redis users", "redis"},
     "forget-job": {"task never ended"},
+    "run-redelivered": {"unknown task"},
+    "skip-lock": {"ran at once"},
 }
 
 # What else goes wrong meanwhile, where it must: the worker that answers dies. Its successor would find a

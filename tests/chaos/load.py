@@ -7,11 +7,15 @@ import random
 import threading
 import time
 import traceback
+import uuid
+
+import redis
 
 import wire
 
 SESSIONS = "/dagster/sandbox/sessions"
 TASKS = "/dagster/sandbox/tasks"
+TASK = "execute_sandbox_session"
 MAX_SESSIONS = 6
 FILES = [f"c{i}" for i in range(24)]
 KEPT_TEXT = 4000
@@ -25,6 +29,18 @@ def bytes_of(event):
     return event["text"].encode() if "text" in event else base64.b64decode(event["data"])
 
 
+def message_of(task, session):
+    """Of Celery's protocol 2."""
+    body = json.dumps([[session], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}])
+    return json.dumps({
+        "body": base64.b64encode(body.encode()).decode(), "content-encoding": "utf-8", "content-type": "application/json",
+        "headers": {"lang": "py", "task": TASK, "id": task, "root_id": task, "parent_id": None, "group": None,
+                    "retries": 0, "eta": None, "expires": None, "timelimit": [None, None], "origin": "chaos"},
+        "properties": {"correlation_id": task, "reply_to": str(uuid.uuid4()), "delivery_mode": 2, "priority": 0,
+                       "delivery_info": {"exchange": "", "routing_key": "sandbox"}, "body_encoding": "base64",
+                       "delivery_tag": str(uuid.uuid4())}})
+
+
 class Session:
     def __init__(self, session_id):
         self.id = session_id
@@ -35,12 +51,13 @@ class Session:
 class Client(threading.Thread):
     """One user. Its requests come one after the other, so their order is known."""
 
-    def __init__(self, number, caller, journal, seed, readers, with_redis):
+    def __init__(self, number, caller, journal, seed, readers, server):
         super().__init__(name=f"client{number}", daemon=True)
         self.number = number
         self.caller = caller
         self.journal = journal
         self.readers = readers
+        self.server = server
         self.random = random.Random(f"{seed}/client{number}")
         self.sessions = []
         self.ended_tasks = []
@@ -50,7 +67,7 @@ class Client(threading.Thread):
         self.operations = [
             (self.create, 2), (self.write, 10), (self.load, 3), (self.execute, 8), (self.echo, 4), (self.cat, 4),
             (self.count, 1), (self.big, 1), (self.get, 6), (self.list, 2), (self.ttl, 2), (self.delete, 2),
-            (self.cancel, 1), (self.read_old, 2), *([(self.redis, 4)] if with_redis else []),
+            (self.cancel, 1), (self.read_old, 2), (self.redis, 4), (self.send, 4),
         ]
 
     # --- one request
@@ -138,15 +155,30 @@ class Client(threading.Thread):
             self.ask("load", "POST", f"{SESSIONS}/{session.id}/load", session=session.id)
 
     def execute(self):
-        session = self.any_session()
-        if not session:
-            return
+        if session := self.any_session():
+            for _ in range(self.random.choice([1, 1, 1, 3])):
+                self.execute_one(session)
+
+    def execute_one(self, session):
         status, answer = self.ask("execute", "POST", f"{SESSIONS}/{session.id}/execute", session=session.id)
         if status != 200:
             return
         session.tasks.append(answer["task_id"])
         for _ in range(self.random.randint(1, 3)):
             self.readers.put(self.caller, answer["task_id"], self.random.getrandbits(32))
+
+    def send(self):
+        """The same through the queue, half the time twice, as a broker may deliver it."""
+        session = self.any_session()
+        if not session:
+            return
+        task = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+        self.n += 1
+        self.journal.write("ask", client=self.number, n=self.n, op="queue", session=session.id, task=task)
+        try:
+            self.server.push(*(message_of(task, session.id) for _ in range(self.random.randint(1, 2))))
+        except redis.RedisError as error:
+            self.journal.write("not queued", task=task, error=repr(error))
 
     def echo(self):
         if session := self.any_session():

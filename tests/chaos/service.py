@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import redis
+
 import wire
 import world
 
@@ -17,6 +19,7 @@ from redis_rig import ADMIN, Redis  # noqa: E402
 
 BIN = Path(os.environ["SANDBOX_BUILD"]) / "bin"
 STATE_SIZE = "192m"
+QUEUE, TASK = "sandbox", "execute_sandbox_session"
 
 
 def wait_until(condition, timeout, what):
@@ -50,6 +53,22 @@ class DurableRedis(Redis):
 
     def keys(self, session="*"):
         return self.ask("keys", f"alphaswarm:sandbox:{session}:*").split()
+
+    def queue(self):
+        return (f"\n[celery]\nbroker_url = redis://test:{self.password}@127.0.0.1:{self.port}/0\n"
+                f"queue = {QUEUE}\ntask_name = {TASK}\nvisibility_timeout = 5s\n")
+
+    def push(self, *messages):
+        """As a producer does; raises redis.RedisError."""
+        client = redis.Redis(port=self.port, username="test", password=self.password, socket_timeout=15)
+        try:
+            client.lpush(QUEUE, *messages)
+        finally:
+            client.close()
+
+    def waiting(self):
+        """Messages that are not acknowledged."""
+        return int(self.ask("llen", QUEUE) or 1) + int(self.ask("hlen", "unacked") or 1)
 
     def values(self):
         return {key: self.ask("get", key) for key in self.keys()}
@@ -95,7 +114,7 @@ class Service:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={STATE_SIZE},mode=0755", "none", str(self.state)],
                        check=True)
         self.redis = DurableRedis()
-        config = "[identity]\ntrusted_peers = 0\n" + self.redis.config()
+        config = "[identity]\ntrusted_peers = 0\n" + self.redis.config() + self.redis.queue()
         if self.store == "postgres":
             self.postgres = DurablePostgres()
             self.postgres.ready()

@@ -6,7 +6,7 @@ import sqlite3
 QUERIES = {
     "sessions": "SELECT id, status, name, expires_at, restoring, closed_at, closed_reason FROM dagster_sandbox_sessions",
     "components": "SELECT session_id, file, body FROM sandbox_components",
-    "tasks": "SELECT id, session_id, status, code FROM sandbox_tasks",
+    "tasks": "SELECT id, session_id, status, code, started_at, ended_at FROM sandbox_tasks",
     "frames": "SELECT task_id, seq, stage, body FROM sandbox_frames ORDER BY task_id, seq",
     "output": "SELECT task_id FROM sandbox_task_output",
 }

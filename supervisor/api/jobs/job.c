@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plant.h"
 #include "base/str.h"
 
 #include "supervisor/api/session/registry.h"
@@ -113,6 +114,12 @@ struct job *job_next(const struct session *session)
 {
 	struct job *job = job_first(session);
 
+	if (planted("skip-lock"))
+		LIST_FOR_EACH (entry, &session->jobs) {
+			job = LIST_ENTRY(entry, struct job, queue_link);
+			if (job->state == JOB_STATE_QUEUED)
+				break;
+		}
 	return job && job->state == JOB_STATE_QUEUED ? job : NULL;
 }
 
