@@ -73,7 +73,7 @@ static void begin(struct request *request, struct live *live, const struct spec_
 		r = command_begin(live, spec, &environment, request->began, &command);
 	environment_done(&environment);
 	if (r < 0) {
-		reply_link_error(request, r);
+		reply_link_error(request, live->session, r);
 		return;
 	}
 	request_note_id(request, "command", &command->id);

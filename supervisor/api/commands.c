@@ -16,8 +16,18 @@
 #include "supervisor/api/live.h"
 #include "supervisor/api/loader_run.h"
 
+void reply_tree_lost(struct request *request, const struct session *session)
+{
+	if (session_is_visible(session, clock_realtime()))
+		reply_detail(
+			request, MHD_HTTP_SERVICE_UNAVAILABLE,
+			"the session's processes have just ended; the next use starts them again");
+	else
+		reply_not_found(request);
+}
+
 /* Why shim_link_exec or _put said no. */
-void reply_link_error(struct request *request, int error)
+void reply_link_error(struct request *request, const struct session *session, int error)
 {
 	switch (error) {
 	case -EBUSY:
@@ -25,7 +35,7 @@ void reply_link_error(struct request *request, int error)
 		reply_quota(request, QUOTA_COMMANDS);
 		return;
 	case -EPIPE:
-		reply_not_found(request);
+		reply_tree_lost(request, session);
 		return;
 	case -E2BIG:
 		reply_invalid_body(request, "too_long", "argv",
@@ -93,7 +103,7 @@ static void answer_load(struct request *request, struct load *load, struct sessi
 {
 	if (result->end != ACTIVITY_EXITED && result->end != ACTIVITY_FAILED) {
 		if (request)
-			reply_not_found(request); /* the session ended first */
+			reply_tree_lost(request, session);
 		return;
 	}
 	if (take_load(load, session, result) < 0) {
@@ -143,7 +153,7 @@ void action_load(struct request *request, struct session *session)
 	r = loader_run(live, LOADER_RUN_LOAD, &wire_job);
 	if (r < 0) {
 		free(load);
-		reply_link_error(request, r);
+		reply_link_error(request, session, r);
 		return;
 	}
 	load->to = answer_to(request);

@@ -19,14 +19,15 @@
 
 #define COMPONENT_MODE 0644u
 
-static void reply_put_failed(struct request *request, const struct activity_result *result)
+static void reply_put_failed(struct request *request, const struct session *session,
+			     const struct activity_result *result)
 {
 	const char *name;
 	char detail[128];
 	int status = MHD_HTTP_SERVICE_UNAVAILABLE;
 
 	if (result->end != ACTIVITY_FAILED) {
-		reply_not_found(request); /* the session ended first */
+		reply_tree_lost(request, session);
 		return;
 	}
 	if (result->failed->error_number == ENOSPC || result->failed->error_number == EDQUOT)
@@ -101,7 +102,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 	session->coming_bytes -= put->spec.body_length;
 	if (result->end != ACTIVITY_PUT_DONE) {
 		if (request)
-			reply_put_failed(request, result);
+			reply_put_failed(request, session, result);
 		put_free(put);
 	} else if (session_component_set(session, put->file, put->spec.body_length) < 0 ||
 		   store_session_component(put->app->store, &session->id, &component,
@@ -169,7 +170,7 @@ static void start_put(struct request *request, struct session *session, struct c
 				       put->spec.body_length, &wire_job)
 		       : -EPIPE;
 	if (r < 0) {
-		reply_link_error(request, r);
+		reply_link_error(request, session, r);
 		put_free(put);
 		return;
 	}

@@ -286,7 +286,7 @@ static void on_ended(struct activity *activity, const struct activity_result *re
 	else if (request && result->end == ACTIVITY_FAILED)
 		file_reply_failed(request, result->failed);
 	else if (request)
-		reply_not_found(request); /* the session ended first */
+		reply_tree_lost(request, live->session);
 	work_free(work);
 	tasks_next(live->app, live->session);
 }
@@ -383,7 +383,7 @@ void action_file(struct request *request, struct session *session, const struct 
 	if (r < 0) {
 		if (work)
 			work_free(work);
-		reply_link_error(request, r);
+		reply_link_error(request, session, r);
 		return;
 	}
 	if (work->op == WIRE_FILE_PUT) {

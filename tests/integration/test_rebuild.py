@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from harness import NOT_FOUND, RUNTIME, SESSIONS, Daemon, ctl, wait_until
+from harness import NOT_FOUND, RUNTIME, SESSIONS, Daemon, UnixConnection, ctl, wait_until
 
 BODY = "type: a.B\n"
 
@@ -307,3 +307,32 @@ def test_rules_that_change_during_a_rebuild_are_those_in_force(private):
     told = caller.get(f"{SESSIONS}/{session}/egress").json
     # The egress worker counts by rule, and last all of them: of a policy of other rules these are none of its.
     assert told["in_force"] and all("counters" in rule for rule in told["rules"]), told
+
+
+@pytest.mark.parametrize("url,body", [
+    (RUNTIME + "/{}/commands", {"argv": ["/bin/true"]}),
+    (SESSIONS + "/{}/components", {"name": "late", "body": BODY}),
+    (SESSIONS + "/{}/load", None),
+])
+def test_a_request_that_meets_a_dead_tree_does_not_say_that_the_session_is_gone(private, url, body):
+    """The worker finds both at once, the request and the end of the processes."""
+    caller = private.client("alice")
+    session = caller.create()
+    worker = private.worker_pid("sandboxd-api")
+    connection = UnixConnection(str(private.control), 30)
+    connection.request("GET", f"{SESSIONS}/{session}", headers=caller.headers)
+    assert connection.getresponse().read()
+    (shim,) = private.shim_pids()
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        connection.request("POST", url.format(session), body=json.dumps(body) if body else None,
+                           headers={**caller.headers, "Content-Type": "application/json"})
+        os.kill(shim, signal.SIGKILL)
+        wait_until(lambda: not private.shim_pids(), 10, "the shim has ended")
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    response = connection.getresponse()
+    text = response.read()
+    connection.close()
+    assert response.status in (200, 503), text
+    assert caller.shell(session, "echo here").text == "here\n"
