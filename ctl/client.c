@@ -252,7 +252,7 @@ static int easy_set_up(struct client *client, struct transfer *transfer, char *b
 	return 0;
 }
 
-static bool signal_came(struct client *client)
+bool client_signal_came(struct client *client)
 {
 	struct signalfd_siginfo info;
 
@@ -305,7 +305,7 @@ static int run_transfer(struct client *client, struct transfer *transfer)
 		if (curl_multi_poll(client->multi, &signal_wait, 1, idle_us ? 50 : 1000, NULL) !=
 		    CURLM_OK)
 			return -EIO;
-		if (signal_came(client) && !transfer->request->answer_first)
+		if (client_signal_came(client) && !transfer->request->answer_first)
 			return -EINTR;
 	}
 }
@@ -360,7 +360,7 @@ void client_wait(struct client *client, int ms)
 		return;
 	(void)sigdelset(&mask, SIGWINCH);
 	if (ppoll(&fd, 1, &time, &mask) > 0)
-		(void)signal_came(client);
+		(void)client_signal_came(client);
 }
 
 int client_path(char *path, size_t path_bytes, const char *prefix, const char *id,

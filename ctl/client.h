@@ -66,6 +66,9 @@ void client_close(struct client *client);
 MUST_USE int client_perform(struct client *client, const struct client_request *request,
 			    struct client_reply *reply);
 
+/* Take a signal that came: client->signal. */
+bool client_signal_came(struct client *client);
+
 /* Wait that long, or until a signal (client->signal) or a change of the terminal's size. */
 void client_wait(struct client *client, int ms);
 

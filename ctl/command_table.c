@@ -5,7 +5,7 @@
 #define BIT(id) OPTION_BIT(OPTION_##id)
 
 #define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET) | BIT(NAME) | BIT(ALLOW))
-#define COMMAND_LINE (BIT(CWD) | BIT(TIMEOUT) | BIT(STDIN) | BIT(ROOT))
+#define COMMAND_LINE (BIT(CWD) | BIT(TIMEOUT) | BIT(STDIN) | BIT(ROOT) | BIT(TTY))
 
 /* clang-format off */
 static const struct command table[] = {
@@ -14,12 +14,27 @@ static const struct command table[] = {
 	 .arguments = "[OPTION...] -- COMMAND [ARG...]",
 	 .text = "make a session, run a command in it, remove it"},
 	{.verb = "exec", .run = command_exec, .min_words = 2, .max_words = -1, .words = {WORD_SESSION, WORD_TEXT},
-	 .options = BIT(ENV) | COMMAND_LINE,
+	 .options = BIT(ENV) | BIT(DETACH) | COMMAND_LINE,
 	 .arguments = "[OPTION...] SESSION -- COMMAND [ARG...]",
 	 .text = "run a command in a session"},
 	{.verb = "cp", .run = command_cp, .min_words = 2, .max_words = 2, .words = {WORD_FILE, WORD_FILE},
 	 .arguments = "FILE SESSION:PATH | SESSION:PATH FILE",
 	 .text = "copy a file into a session or out of it (- is a standard stream)"},
+	{.verb = "shell", .run = command_shell, .min_words = 1, .max_words = 1, .words = {WORD_SESSION},
+	 .options = BIT(ENV) | BIT(CWD) | BIT(ROOT),
+	 .arguments = "[OPTION...] SESSION",
+	 .text = "a shell in a session, on this terminal"},
+	{.verb = "ps", .run = command_ps, .min_words = 1, .max_words = 1, .words = {WORD_SESSION},
+	 .arguments = "SESSION",
+	 .text = "list the commands of a session"},
+	{.verb = "attach", .run = command_attach, .min_words = 2, .max_words = 2, .words = {WORD_SESSION, WORD_COMMAND},
+	 .options = BIT(STDIN),
+	 .arguments = "[-i] SESSION ID",
+	 .text = "see a command's output, and be on its terminal"},
+	{.verb = "kill", .run = command_kill, .min_words = 2, .max_words = 2, .words = {WORD_SESSION, WORD_COMMAND},
+	 .options = BIT(SIGNAL) | BIT(SCOPE),
+	 .arguments = "[-s SIGNAL] [--scope SCOPE] SESSION ID",
+	 .text = "send a signal to a command"},
 	{.verb = "create", .run = command_create,
 	 .options = SESSION_SPEC | BIT(ENDPOINT),
 	 .arguments = "[OPTION...]",

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ctl/client.h"
+#include "ctl/command_events.h"
 #include "ctl/options.h"
 
 /* What a word of a command is. */
@@ -14,6 +15,7 @@ enum word_kind {
 	WORD_TEXT,
 	WORD_SESSION, /* a short id or a name becomes the id before the command runs */
 	WORD_TASK,
+	WORD_COMMAND, /* of the session that is the first word */
 	WORD_FILE,
 	WORD_SHELL,
 };
@@ -37,6 +39,10 @@ const struct command *command_table(size_t *ret_n);
 int command_run(struct client *client, const struct options *options);
 int command_exec(struct client *client, const struct options *options);
 int command_cp(struct client *client, const struct options *options);
+int command_shell(struct client *client, const struct options *options);
+int command_attach(struct client *client, const struct options *options);
+int command_ps(struct client *client, const struct options *options);
+int command_kill(struct client *client, const struct options *options);
 int command_create(struct client *client, const struct options *options);
 int command_ls(struct client *client, const struct options *options);
 int command_show(struct client *client, const struct options *options);
@@ -95,6 +101,8 @@ json_t *session_list(struct client *client, const char *status, int *ret_status)
 void session_list_print(const json_t *sessions, const struct options *options, size_t max_rows);
 /* The tasks of one session, newest first, as session_list. */
 json_t *task_list(struct client *client, const char *session, int *ret_status);
+/* The commands that a session has, as session_list. */
+json_t *command_list(struct client *client, const char *session, int *ret_status);
 /* DELETE under either prefix. Exit status. */
 int session_remove(struct client *client, const char *id, struct client_reply *reply);
 /* The control groups of instances that are gone, a new array of paths; remove: those that could be
@@ -103,12 +111,6 @@ json_t *leftovers(bool remove);
 /* Follow a task's frames to the end. */
 int task_follow(struct client *client, const struct options *options, const char *task_id,
 		size_t n_assets);
-/* Run one command in a session: its output goes to the callbacks of `output`. */
-struct command_output {
-	/* Negative ends the command. */
-	int (*write)(void *userdata, int fd, const char *data, size_t length);
-	void *userdata;
-};
-/* Exit status. *ret_timed_out: it had no time to end by itself; NULL: the caller does not care. */
+/* Run one command in a session: its output goes to the callbacks of `output`. Exit status. *ret_timed_out: it had no time to end by itself; NULL: the caller does not care. */
 int command_in_session(struct client *client, const char *session, json_t *request,
 		       const struct command_output *output, bool *ret_timed_out);

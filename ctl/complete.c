@@ -33,6 +33,7 @@ struct state {
 	const char *sub;
 	const struct command *command; /* NULL: not known yet */
 	int n_words;                   /* positional ones of the command */
+	const char *first_word;        /* of these */
 	bool behind_line;              /* words of a command line */
 	const struct option_row *value_of;
 };
@@ -57,7 +58,8 @@ static const struct command *find(const char *verb, const char *sub)
 static void take_word(struct state *state, const char *word)
 {
 	if (state->command) {
-		state->n_words++;
+		if (state->n_words++ == 0)
+			state->first_word = word;
 	} else if (!state->verb) {
 		state->verb = word;
 		state->command = find(word, NULL);
@@ -183,6 +185,21 @@ static void offer_tasks(struct client *client, const char *session, const char *
 	json_decref(tasks);
 }
 
+static void offer_commands(struct client *client, const char *session, const char *current)
+{
+	int status;
+	json_t *commands = command_list(client, session, &status);
+	size_t i;
+	json_t *command;
+
+	json_array_foreach(commands, i, command)
+	{
+		offer(current, json_string_value(json_object_get(command, "command_id")),
+		      print_member(command, "cmd"));
+	}
+	json_decref(commands);
+}
+
 static void offer_session(const json_t *session, const char *current)
 {
 	const char *name = session_name(session);
@@ -202,8 +219,12 @@ static void offer_ids(struct state *state, enum word_kind kind, const char *curr
 
 	options_from_environment(&state->options);
 	(void)alarm(TIME_MAX_S);
-	if (client_open(&client, &state->options) == 0)
-		sessions = session_list(&client, NULL, &status);
+	if (client_open(&client, &state->options) == 0) {
+		if (kind == WORD_COMMAND)
+			offer_commands(&client, state->first_word, current);
+		else
+			sessions = session_list(&client, NULL, &status);
+	}
 	json_array_foreach(sessions, i, session)
 	{
 		const char *id = session_id(session);
@@ -222,6 +243,7 @@ static void offer_words(struct state *state, const char *current)
 	switch (state->command->words[state->n_words > 0]) {
 	case WORD_SESSION:
 	case WORD_TASK:
+	case WORD_COMMAND:
 		offer_ids(state, state->command->words[state->n_words > 0], current);
 		break;
 	case WORD_FILE:

@@ -53,6 +53,9 @@ enum option_id {
 	OPTION_APPLIED,
 	OPTION_PRINT_UNDO,
 	OPTION_DSN_FILE,
+	OPTION_TTY,
+	OPTION_SIGNAL,
+	OPTION_SCOPE,
 	OPTION_MAX_,
 };
 #define OPTION_BIT(id) (UINT64_C(1) << (id))
@@ -97,7 +100,8 @@ struct options {
 	bool raw;
 	bool help;
 	bool follow;
-	bool detach;  /* execute: print the task and leave it */
+	bool detach;  /* execute, exec: print the id and leave it */
+	bool tty;
 	bool once;    /* top: one table */
 	bool dry_run; /* gc, migrate */
 	bool applied; /* migrate: say which steps are */
@@ -124,6 +128,8 @@ struct options {
 	bool no_allow;        /* egress: take all rules away */
 	const char *variable; /* secret put: NULL: made of the name */
 	bool mask_encodings;
+	const char *signal;   /* kill: NULL: TERM */
+	const char *scope;
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;
 	uint32_t interval_s;              /* watch, top; 0: the default */

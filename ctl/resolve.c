@@ -79,14 +79,36 @@ static void add_tasks(struct client *client, const char *session, json_t *ids)
 	json_decref(tasks);
 }
 
-/* The ids of all sessions, or of all their tasks; NULL and an exit status. */
-static json_t *all_ids(struct client *client, enum word_kind kind, int *ret_status)
+/* The ids of a session's commands; NULL and an exit status. */
+static json_t *command_ids(struct client *client, const char *session, int *ret_status)
 {
-	json_t *sessions = session_list(client, NULL, ret_status);
-	json_t *ids = sessions ? json_array() : NULL;
+	json_t *commands = command_list(client, session, ret_status);
+	json_t *ids = commands ? json_array() : NULL;
+	size_t i;
+	json_t *command;
+
+	json_array_foreach(commands, i, command)
+	{
+		(void)json_array_append(ids, json_object_get(command, "command_id"));
+	}
+	json_decref(commands);
+	return ids;
+}
+
+/* The ids of all sessions, or of all their tasks, or of the one session's commands; NULL and an
+ * exit status. */
+static json_t *all_ids(struct client *client, enum word_kind kind, const char *session_word,
+		       int *ret_status)
+{
+	json_t *sessions;
+	json_t *ids;
 	size_t i;
 	json_t *session;
 
+	if (kind == WORD_COMMAND)
+		return command_ids(client, session_word, ret_status);
+	sessions = session_list(client, NULL, ret_status);
+	ids = sessions ? json_array() : NULL;
 	json_array_foreach(sessions, i, session)
 	{
 		const char *id = session_id(session);
@@ -111,9 +133,11 @@ static int resolve_to(struct resolved *resolved, const char *id, char **word)
 	return EXIT_OK;
 }
 
-static int resolve_short_id(struct client *client, enum word_kind kind, char **word,
-			    struct resolved *resolved)
+static int resolve_short_id(struct client *client, enum word_kind kind, const char *session_word,
+			    char **word, struct resolved *resolved)
 {
+	static const char *const what[] = {
+		[WORD_TASK] = "task", [WORD_COMMAND] = "command", [WORD_SESSION] = "session"};
 	json_t *ids;
 	const char *found;
 	int status = EXIT_FAILED;
@@ -123,10 +147,10 @@ static int resolve_short_id(struct client *client, enum word_kind kind, char **w
 			      SHORT_ID_MIN);
 		return EXIT_USAGE;
 	}
-	ids = all_ids(client, kind, &status);
+	ids = all_ids(client, kind, session_word, &status);
 	if (!ids)
 		return status;
-	found = only_match(ids, *word, kind == WORD_TASK ? "task" : "session", &status);
+	found = only_match(ids, *word, what[kind], &status);
 	if (found)
 		status = resolve_to(resolved, found, word);
 	json_decref(ids);
@@ -187,8 +211,9 @@ int resolve_words(struct client *client, const struct command *command, struct o
 		char **word = &options->args[i];
 		int r = EXIT_OK;
 
-		if ((kind == WORD_SESSION || kind == WORD_TASK) && is_short_id(*word))
-			r = resolve_short_id(client, kind, word, resolved);
+		if ((kind == WORD_SESSION || kind == WORD_TASK || kind == WORD_COMMAND) &&
+		    is_short_id(*word))
+			r = resolve_short_id(client, kind, options->args[0], word, resolved);
 		else if (kind == WORD_SESSION && session_name_valid(*word, strlen(*word)))
 			r = resolve_name(client, options->user, word, resolved);
 		if (r != EXIT_OK)

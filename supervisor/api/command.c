@@ -142,6 +142,12 @@ static void wake_readers(struct command *command)
 	}
 }
 
+/* What is not taken is not settled. */
+static bool is_paced(const struct command *command)
+{
+	return command->pacer || command->holds;
+}
+
 static void settle_held(struct command *command)
 {
 	for (size_t at = 0; at < command->held.size; at += sizeof(uint64_t)) {
@@ -186,7 +192,7 @@ static void trim(struct command *command)
 	const struct command_reader *pacer = command->pacer;
 
 	count(command);
-	while (command->live && is_over(command)) {
+	while (command->live && !command->holds && is_over(command)) {
 		const struct command_event *first = command_log_first(&command->log);
 
 		if (!command_log_next(&command->log, first) || (pacer && pacer->next == first))
@@ -204,6 +210,9 @@ void command_read(struct command *command, struct command_reader *reader, uint64
 	reader->next = command_log_after(&command->log, after);
 	reader->lost = after < command->log.dropped;
 	list_append(&command->readers, &reader->link);
+	if (command->holds && !pacing && command->state != COMMAND_STATE_ENDED)
+		settle_held(command);
+	command->holds = false;
 	if (!pacing)
 		return;
 	command->pacer = reader;
@@ -297,7 +306,7 @@ static void show(struct command *command, struct command_event *event)
 		if (!reader->next && event->seq > reader->after)
 			reader->next = event;
 	}
-	if (command->pacer)
+	if (is_paced(command))
 		command->unread_bytes += command_event_cost(event);
 }
 
@@ -315,7 +324,7 @@ static void on_output(struct activity *activity, uint64_t number, bool is_stderr
 	}
 	if (event)
 		show(command, event);
-	if (!command->pacer || command->unread_bytes < HIGH_BYTES ||
+	if (!is_paced(command) || command->unread_bytes < HIGH_BYTES ||
 	    buf_append(&command->held, &number, sizeof(number)) < 0)
 		live_settle(activity->live, number);
 	trim(command);
@@ -478,6 +487,7 @@ int command_begin(struct live *live, const struct spec_command *spec,
 
 	if (r >= 0) {
 		command->background = spec->background;
+		command->holds = spec->background && spec->hold_output;
 		command->keeps = spec->background || spec->on_disconnect_keep;
 		command->size = spec->size;
 		command->created_at = clock_realtime();

@@ -5,7 +5,8 @@
  * A *foreground* command belongs to the request that began it: that one paces it (what it has not
  * taken is not settled, so the shim's ring fills and the kernel stops the command), and its end
  * ends the command, unless the caller asked to keep it. A *background* command belongs to the
- * session: its output is settled at once and the oldest makes room for the newest.
+ * session: its output is settled at once and the oldest makes room for the newest. One that holds
+ * its output is paced until its first reader comes, so that this one misses nothing.
  *
  * Whatever is to outlive this worker is kept by the shim too (WIRE_EXEC_KEEP), which says it all
  * again to the next worker; so nothing of it is in the store.
@@ -58,13 +59,14 @@ struct command {
 	struct list readers;
 	struct list waiters; /* command_wait.c */
 	struct command_reader *pacer;
-	size_t unread_bytes; /* that the pacer has not taken */
+	size_t unread_bytes; /* that the pacer has not taken, or the first reader will */
 	struct buf held;     /* uint64_t: numbers that are not settled */
 	uint32_t tree;       /* live->tree of its slot in the shim */
 	uint32_t wire_job;
 	int32_t pid;
 	bool ending; /* on_ended: not freed meanwhile */
 	bool background;
+	bool holds; /* its output, until the first reader */
 	bool keeps; /* outlives its request and this worker */
 	bool stdin_open;
 	bool stdin_closed; /* nobody reads it */

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "base/websocket_key.h"
 
 #include "supervisor/api/http/handshake.h"
 #include "tests/fuzz/fuzz.h"
@@ -27,13 +28,13 @@ static bool has_word(const char *words, const char *word)
 
 static void check_taken(const struct handshake *handshake, const char *origins)
 {
-	char accept[HANDSHAKE_ACCEPT_BYTES];
+	char accept[WEBSOCKET_ACCEPT_BYTES];
 	const char *authority;
 
 	ASSERT(handshake->n_key == 1 && strlen(handshake->key) == 24);
 	ASSERT(handshake->upgrade && handshake->connection && handshake->version_13);
-	handshake_accept(handshake->key, accept);
-	ASSERT(strlen(accept) == HANDSHAKE_ACCEPT_BYTES - 1);
+	websocket_key_answer(handshake->key, accept);
+	ASSERT(strlen(accept) == WEBSOCKET_ACCEPT_BYTES - 1);
 	if (handshake->n_origin == 0 || has_word(origins, "*"))
 		return;
 	ASSERT(handshake->n_origin == 1 && handshake->origin[0] != '\0');

@@ -22,6 +22,7 @@ LAYERS = [
     ("include/sandboxd/", ["base/err.h", "sandboxd/"], []),
     ("base/json", SHARED, ["jansson.h"]),
     ("base/endpoint_", SHARED, ["uriparser/"]),
+    ("base/websocket_", SHARED, ["nettle/"]),
     ("base/", SHARED, []),
     ("policy/image", [*SHARED, "policy/"], ["sodium.h"]),
     ("policy/", [*SHARED, "policy/"], ["seccomp.h", "sodium.h", "sys/capability.h"]),
@@ -29,7 +30,7 @@ LAYERS = [
     *[(folder, [*PURE_BASE, "sandboxd/", "policy/image.h", *DOMAIN], ["jansson.h"])
       for folder in DOMAIN],
     ("supervisor/api/http/", [*SHARED, *DOMAIN, "supervisor/api/http/", "supervisor/api/app.h"],
-     ["microhttpd.h", "systemd/", "jansson.h", "wslay/", "nettle/"]),
+     ["microhttpd.h", "systemd/", "jansson.h", "wslay/"]),
     ("supervisor/api/link/", [*SHARED, *DOMAIN, "supervisor/api/link/"], ["systemd/"]),
     ("supervisor/api/metrics/", [*PURE_BASE, "sandboxd/", "supervisor/api/metrics/"], []),
     ("supervisor/api/store/", [*SHARED, *DOMAIN, "supervisor/api/store/"],
@@ -48,7 +49,7 @@ LAYERS = [
     ("shim/", [*SHARED, "shim/"], []),
     ("jail/loader/", [*SHARED, "jail/loader/"], ["yaml.h"]),
     ("jail/", [*SHARED, "jail/"], []),
-    ("ctl/", [*SHARED, "ctl/"], ["curl/", "jansson.h"]),
+    ("ctl/", [*SHARED, "ctl/"], ["curl/", "jansson.h", "wslay/"]),
 ]
 NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/config/",
                        "supervisor/helper/")

@@ -1,5 +1,7 @@
 #include <string.h>
 
+#include "base/websocket_key.h"
+
 #include "supervisor/api/http/handshake.h"
 #include "tests/lib/test.h"
 
@@ -18,12 +20,12 @@ static struct handshake offer(void)
 	return handshake;
 }
 
-static void test_handshake_accept_is_the_rfcs_example(void **state)
+static void test_websocket_key_answer_is_the_rfcs_example(void **state)
 {
-	char accept[HANDSHAKE_ACCEPT_BYTES];
+	char accept[WEBSOCKET_ACCEPT_BYTES];
 
 	(void)state;
-	handshake_accept(KEY, accept);
+	websocket_key_answer(KEY, accept);
 	assert_string_equal(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 }
 
@@ -122,7 +124,7 @@ static void test_handshake_judge_origin_without_a_host_is_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_handshake_accept_is_the_rfcs_example),
+	cmocka_unit_test(test_websocket_key_answer_is_the_rfcs_example),
 	cmocka_unit_test(test_handshake_judge_without_upgrade_is_an_ordinary_request),
 	cmocka_unit_test(test_handshake_judge_takes_version_13_only),
 	cmocka_unit_test(test_handshake_judge_wants_one_key_of_sixteen_bytes),

@@ -1,15 +1,10 @@
 #include "supervisor/api/http/handshake.h"
 
-#include <nettle/sha1.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/err.h"
 #include "base/str.h"
-
-#define KEY_CHARS 24 /* base64 of 16 bytes */
-
-static const char key_suffix[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+#include "base/websocket_key.h"
 
 /* Is `word` in a list between commas? */
 static bool list_has(const char *list, const char *word)
@@ -56,8 +51,8 @@ static bool key_well_formed(const char *key)
 	uint8_t nonce[16];
 	size_t size;
 
-	return strlen(key) == KEY_CHARS &&
-	       str_base64_decode(nonce, sizeof(nonce), key, KEY_CHARS, &size) >= 0 &&
+	return strlen(key) == WEBSOCKET_KEY_CHARS &&
+	       str_base64_decode(nonce, sizeof(nonce), key, WEBSOCKET_KEY_CHARS, &size) >= 0 &&
 	       size == sizeof(nonce);
 }
 
@@ -103,19 +98,4 @@ enum handshake_result handshake_judge(const struct handshake *handshake, const c
 	if (!handshake->version_13)
 		return HANDSHAKE_BAD_VERSION;
 	return origin_allowed(handshake, origins) ? HANDSHAKE_OK : HANDSHAKE_BAD_ORIGIN;
-}
-
-void handshake_accept(const char *key, char ret_accept[HANDSHAKE_ACCEPT_BYTES])
-{
-	uint8_t digest[SHA1_DIGEST_SIZE];
-	struct sha1_ctx context;
-	size_t n;
-
-	sha1_init(&context);
-	sha1_update(&context, strlen(key), (const uint8_t *)key);
-	sha1_update(&context, strlen(key_suffix), (const uint8_t *)key_suffix);
-	sha1_digest(&context, sizeof(digest), digest);
-	n = str_base64(ret_accept, digest, sizeof(digest));
-	ASSERT(n < HANDSHAKE_ACCEPT_BYTES);
-	ret_accept[n] = '\0';
 }

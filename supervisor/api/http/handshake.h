@@ -14,8 +14,6 @@
 
 #include "base/auto.h"
 
-#define HANDSHAKE_ACCEPT_BYTES 29 /* base64 of 20 bytes and the NUL */
-
 struct handshake {
 	const char *key; /* not owned: the request's memory */
 	const char *host;
@@ -42,5 +40,3 @@ enum handshake_result {
 void handshake_add(struct handshake *handshake, const char *name, const char *value);
 /* origins: the configured ones between spaces, `*` for any; "" for none. */
 enum handshake_result handshake_judge(const struct handshake *handshake, const char *origins);
-/* The answer to a key that was judged OK. */
-void handshake_accept(const char *key, char ret_accept[HANDSHAKE_ACCEPT_BYTES]);

@@ -106,6 +106,7 @@ static const struct schema_row schemas[] = {
 		       ",\"cwd\":" STRING ",\"envs\":" TEXTS ",\"timeout_ms\":" INTEGER
 		       ",\"stdin\":" STRING ",\"stdin_open\":" BOOLEAN
 		       ",\"user\":{\"enum\":[\"user\",\"root\"]},\"background\":" BOOLEAN
+		       ",\"hold_output\":" BOOLEAN
 		       ",\"on_disconnect\":{\"enum\":[\"kill\",\"keep\"]},\"max_output\":" INTEGER
 		       ",\"pty\":{\"$ref\":\"#/components/schemas/CommandSize\"}}}"                  },
 	{"CommandEvent",

@@ -8,6 +8,7 @@
 #include <wslay/wslay.h>
 
 #include "base/json.h"
+#include "base/websocket_key.h"
 
 #include "supervisor/api/http/handshake.h"
 #include "supervisor/api/http/lines.h"
@@ -46,7 +47,7 @@ struct websocket {
 	usec_t close_by;
 	struct lines lines;
 	struct buf message; /* the stream's own, where it has some */
-	char accept[HANDSHAKE_ACCEPT_BYTES];
+	char accept[WEBSOCKET_ACCEPT_BYTES];
 };
 
 /* Handshake. */
@@ -69,7 +70,7 @@ static bool accept_offer(struct request *request, const char *key)
 	}
 	socket->request = request;
 	socket->fd = -1;
-	handshake_accept(key, socket->accept);
+	websocket_key_answer(key, socket->accept);
 	request->websocket = socket;
 	return true;
 }
@@ -159,8 +160,11 @@ static ssize_t on_send(wslay_event_context_ptr wslay, const uint8_t *data, size_
 	int more = flags & WSLAY_MSG_MORE ? MSG_MORE : 0;
 	ssize_t n = send(socket->fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL | more);
 
-	if (n >= 0)
+	if (n >= 0) {
+		/* The library goes on with the rest in its next turn only. */
+		socket->blocked |= (size_t)n < size;
 		return n;
+	}
 	if (errno == EAGAIN || errno == EINTR) {
 		socket->blocked = true;
 		wslay_event_set_error(wslay, WSLAY_ERR_WOULDBLOCK);

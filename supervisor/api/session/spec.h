@@ -106,7 +106,7 @@ MUST_USE int spec_parse_airbyte_put(const char *text, size_t size,
 				    struct spec_airbyte *ret_spec, json_t **ret_errors);
 
 /* POST .../commands: {argv | cmd, cwd?, envs?, timeout_ms?, user?, stdin?, stdin_open?,
- * background?, on_disconnect?, pty?: {rows, cols}, max_output?}. cmd is text for /bin/sh. */
+ * background?, hold_output?, on_disconnect?, pty?: {rows, cols}, max_output?}. cmd is text for /bin/sh. */
 struct spec_command {
 	char **argv; /* NULL terminated, n_argv >= 1 */
 	size_t n_argv;
@@ -116,6 +116,7 @@ struct spec_command {
 	uint32_t timeout_ms; /* 0: not given */
 	bool is_root;
 	bool background;
+	bool hold_output; /* of one in the background: until somebody reads */
 	bool on_disconnect_keep;
 	bool stdin_open;       /* more of it comes later */
 	uint32_t max_output;   /* bytes; 0: not given */

@@ -238,6 +238,11 @@ static void read_background(struct body *body, const char *field, json_t *value)
 	read_flag(body, field, value, &((struct spec_command *)body->dest)->background);
 }
 
+static void read_hold_output(struct body *body, const char *field, json_t *value)
+{
+	read_flag(body, field, value, &((struct spec_command *)body->dest)->hold_output);
+}
+
 static void read_stdin_open(struct body *body, const char *field, json_t *value)
 {
 	read_flag(body, field, value, &((struct spec_command *)body->dest)->stdin_open);
@@ -305,6 +310,7 @@ int spec_parse_command(const char *text, size_t size, const struct spec_options 
 		{"stdin_open",    false, read_stdin_open   },
 		{"user",          false, read_user         },
 		{"background",    false, read_background   },
+		{"hold_output",   false, read_hold_output  },
 		{"on_disconnect", false, read_on_disconnect},
 		{"pty",           false, read_pty          },
 		{"max_output",    false, read_max_output   },
