@@ -1,5 +1,5 @@
 foreach(module IN ITEMS celery_message component_name endpoint environment spec session registry quota tenant_quota flow load frames job progress
-	summary janitor_plan denials)
+	summary janitor_plan denials command_log)
 	sandboxd_unit_test(test_${module} LIBS sandboxd_api_domain)
 endforeach()
 foreach(name IN ITEMS test_store_sessions test_store_tasks test_store_outage)

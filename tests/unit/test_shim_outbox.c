@@ -194,7 +194,71 @@ static void test_outbox_room_ends_before_the_ring_does(void **state)
 	model_done(&model);
 }
 
+/* A kept one gives its frames up for room only, the oldest first, and only those that this
+ * connection has and the worker acknowledged. */
+static void test_outbox_keeps_what_was_acknowledged(void **state)
+{
+	struct model model;
+
+	(void)state;
+	model_init(&model);
+	model.outbox.keeps = true;
+	model_put(&model, 60000);
+	model_put(&model, 60000);
+	model_send(&model);
+	model_send(&model);
+	outbox_ack(&model.outbox, 2);
+	assert_int_equal(outbox_frames(&model.outbox), 2);
+	assert_int_equal(model.outbox.dropped, 0);
+	/* A next connection gets them again, marked. */
+	outbox_rewind(&model.outbox);
+	model.sent = 0;
+	assert_int_equal(outbox_next(&model.outbox), 1);
+	/* Not even sent on this one: they stay, and there is no room. */
+	assert_true(outbox_room(&model.outbox, RING_BYTES) < 12000);
+	assert_int_equal(model.outbox.dropped, 0);
+	model_send(&model);
+	assert_true(outbox_room(&model.outbox, RING_BYTES) > 60000);
+	assert_int_equal(model.outbox.dropped, 1);
+	assert_int_equal(outbox_frames(&model.outbox), 1);
+	model_done(&model);
+}
+
+static void test_outbox_kept_rests_after_its_end(void **state)
+{
+	static uint8_t message[WIRE_FRAME_MAX_BYTES];
+	const struct wire_exit exit = {.code = 3};
+	const struct wire_header *header = (const struct wire_header *)(void *)message;
+	struct model model;
+
+	(void)state;
+	model_init(&model);
+	model.outbox.keeps = true;
+	model_put(&model, 10);
+	outbox_set_last(&model.outbox, frame_header(WIRE_EXIT, 5, 2, sizeof(exit)), &exit);
+	outbox_ack(&model.outbox, 1);
+	assert_false(outbox_rests(&model.outbox));
+	outbox_ack(&model.outbox, 2);
+	assert_true(outbox_rests(&model.outbox));
+	assert_false(outbox_empty(&model.outbox));
+	/* An older number takes nothing back. */
+	outbox_ack(&model.outbox, 1);
+	assert_true(outbox_rests(&model.outbox));
+	for (uint64_t number = 1; number <= 2; number++) {
+		assert_int_equal(outbox_next(&model.outbox), number);
+		assert_int_equal(outbox_send(&model.outbox, model.socket_fd[0]), 0);
+		assert_true(sockmsg_recv(model.socket_fd[1], message, sizeof(message), NULL, 0) >
+			    0);
+		assert_int_equal(header->number, number);
+		assert_int_equal(header->flags, WIRE_AGAIN);
+	}
+	assert_int_equal(outbox_next(&model.outbox), 0);
+	model_done(&model);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_outbox_keeps_what_was_acknowledged),
+	cmocka_unit_test(test_outbox_kept_rests_after_its_end),
 	cmocka_unit_test(test_outbox_random_walk_equals_model),
 	cmocka_unit_test(test_outbox_read_of_empty_and_ended_pipe_makes_no_frame),
 	cmocka_unit_test(test_outbox_room_ends_before_the_ring_does),

@@ -127,6 +127,35 @@ static void test_str_utf8_valid_position_in_words(void **state)
 	}
 }
 
+static void test_str_utf8_partial_is_what_a_character_lacks(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t partial;
+	} rows[] = {
+		{"",                 0},
+		{"a",                0},
+		{"a\xc3\xa4",        0},
+		{"a\xc3",            1},
+		{"\xe2",             1},
+		{"\xe2\x82",         2},
+		{"\xe2\x82\xac",     0},
+		{"\xf0\x9f\x98",     3},
+		{"\xf0\x9f\x98\x80", 0},
+ /* What can become no character is not waited for. */
+		{"\xff",             0},
+		{"\x80",             0},
+		{"\xc0",             0},
+		{"\xf5",             0},
+		{"\xe2\x82\xac\xac", 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (str_utf8_partial(rows[i].text, strlen(rows[i].text)) != rows[i].partial)
+			fail_msg("row %zu", i);
+}
+
 static void test_str_only_sets(void **state)
 {
 	(void)state;
@@ -267,6 +296,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_str_format_cut_is_refused),
 	cmocka_unit_test(test_str_utf8_valid_equals_reference),
 	cmocka_unit_test(test_str_utf8_valid_position_in_words),
+	cmocka_unit_test(test_str_utf8_partial_is_what_a_character_lacks),
 	cmocka_unit_test(test_str_only_sets),
 	cmocka_unit_test(test_str_escape_table),
 	cmocka_unit_test(test_str_escape_cut_leaves_whole_units),
