@@ -193,6 +193,16 @@ def test_a_terminal_for_one_command(daemon, terminal, session):
     assert refused.returncode == 2 and b"no terminal" in refused.stderr
 
 
+def test_what_is_on_no_terminal_of_its_own_is_escaped(daemon, terminal, session):
+    one = terminal("exec", "-i", session, "--", "printf", "\\033]0;x\\007\\nend")
+    one.read_until(rb"\\x1b\]0;x\\x07\s+end")
+    assert one.ended() == 0
+    # The control: where the terminal is the command's it gets the bytes.
+    one = terminal("exec", "--tty", session, "--", "printf", "\\033]0;x\\007\\nend")
+    one.read_until(rb"\x1b\]0;x\x07\s+end")
+    assert one.ended() == 0
+
+
 def test_list_attach_and_kill(daemon, session):
     cid = begin(daemon, session, "-i", "echo one; cat; exit 4")
     row = [line for line in ctl(daemon, "ps", session).stdout.decode().splitlines() if cid in line][0]
