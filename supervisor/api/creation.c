@@ -386,6 +386,26 @@ static bool name_is_free(struct request *request, const char *name)
 	return false;
 }
 
+/* The caller's own. The operator has none: the body says whose the session is. False: it was
+ * answered. */
+static bool is_of_organization(struct request *request, const struct spec_create *spec)
+{
+	struct identity *identity = &request->identity;
+	char own[SPEC_ORGANIZATION_MAX + 1];
+
+	if (spec->organization[0] == '\0')
+		return true;
+	if (identity->is_operator && strlen(spec->organization) <= IDENTITY_MAX) {
+		memcpy(identity->workspace, spec->organization, strlen(spec->organization) + 1);
+		return true;
+	}
+	session_organization(identity->user, identity->workspace, own);
+	if (!identity->is_operator && str_equal(spec->organization, own))
+		return true;
+	reply_runtime_error(request, RUNTIME_DENIED, "organization_uuid is of another one");
+	return false;
+}
+
 void action_create(struct request *request, struct spec_create *spec, bool dagster)
 {
 	struct app *app = request_app(request);
@@ -402,7 +422,7 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 		reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
 		return;
 	}
-	if (!name_is_free(request, spec->name))
+	if (!is_of_organization(request, spec) || !name_is_free(request, spec->name))
 		return;
 	quota = quota_session(registry_count(&app->registry), app->config->max_sessions,
 			      app->n_descriptors_fixed + registry_count(&app->registry) +

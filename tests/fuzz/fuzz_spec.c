@@ -1,6 +1,7 @@
 /*
  * Request bodies: the first byte chooses the route, the rest is the text.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -48,6 +49,43 @@ static int parse_command(const char *text, size_t size, const struct spec_option
 	return r;
 }
 
+static int parse_signal(const char *text, size_t size, const struct spec_options *options,
+			json_t **ret_errors)
+{
+	struct wire_signal signal;
+	int r = spec_parse_signal(text, size, options, &signal, ret_errors);
+
+	if (r == 0)
+		ASSERT(signal.number >= 1 && signal.number <= 64 &&
+		       signal.scope < WIRE_SIGNAL_MAX_);
+	return r;
+}
+
+static int parse_size(const char *text, size_t size, const struct spec_options *options,
+		      json_t **ret_errors)
+{
+	struct wire_size window;
+	int r = spec_parse_size(text, size, options, &window, ret_errors);
+
+	if (r == 0)
+		ASSERT(window.rows >= 1 && window.cols >= 1);
+	return r;
+}
+
+static int parse_stdin(const char *text, size_t size, const struct spec_options *options,
+		       json_t **ret_errors)
+{
+	struct spec_stdin input = {0};
+	int r = spec_parse_stdin(text, size, options, &input, ret_errors);
+
+	/* Sanitizers look at the bytes, which are copied. */
+	if (r == 0 && input.size > 0)
+		ASSERT(input.data && size >= input.size);
+	if (r == 0)
+		free(input.data);
+	return r;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *text = (const char *)data + 1;
@@ -68,6 +106,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 3:
 		r = spec_parse_empty(text, size - 1, &options, &errors);
+		break;
+	case 5:
+		r = parse_signal(text, size - 1, &options, &errors);
+		break;
+	case 6:
+		r = parse_size(text, size - 1, &options, &errors);
+		break;
+	case 7:
+		r = parse_stdin(text, size - 1, &options, &errors);
 		break;
 	default:
 		r = parse_command(text, size - 1, &options, &errors);

@@ -184,6 +184,16 @@ def test_output_is_bounded(caller, session):
     assert Result(events).out.endswith(b"xend\n")
 
 
+def test_ten_gigabytes_against_max_output(caller, session):
+    """What is beyond is neither sent nor kept, and costs no more than the pipe."""
+    answer = caller.post(commands(session), {"cmd": "head -c 10G /dev/zero", "max_output": 1000},
+                         headers=JSON, timeout=120 * SLOW)
+    assert answer.status == 200 and answer.json["code"] == 0, answer
+    assert answer.json["truncated"] and len(answer.json["stdout"]) == 1000
+    assert answer.json["dropped_bytes"] == 10 * 1024 ** 3 - 1000
+    assert caller.shell(session, "echo on").text == "on\n"
+
+
 def test_stdin(caller, session):
     cid = begin(caller, session, "cat", stdin_open=True)
     url = commands(session, cid, "/stdin")

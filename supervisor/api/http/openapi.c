@@ -95,13 +95,15 @@ static const struct schema_row schemas[] = {
 	 ",\"message\":" STRING ",\"timestamp\":{\"type\":\"number\"},\"seq\":" INTEGER "}}"                               },
 	{"JanitorRun",
 	 "{\"type\":\"object\",\"properties\":{\"dropped\":" STRINGS ",\"count\":" INTEGER "}}"                            },
-	{"SandboxCreate",         "{\"type\":\"object\",\"properties\":{\"profile\":" STRING
-			  ",\"env\":" TEXTS ",\"envs\":" TEXTS ",\"secrets\":" STRINGS
-			  ",\"ttl\":" INTEGER ",\"name\":" NULLABLE ",\"egress\":" RULES "}}"     },
-	{"Sandbox",               "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
-		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
-		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
-		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING ",\"name\":" NULLABLE "}}"      },
+	{"SandboxCreate",
+	 "{\"type\":\"object\",\"properties\":{\"profile\":" STRING ",\"env\":" TEXTS
+	 ",\"envs\":" TEXTS ",\"secrets\":" STRINGS ",\"ttl\":" INTEGER ",\"name\":" NULLABLE
+	 ",\"egress\":" RULES ",\"organization_uuid\":" NULLABLE "}}"                                                      },
+	{"Sandbox",
+	 "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING ",\"status\":" STRING
+	 ",\"profile\":" STRING ",\"created_at\":" STRING ",\"expires_at\":" STRING
+	 ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN ",\"limits_effective\":" OBJECT
+	 ",\"host\":" STRING ",\"name\":" NULLABLE ",\"organization_uuid\":" NULLABLE "}}"                                 },
 	{"CommandRun",            "{\"type\":\"object\",\"properties\":{\"argv\":" STRINGS ",\"cmd\":" STRING
 		       ",\"cwd\":" STRING ",\"envs\":" TEXTS ",\"timeout_ms\":" INTEGER
 		       ",\"stdin\":" STRING ",\"stdin_open\":" BOOLEAN

@@ -9,7 +9,14 @@
 #include "sandboxd/api.h"
 
 static const char too_much_held[] = "{\"detail\":\"too much is held for requests: memory\"}";
+static const char too_much_held_v1[] = "{\"detail\":\"too much is held for requests: memory\","
+				       "\"code\":\"busy\",\"retryable\":true}";
 static const char out_of_memory[] = "{\"detail\":\"out of memory\"}";
+
+static bool is_v1(const struct request *request)
+{
+	return request->route && (request->route->flags & ROUTE_V1);
+}
 
 /* Takes the text, which may be NULL: no memory. */
 static void answer_text(struct request *request, int status, const char *content_type, char *text)
@@ -19,7 +26,7 @@ static void answer_text(struct request *request, int status, const char *content
 	/* Clients that read slowly: what waits for all of them is bounded. */
 	if (text && !request_hold(request, strlen(text))) {
 		free(text);
-		text = strdup(too_much_held);
+		text = strdup(is_v1(request) ? too_much_held_v1 : too_much_held);
 		status = MHD_HTTP_SERVICE_UNAVAILABLE;
 	}
 	if (text && request->upload && !request->upload_ended) {
@@ -54,9 +61,19 @@ void reply_json(struct request *request, int status, json_t *doc)
 	answer_text(request, status, "application/json", text);
 }
 
+static json_t *error_object(const struct runtime_error_row *row, const char *detail)
+{
+	return json_pack("{s:s, s:s, s:b}", "detail", detail ? detail : row->detail, "code",
+			 row->code, "retryable", row->retryable);
+}
+
 void reply_detail(struct request *request, int status, const char *detail)
 {
-	reply_json(request, status, json_pack("{s:s}", "detail", detail));
+	const struct runtime_error_row *row =
+		is_v1(request) ? runtime_error_of_status(status) : NULL;
+
+	reply_json(request, status,
+		   row ? error_object(row, detail) : json_pack("{s:s}", "detail", detail));
 }
 
 void reply_spec_error(struct request *request, int error, json_t *items)
@@ -78,27 +95,13 @@ void reply_invalid_body(struct request *request, const char *type, const char *f
 	reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
 }
 
-static json_t *error_object(enum runtime_error error, const char *detail)
-{
-	const struct runtime_error_row *row = runtime_error_row(error);
-
-	return json_pack("{s:s, s:s, s:b}", "detail", detail ? detail : row->detail, "code",
-			 row->code, "retryable", row->retryable);
-}
-
 static void reply_later(struct request *request, const char *detail, uint32_t retry_after_s)
 {
 	char seconds[16];
 
-	bool is_v1 = request->route && (request->route->flags & ROUTE_V1);
-
 	IGNORE_RESULT(str_format(seconds, sizeof(seconds), "%u", retry_after_s));
 	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
-	if (is_v1)
-		reply_json(request, MHD_HTTP_TOO_MANY_REQUESTS,
-			   error_object(RUNTIME_QUOTA, detail));
-	else
-		reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, detail);
+	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, detail);
 }
 
 void reply_refusal(struct request *request, const struct quota_refusal *refusal)
@@ -117,22 +120,24 @@ void reply_runtime_error(struct request *request, enum runtime_error error, cons
 
 	if (row->retryable)
 		request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-	reply_json(request, row->status, error_object(error, detail));
+	reply_json(request, row->status, error_object(row, detail));
 }
 
 void reply_busy(struct request *request, const char *detail)
 {
 	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	request_add_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
-	reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, detail);
+	if (is_v1(request))
+		reply_json(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+			   error_object(runtime_error_row(RUNTIME_BUSY), detail));
+	else
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, detail);
 }
 
 void reply_not_found(struct request *request)
 {
-	bool is_v1 = request->route && (request->route->flags & ROUTE_V1);
-
 	reply_detail(request, MHD_HTTP_NOT_FOUND,
-		     is_v1 ? API_DETAIL_SANDBOX_NOT_FOUND : API_DETAIL_SESSION_NOT_FOUND);
+		     is_v1(request) ? API_DETAIL_SANDBOX_NOT_FOUND : API_DETAIL_SESSION_NOT_FOUND);
 }
 
 void reply_unauthenticated(struct request *request)

@@ -1,5 +1,8 @@
 #include "supervisor/api/http/runtime_errors.h"
 
+#include <stddef.h>
+
+#include "base/auto.h"
 #include "base/err.h"
 
 static const struct runtime_error_row rows[RUNTIME_ERROR_MAX_] = {
@@ -31,10 +34,27 @@ static const struct runtime_error_row rows[RUNTIME_ERROR_MAX_] = {
 	[RUNTIME_NO_SPACE] = {"no_space",             507, false, "the sandbox's folders are full"       },
 	[RUNTIME_CHANGED] = {"changed",              409, true,  "something changed it at the same time"},
 	[RUNTIME_TOO_LONG] = {"name_too_long",        422, false, "the path is too long or too deep"     },
+	[RUNTIME_CONFLICT] = {"conflict",             409, false, "not possible as the sandbox is"       },
 };
 
 const struct runtime_error_row *runtime_error_row(enum runtime_error error)
 {
 	ASSERT(error < RUNTIME_ERROR_MAX_);
 	return &rows[error];
+}
+
+const struct runtime_error_row *runtime_error_of_status(int status)
+{
+	static const enum runtime_error general[] = {
+		RUNTIME_PROVIDER_UNAVAILABLE,
+		RUNTIME_QUOTA,
+		RUNTIME_TIMEOUT,
+		RUNTIME_DENIED,
+		RUNTIME_CONFLICT,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(general); i++)
+		if (rows[general[i]].status == status)
+			return &rows[general[i]];
+	return NULL;
 }

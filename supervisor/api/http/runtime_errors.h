@@ -30,6 +30,7 @@ enum runtime_error {
 	RUNTIME_NO_SPACE,
 	RUNTIME_CHANGED,
 	RUNTIME_TOO_LONG,
+	RUNTIME_CONFLICT,
 	RUNTIME_ERROR_MAX_,
 };
 
@@ -41,3 +42,5 @@ struct runtime_error_row {
 };
 
 const struct runtime_error_row *runtime_error_row(enum runtime_error error);
+/* What a status says by itself; NULL: that is no error of this table. */
+const struct runtime_error_row *runtime_error_of_status(int status);

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 
+#include "supervisor/api/session/fit.h"
 #include "supervisor/api/session/transitions.h"
 
 static const char *const state_text[] = {
@@ -155,6 +156,15 @@ const char *session_reason_text(enum session_reason reason)
 {
 	ASSERT((size_t)reason < ARRAY_SIZE(reasons));
 	return reasons[reason].reason;
+}
+
+void session_organization(const char *user, const char *workspace,
+			  char ret_organization[SPEC_ORGANIZATION_MAX + 1])
+{
+	if (workspace[0] != '\0')
+		fit_text(ret_organization, SPEC_ORGANIZATION_MAX + 1, "%s", workspace);
+	else
+		fit_text(ret_organization, SPEC_ORGANIZATION_MAX + 1, "user:%s", user);
 }
 
 const char *session_reason_code(enum session_reason reason)

@@ -163,6 +163,9 @@ MUST_USE int session_apply(struct session *session, enum session_event event,
 const char *session_status_text(enum session_state state);
 const char *session_state_text(enum session_state state);
 const char *session_reason_text(enum session_reason reason);
+/* Whose it is under /v1: the workspace, or without one the user stands in. */
+void session_organization(const char *user, const char *workspace,
+			  char ret_organization[SPEC_ORGANIZATION_MAX + 1]);
 /* `code` of the error frame that a job of a session gets that ended so. */
 const char *session_reason_code(enum session_reason reason);
 /* Visible to a reader at all: it was created, is not being closed, and not past its expiry. */

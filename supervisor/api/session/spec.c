@@ -134,6 +134,23 @@ static void read_name(struct body *body, const char *field, json_t *value)
 		fit_text(spec->name, sizeof(spec->name), "%s", json_string_value(value));
 }
 
+static void read_organization(struct body *body, const char *field, json_t *value)
+{
+	struct spec_create *spec = body->dest;
+	const char *text = json_string_value(value);
+	size_t length = json_string_length(value);
+
+	if (json_is_null(value))
+		return;
+	if (!text)
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+	else if (length == 0 || length > SPEC_ORGANIZATION_MAX || !str_only(text, length, "._:@-"))
+		body_wrong(body, "value_error", field,
+			   "Value error, this cannot be an organization");
+	else
+		fit_text(spec->organization, sizeof(spec->organization), "%s", text);
+}
+
 static void read_profile(struct body *body, const char *field, json_t *value)
 {
 	struct spec_create *spec = body->dest;
@@ -230,14 +247,15 @@ int spec_parse_sandbox(const char *text, size_t size, const struct spec_options 
 		       struct spec_create *ret_spec, json_t **ret_errors)
 {
 	static const struct body_field fields[] = {
-		{"profile", false, read_profile    },
-                {"env",     false, read_create_env },
-		{"envs",    false, read_create_envs},
-                {"secrets", false, read_secrets    },
-		{"ttl",     false, read_ttl_seconds},
-                {"name",    false, read_name       },
-		{"egress",  false, read_egress     },
-                {NULL,      false, NULL            },
+		{"profile",           false, read_profile     },
+		{"env",               false, read_create_env  },
+		{"envs",              false, read_create_envs },
+		{"secrets",           false, read_secrets     },
+		{"ttl",               false, read_ttl_seconds },
+		{"name",              false, read_name        },
+		{"egress",            false, read_egress      },
+		{"organization_uuid", false, read_organization},
+		{NULL,                false, NULL             },
 	};
 	struct spec_create spec = {.profile = "agent"};
 	struct body body = {.options = options, .dest = &spec};

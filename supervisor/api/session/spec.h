@@ -26,7 +26,9 @@
 
 #define SPEC_E_INVALID 1
 
-#define SPEC_ORIGIN_MAX 64
+#define SPEC_ORIGIN_MAX       64
+/* A workspace, or what stands for one: "user:" and the user. */
+#define SPEC_ORGANIZATION_MAX (IDENTITY_MAX + 5)
 
 #define SPEC_TIMEOUT_MAX_MS (24u * 3600u * 1000u)
 
@@ -54,7 +56,8 @@ struct spec_create {
 	size_t n_env;
 	char **secret; /* names, or NULL */
 	size_t n_secrets;
-	char name[SESSION_NAME_MAX + 1]; /* "": none */
+	char name[SESSION_NAME_MAX + 1];              /* "": none */
+	char organization[SPEC_ORGANIZATION_MAX + 1]; /* "": not given */
 	struct spec_egress egress;
 };
 #define SPEC_CREATE_NULL ((struct spec_create){0})
@@ -66,7 +69,7 @@ void spec_create_done(struct spec_create *spec);
 MUST_USE int spec_parse_session(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 /* {profile?: text, env?, envs?: {NAME: text}, secrets?: [name], ttl?: seconds, rounded up to
- * minutes, name?: text, egress?: {allow: [rule]}} */
+ * minutes, name?: text, egress?: {allow: [rule]}, organization_uuid?: text} */
 MUST_USE int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 
@@ -106,7 +109,8 @@ MUST_USE int spec_parse_airbyte_put(const char *text, size_t size,
 				    struct spec_airbyte *ret_spec, json_t **ret_errors);
 
 /* POST .../commands: {argv | cmd, cwd?, envs?, timeout_ms?, user?, stdin?, stdin_open?,
- * background?, hold_output?, on_disconnect?, pty?: {rows, cols}, max_output?}. cmd is text for /bin/sh. */
+ * background?, hold_output?, on_disconnect?, pty?: {rows, cols}, max_output?}. cmd is text for
+ * /bin/sh. */
 struct spec_command {
 	char **argv; /* NULL terminated, n_argv >= 1 */
 	size_t n_argv;

@@ -114,14 +114,18 @@ json_t *summary_session(const struct session *session, const struct summary_cont
 
 json_t *summary_sandbox(const struct session *session, const struct summary_context *context)
 {
+	char organization[SPEC_ORGANIZATION_MAX + 1] = "";
 	char id[ID_TEXT_BYTES];
 
 	id_format(&session->id, id);
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s, s:o}", "sandbox_uuid", id,
-			 "status", session_status_text(session->state), "profile",
+	if (!session->operator_owned || session->workspace[0] != '\0')
+		session_organization(session->owner, session->workspace, organization);
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s, s:o, s:o}", "sandbox_uuid",
+			 id, "status", session_status_text(session->state), "profile",
 			 session->spec.profile, "created_at", iso_time(session->created_at),
 			 "expires_at", iso_time(session->expires_at), "persisted",
 			 session_persisted(session), "degraded", session->n_degraded > 0,
 			 "limits_effective", summary_limits(session), "host", context->host, "name",
-			 text_or_null(session->spec.name));
+			 text_or_null(session->spec.name), "organization_uuid",
+			 text_or_null(organization));
 }

@@ -1,0 +1,62 @@
+#include <string.h>
+
+#include "base/auto.h"
+
+#include "supervisor/api/http/runtime_errors.h"
+#include "tests/lib/test.h"
+
+static void test_runtime_error_row_is_whole(void **state)
+{
+	(void)state;
+	for (int i = 0; i < RUNTIME_ERROR_MAX_; i++) {
+		const struct runtime_error_row *row = runtime_error_row((enum runtime_error)i);
+
+		assert_true(row->code && row->code[0] && row->detail && row->detail[0]);
+		assert_true(row->status >= 400 && row->status < 600);
+		/* Nobody is told to try again what can never be. */
+		if (row->status == 403 || row->status == 404 || row->status == 422)
+			assert_false(row->retryable);
+		for (int j = 0; j < i; j++)
+			assert_string_not_equal(row->code,
+						runtime_error_row((enum runtime_error)j)->code);
+	}
+}
+
+static void test_runtime_error_of_status_table(void **state)
+{
+	static const struct {
+		int status;
+		const char *code; /* NULL: none of the table's */
+	} rows[] = {
+		{400, NULL                  },
+                {401, NULL                  },
+                {403, "denied"              },
+		{404, NULL                  },
+                {409, "conflict"            },
+                {413, NULL                  },
+		{422, NULL                  },
+                {429, "quota"               },
+                {503, "provider_unavailable"},
+		{504, "timeout"             },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct runtime_error_row *row = runtime_error_of_status(rows[i].status);
+
+		if (rows[i].code)
+			assert_string_equal(row->code, rows[i].code);
+		else
+			assert_null(row);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_runtime_error_row_is_whole),
+		cmocka_unit_test(test_runtime_error_of_status_table),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
