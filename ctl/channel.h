@@ -25,7 +25,7 @@ struct channel {
 	int result; /* of message */
 	bool ended; /* the other side closed */
 };
-#define CHANNEL_NULL ((struct channel){.fd = -1, .early = BUF_NULL(64 * 1024)})
+#define CHANNEL_NULL ((struct channel){.fd = -1, .early = BUF_NULL((size_t)64 * 1024)})
 
 /* What the service takes as one message is longer. */
 #define CHANNEL_SEND_MAX_BYTES ((size_t)8 * 1024)

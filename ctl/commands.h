@@ -111,6 +111,7 @@ json_t *leftovers(bool remove);
 /* Follow a task's frames to the end. */
 int task_follow(struct client *client, const struct options *options, const char *task_id,
 		size_t n_assets);
-/* Run one command in a session: its output goes to the callbacks of `output`. Exit status. *ret_timed_out: it had no time to end by itself; NULL: the caller does not care. */
+/* Run one command in a session: its output goes to the callbacks of `output`. Exit status.
+ * *ret_timed_out: it had no time to end by itself; NULL: the caller does not care. */
 int command_in_session(struct client *client, const char *session, json_t *request,
 		       const struct command_output *output, bool *ret_timed_out);

@@ -100,7 +100,7 @@ struct options {
 	bool raw;
 	bool help;
 	bool follow;
-	bool detach;  /* execute, exec: print the id and leave it */
+	bool detach; /* execute, exec: print the id and leave it */
 	bool tty;
 	bool once;    /* top: one table */
 	bool dry_run; /* gc, migrate */
@@ -128,7 +128,7 @@ struct options {
 	bool no_allow;        /* egress: take all rules away */
 	const char *variable; /* secret put: NULL: made of the name */
 	bool mask_encodings;
-	const char *signal;   /* kill: NULL: TERM */
+	const char *signal; /* kill: NULL: TERM */
 	const char *scope;
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;

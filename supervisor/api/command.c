@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/str.h"
 
 #include "supervisor/api/loader_run.h"
@@ -29,6 +30,7 @@ static void count(struct command *command)
 	size_t now = command->live ? command->log.bytes : 0;
 	struct live *live = command->live ? command->live : command->activity.live;
 
+	ASSERT(live);
 	live->command_bytes += now - command->counted_bytes;
 	live->app->command_bytes += now - command->counted_bytes;
 	command->counted_bytes = now;
@@ -50,6 +52,7 @@ static void forget(struct command *command)
 {
 	struct live *live = command->live;
 
+	ASSERT(live);
 	if (command->keeps && live->shim && command->tree == live->tree)
 		shim_link_forget(live->shim, command->wire_job);
 	list_remove(&command->link);

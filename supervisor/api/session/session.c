@@ -161,10 +161,10 @@ const char *session_reason_text(enum session_reason reason)
 void session_organization(const char *user, const char *workspace,
 			  char ret_organization[SPEC_ORGANIZATION_MAX + 1])
 {
-	if (workspace[0] != '\0')
-		fit_text(ret_organization, SPEC_ORGANIZATION_MAX + 1, "%s", workspace);
-	else
-		fit_text(ret_organization, SPEC_ORGANIZATION_MAX + 1, "user:%s", user);
+	const char *name = workspace[0] != '\0' ? workspace : user;
+
+	fit_text(ret_organization, SPEC_ORGANIZATION_MAX + 1, "%s%s", name == user ? "user:" : "",
+		 name);
 }
 
 const char *session_reason_code(enum session_reason reason)
