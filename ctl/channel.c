@@ -275,7 +275,7 @@ static int connect_socket(struct channel *channel, const struct client *client)
 	channel->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (channel->fd < 0)
 		return -errno;
-	if (connect(channel->fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+	if (connect(channel->fd, (const void *)&address, sizeof(address)) < 0)
 		return errno == EACCES ? -EACCES : -ECONNREFUSED;
 	return 0;
 }
