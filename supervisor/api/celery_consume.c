@@ -221,26 +221,31 @@ static void on_taken(void *userdata, const struct redisReply *reply)
 	celery_wake(celery, reply && reply->type != REDIS_REPLY_ERROR ? 0 : USEC_PER_SEC);
 }
 
-static bool has_room(const struct celery *celery)
+bool celery_has_room(const struct celery *celery)
 {
 	usec_t now = clock_realtime();
 	uint32_t n_scheduled = 0;
 	uint32_t n = 0;
+	size_t bytes = 0;
 
 	LIST_FOR_EACH (entry, &celery->deliveries) {
-		if (celery_is_scheduled(LIST_ENTRY(entry, struct delivery, link), now))
+		const struct delivery *delivery = LIST_ENTRY(entry, struct delivery, link);
+
+		bytes += delivery->message.envelope_bytes;
+		if (celery_is_scheduled(delivery, now))
 			n_scheduled++;
 		else
 			n++;
 	}
-	return n < celery->app->config->celery.prefetch && n_scheduled < CELERY_SCHEDULED_MAX;
+	return n < celery->app->config->celery.prefetch && n_scheduled < CELERY_SCHEDULED_MAX &&
+	       bytes < CELERY_HELD_BYTES;
 }
 
 void celery_take(struct celery *celery)
 {
 	if (celery->taking || celery->paused || celery->leaving ||
 	    celery->app->phase != APP_PHASE_SERVING || !redis_client_is_up(celery->broker) ||
-	    !has_room(celery))
+	    !celery_has_room(celery))
 		return;
 	celery->taking =
 		redis_client_send(

@@ -47,6 +47,15 @@ static int ask_entry(struct celery *celery, const struct redisReply *tag, redis_
 	return r;
 }
 
+static void put_back(struct celery *celery, const char *tag, const struct celery_message *message)
+{
+	if (celery_put_back(celery, tag, message, NULL, NULL) < 0)
+		return;
+	celery->n[CELERY_COUNT_RESTORED]++;
+	log_line(LOG_LEVEL_WARNING, NULL, "a message that nobody acknowledged is put back",
+		 "queue=%s", queue_of(celery));
+}
+
 /* Ours. */
 
 static void on_own_entry(void *userdata, const struct redisReply *reply)
@@ -63,9 +72,14 @@ static void on_own_entry(void *userdata, const struct redisReply *reply)
 	}
 	if (reply->type == REDIS_REPLY_STRING &&
 	    celery_unacked_parse(reply->str, reply->len, queue_of(celery), &message, &fault) == 0 &&
-	    fault != CELERY_E_BROKEN)
-		delivery = delivery_new(celery, &message);
-	else
+	    fault != CELERY_E_BROKEN) {
+		/* The set is only what a server says: the same bounds as of the queue. */
+		if (celery_has_room(celery))
+			delivery = delivery_new(celery, &message);
+		else
+			put_back(celery, op->tag, &message);
+	}
+	if (!delivery)
 		IGNORE_RESULT(redis_client_ask(celery->broker, NULL, NULL, "SREM", celery->held,
 					       op->tag));
 	celery_message_done(&message);
@@ -92,15 +106,6 @@ void celery_adopt(struct celery *celery)
 }
 
 /* Of others. */
-
-static void put_back(struct celery *celery, const char *tag, const struct celery_message *message)
-{
-	if (celery_put_back(celery, tag, message, NULL, NULL) < 0)
-		return;
-	celery->n[CELERY_COUNT_RESTORED]++;
-	log_line(LOG_LEVEL_WARNING, NULL, "a message that nobody acknowledged is put back",
-		 "queue=%s", queue_of(celery));
-}
 
 static void on_entry(void *userdata, const struct redisReply *reply)
 {

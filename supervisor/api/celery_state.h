@@ -13,6 +13,7 @@
 #define CELERY_UNACKED       "unacked"
 #define CELERY_UNACKED_INDEX "unacked_index"
 #define CELERY_REVOKED_KEPT  1024u
+#define CELERY_HELD_BYTES    ((size_t)32 * 1024 * 1024) /* of all messages that are held */
 /* Tasks that wait for their eta; they take no place otherwise. */
 #define CELERY_SCHEDULED_MAX 1000u
 
@@ -91,6 +92,7 @@ MUST_USE int celery_push(struct celery *celery, const char *text, redis_answer a
 bool celery_takes(const struct celery *celery, const char *task);
 
 /* celery_consume.c */
+bool celery_has_room(const struct celery *celery); /* for one message more */
 void celery_take(struct celery *celery); /* if there is room and nothing is asked already */
 struct delivery *delivery_new(struct celery *celery, struct celery_message *message);
 struct delivery *delivery_free(struct delivery *delivery);

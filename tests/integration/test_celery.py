@@ -10,7 +10,7 @@ import pytest
 from celery.exceptions import TaskRevokedError, TimeoutError as CeleryTimeout
 
 from celery_rig import PLATFORM_TASK, TASK, WAIT, Broker, Worker, connected, idle, make_app, make_daemon
-from harness import ABSENT_ID, ROOT, SESSIONS, wait_until
+from harness import ABSENT_ID, ROOT, SESSIONS, descendants, name_of, status_of, wait_until
 from test_jobs import GO_ON, state, stopped_loader, terminal
 
 
@@ -396,3 +396,51 @@ def test_the_newest_celery(daemon, session, broker):
     assert done.returncode == 0 and done.stdout.startswith("5."), (done.stdout, done.stderr[-3000:])
     assert done.stdout.strip() != "5.2.6"
     idle(broker)
+
+
+def scheduled(task, **headers):
+    return {"body": base64.b64encode(json.dumps([[ABSENT_ID], {}, {}]).encode()).decode(),
+            "content-type": "application/json", "content-encoding": "utf-8",
+            "headers": {"task": TASK, "id": task, "eta": "2099-01-01T00:00:00", **headers},
+            "properties": {"delivery_tag": task, "delivery_info": {"exchange": "", "routing_key": "sandbox"},
+                           "priority": 0, "body_encoding": "base64"}}
+
+
+def test_messages_that_wait_take_no_more_memory_than_their_text(broker, daemon, app):
+    """Parsed, empty lists take fifty times as much, and a thousand messages may wait for their eta."""
+    api = next(pid for pid in descendants(daemon.process.pid) if name_of(pid) == "sandboxd-api")
+    client, ids = broker.client(), [str(uuid.uuid4()) for _ in range(24)]
+    before = int(status_of(api)["VmRSS"].split()[0])
+    for task in ids:
+        client.lpush("sandbox", json.dumps(scheduled(task, x=[[]] * 80000), separators=(",", ":")))
+    wait_until(lambda: client.hlen("unacked") == len(ids), 30, "all are held")
+    assert int(status_of(api)["VmRSS"].split()[0]) - before < 100 * 1024
+    app.control.revoke(ids)
+    idle(broker, 30)
+
+
+def held_by(service):
+    return next(int(line.split()[1]) for line in service.root.get("/metrics").body.decode().splitlines()
+                if line.startswith("sandboxd_celery_tasks_held "))
+
+
+def test_what_is_adopted_is_bounded_as_what_is_taken():
+    """The set of what was ours is only what the server says."""
+    server = Broker()
+    service = make_daemon(server, visibility_timeout="1h")
+    try:
+        connected(service)
+        client, ids = server.client(), [str(uuid.uuid4()) for _ in range(1100)]
+        client.lpush("sandbox", json.dumps(scheduled(str(uuid.uuid4()))))
+        held = wait_until(lambda: client.keys("sandboxd.held.*"), 10, "one is held")[0]
+        client.hset("unacked", mapping={task: json.dumps([scheduled(task), "", "sandbox"]) for task in ids})
+        client.sadd(held, *ids)
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal")
+        wait_until(lambda: held_by(service) >= 1000, 20, "adopted")
+        time.sleep(2)
+        # What is too much is put back, or is left to the visibility timeout.
+        assert held_by(service) == 1000
+        assert server.client().hlen("unacked") + server.client().llen("sandbox") == 1101
+    finally:
+        service.done()
+        server.done()

@@ -4,6 +4,8 @@ import shlex
 import signal
 import socket
 import subprocess
+import threading
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -327,3 +329,57 @@ def test_users_of_sessions_that_exist_nowhere_are_dropped(server):
         assert f"alphaswarm-sandbox-0badcafe-{gone}" in server.users()
     finally:
         daemon.done()
+
+
+class SlowScan:
+    """A way to the server on which every SCAN takes time, as in a database of millions of keys."""
+
+    def __init__(self, server, seconds):
+        self.target, self.seconds = ("127.0.0.1", server.port), seconds
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            other = socket.create_connection(self.target)
+            threading.Thread(target=self.copy, args=(client, other, True), daemon=True).start()
+            threading.Thread(target=self.copy, args=(other, client, False), daemon=True).start()
+
+    def copy(self, source, target, is_slow):
+        try:
+            while data := source.recv(65536):
+                if is_slow and b"SCAN" in data:
+                    time.sleep(self.seconds)
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def done(self):
+        self.listener.close()
+
+
+def test_slow_drops_do_not_keep_a_new_session_from_its_user(server):
+    assert server.ask("eval", "for i = 1, 6000 do redis.call('set', 'filler:' .. i, '') end return 1", "0") == "1"
+    slow = SlowScan(server, 1.5)
+    daemon = Daemon(CONFIG + server.config(url=f"redis://127.0.0.1:{slow.port}"))
+    removers = []
+    try:
+        alice = daemon.client("alice")
+        for made in [alice.create() for _ in range(9)]:
+            removers.append(threading.Thread(target=alice.remove, args=(made,)))
+            removers[-1].start()
+        time.sleep(1)  # all drops have begun, and each takes more than a session waits for its user
+        made = alice.create()
+        assert alice.shell(made, 'echo "${SANDBOX_REDIS_URL:-none}"').text != "none\n"
+    finally:
+        for remover in removers:
+            remover.join()
+        daemon.done()
+        slow.done()
+        server.ask("eval", "for i = 1, 6000 do redis.call('del', 'filler:' .. i) end return 1", "0")

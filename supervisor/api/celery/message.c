@@ -158,10 +158,10 @@ static const char *take_arguments(const json_t *body, struct celery_message *mes
 	return NULL;
 }
 
-static int take_body(struct celery_message *message)
+static int take_body(const json_t *envelope, struct celery_message *message)
 {
 	json_t *body = NULL;
-	int r = celery_body_parse(message->envelope, &body);
+	int r = celery_body_parse(envelope, &body);
 
 	message->fault = "the body of the message cannot be decoded";
 	if (r < 0)
@@ -171,9 +171,9 @@ static int take_body(struct celery_message *message)
 	return message->fault ? CELERY_E_INVALID : 0;
 }
 
-static void take_properties(struct celery_message *message)
+static void take_properties(const json_t *envelope, struct celery_message *message)
 {
-	const json_t *properties = json_object_get(message->envelope, "properties");
+	const json_t *properties = json_object_get(envelope, "properties");
 	const json_t *priority = json_object_get(properties, "priority");
 	const char *tag = celery_text(properties, "delivery_tag");
 
@@ -185,8 +185,9 @@ static void take_properties(struct celery_message *message)
 					    : (uint32_t)json_integer_value(priority);
 }
 
-static const char *take_headers(const json_t *headers, struct celery_message *message)
+static const char *take_headers(const json_t *envelope, struct celery_message *message)
 {
+	const json_t *headers = json_object_get(envelope, "headers");
 	const char *task = celery_text(headers, "task");
 
 	message->ignore_result = json_is_true(json_object_get(headers, "ignore_result"));
@@ -195,47 +196,61 @@ static const char *take_headers(const json_t *headers, struct celery_message *me
 	if (!take_time(headers, "eta", &message->eta) ||
 	    !take_time(headers, "expires", &message->expires))
 		return "eta or expires is no time";
-	if (!str_equal(json_string_value(json_object_get(message->envelope, "content-type")),
-		       CONTENT_TYPE))
+	if (!str_equal(json_string_value(json_object_get(envelope, "content-type")), CONTENT_TYPE))
 		return "the message is not JSON";
 	return NULL;
 }
 
-/* The envelope is there. */
-static int parse_envelope(struct celery_message *message)
+static int parse_envelope(const json_t *envelope, struct celery_message *message)
 {
-	const json_t *headers = json_object_get(message->envelope, "headers");
-	const char *id = celery_text(headers, "id");
+	const char *id = celery_text(json_object_get(envelope, "headers"), "id");
 
-	take_properties(message);
+	message->envelope = doc_format(envelope, 0);
+	if (!message->envelope)
+		return -ENOMEM;
+	message->envelope_bytes = strlen(message->envelope);
+	take_properties(envelope, message);
 	if (!id || id_parse(id, &message->id) < 0)
 		return CELERY_E_BROKEN;
-	message->fault = take_headers(headers, message);
+	message->fault = take_headers(envelope, message);
 	if (message->fault)
 		return CELERY_E_INVALID;
-	return take_body(message);
+	return take_body(envelope, message);
 }
 
 int celery_message_parse(const char *text, size_t size, struct celery_message *ret)
 {
 	const char *reason;
+	json_t *envelope;
+	int r;
 
 	*ret = CELERY_MESSAGE_NULL;
-	if (size > CELERY_MESSAGE_MAX_BYTES || doc_parse(text, size, &ret->envelope, &reason) < 0)
+	if (size > CELERY_MESSAGE_MAX_BYTES || doc_parse(text, size, &envelope, &reason) < 0)
 		return CELERY_E_BROKEN;
-	return parse_envelope(ret);
+	r = parse_envelope(envelope, ret);
+	json_decref(envelope);
+	return r;
 }
 
 void celery_message_done(struct celery_message *message)
 {
-	json_decref(message->envelope);
+	free(message->envelope);
 	*message = CELERY_MESSAGE_NULL;
+}
+
+/* As parse_envelope wrote it. NULL: no memory. */
+static json_t *parse_again(const char *envelope)
+{
+	const char *reason;
+	json_t *doc;
+
+	return doc_parse(envelope, strlen(envelope), &doc, &reason) < 0 ? NULL : doc;
 }
 
 json_t *celery_message_labels(const struct celery_message *message)
 {
-	json_t *headers = json_object_get(message->envelope, "headers");
-	json_t *given = json_object_get(headers, "x-aqp-finops");
+	json_t *envelope = parse_again(message->envelope);
+	json_t *given = json_object_get(json_object_get(envelope, "headers"), "x-aqp-finops");
 	json_t *labels = json_object();
 	const char *name;
 	json_t *value;
@@ -249,6 +264,7 @@ json_t *celery_message_labels(const struct celery_message *message)
 		    json_object_size(labels) < CELERY_LABELS_MAX)
 			(void)json_object_set(labels, name, value);
 	}
+	json_decref(envelope);
 	if (json_object_size(labels) > 0)
 		return labels;
 	json_decref(labels);
@@ -266,12 +282,14 @@ static const char *exchange_of(const json_t *envelope)
 	return exchange ? exchange : "";
 }
 
-char *celery_unacked_format(const json_t *envelope, const char *queue)
+char *celery_unacked_format(const char *envelope, const char *queue)
 {
-	json_t *entry = json_pack("[O, s, s]", envelope, exchange_of(envelope), queue);
+	json_t *doc = parse_again(envelope);
+	json_t *entry = doc ? json_pack("[O, s, s]", doc, exchange_of(doc), queue) : NULL;
 	char *text = entry ? doc_format(entry, 1) : NULL;
 
 	json_decref(entry);
+	json_decref(doc);
 	return text;
 }
 
@@ -290,19 +308,22 @@ int celery_unacked_parse(const char *text, size_t size, const char *queue,
 		json_decref(entry);
 		return CELERY_E_BROKEN;
 	}
-	ret->envelope = json_incref(json_array_get(entry, 0));
+	*ret_fault = parse_envelope(json_array_get(entry, 0), ret);
 	json_decref(entry);
-	*ret_fault = parse_envelope(ret);
 	return *ret_fault < 0 ? *ret_fault : 0;
 }
 
 char *celery_message_redelivered(const struct celery_message *message)
 {
-	json_t *properties = json_object_get(message->envelope, "properties");
+	json_t *envelope = parse_again(message->envelope);
+	json_t *properties = json_object_get(envelope, "properties");
 	json_t *info = json_object_get(properties, "delivery_info");
-	json_t *headers = json_object_get(message->envelope, "headers");
+	json_t *headers = json_object_get(envelope, "headers");
+	char *text;
 
 	(void)json_object_set_new(headers, "redelivered", json_true());
 	(void)json_object_set_new(info, "redelivered", json_true());
-	return doc_format(message->envelope, 1);
+	text = envelope ? doc_format(envelope, 1) : NULL;
+	json_decref(envelope);
+	return text;
 }

@@ -29,7 +29,8 @@ enum celery_fault {
 };
 
 struct celery_message {
-	json_t *envelope; /* owned */
+	char *envelope; /* its text, owned: parsed it can take fifty times as much */
+	size_t envelope_bytes;
 	struct id id;
 	char task[CELERY_NAME_BYTES];
 	char tag[CELERY_NAME_BYTES]; /* "": it cannot be acknowledged later */
@@ -66,7 +67,7 @@ const char *celery_binding_queue(const char *member, size_t size, const char *ro
 
 /* What stands in `unacked` for a message that was taken: [envelope, exchange, routing key]. The
  * caller frees; NULL: no memory. */
-char *celery_unacked_format(const json_t *envelope, const char *queue);
+char *celery_unacked_format(const char *envelope, const char *queue);
 /* Such an entry, if it is of that queue: 0 and the message as it parses; CELERY_E_BROKEN: it is
  * not, or of another queue; -ENOMEM. *ret_fault: what celery_message_parse said of it. */
 MUST_USE int celery_unacked_parse(const char *text, size_t size, const char *queue,
