@@ -37,7 +37,7 @@
 #define IDLE            (30 * USEC_PER_SEC) /* then it is asked whether it is still there */
 #define READ_BYTES      ((size_t)8 * 1024)
 #define READS_A_TURN    64
-#define WORD_BYTES      32 /* of a command, beside its text: $SIZE and two ends of lines */
+#define WORD_BYTES      ((size_t)32) /* of a command, beside its text: $SIZE and two ends of lines */
 
 enum client_state {
 	CLIENT_STATE_DOWN,
