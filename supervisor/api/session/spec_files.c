@@ -108,8 +108,10 @@ bool spec_query_decode(const char *raw, char *dest, size_t dest_bytes, size_t *r
 	size_t used = 0;
 
 	for (const char *at = raw; *at; at++) {
-		char c = *at == '+' ? ' ' : *at;
+		char c = *at;
 
+		if (c == '+')
+			c = ' ';
 		if (*at == '%') {
 			int high = hex_digit(at[1]);
 			int low = high < 0 ? -1 : hex_digit(at[2]);
