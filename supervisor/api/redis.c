@@ -414,7 +414,9 @@ static bool take_page(struct app *app, const struct redis_report *report)
 		    !is_named(report, &session->id))
 			make_again(app, session, live_of(session)->redis_over);
 	}
-	app->redis_after = is_last ? (struct id){{0}} : to;
+	app->redis_after = to;
+	if (is_last)
+		memset(&app->redis_after, 0, sizeof(app->redis_after));
 	return !is_last || report->n_users < n_ready;
 }
 

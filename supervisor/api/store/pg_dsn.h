@@ -22,7 +22,8 @@ struct pg_dsn {
 /*
  * dsn: postgresql://…, postgres://…, with or without SQLAlchemy's +driver. password "": as in the
  * dsn. has_files: of a program that has the files of this machine and nothing else to do, so that
- * names of hosts (resolving blocks), Unix sockets and certificates of clients are taken. 0; -EINVAL; -ENOMEM.
+ * names of hosts (resolving blocks), Unix sockets and certificates of clients are taken. 0;
+ * -EINVAL; -ENOMEM.
  */
 MUST_USE int pg_dsn_parse(struct pg_dsn *ret_dsn, const char *dsn, const char *password,
 			  bool has_files, struct err *err);
