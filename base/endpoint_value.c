@@ -135,7 +135,8 @@ static bool path_is_plain(const UriUriA *uri)
 	return true;
 }
 
-static const char *read_bucket(const UriUriA *uri, const char *value, struct endpoint_value *ret)
+static const char *read_bucket(const UriUriA *uri, const char *value, const char *end,
+			       struct endpoint_value *ret)
 {
 	size_t length = range_length(&uri->hostText);
 	struct endpoint_target bucket;
@@ -152,15 +153,16 @@ static const char *read_bucket(const UriUriA *uri, const char *value, struct end
 	memcpy(ret->bucket, uri->hostText.first, length);
 	ret->bucket[length] = '\0';
 	ret->prefix_at = (size_t)(uri->hostText.afterLast - value);
-	if (value[ret->prefix_at] == '/')
+	if (uri->hostText.afterLast < end && *uri->hostText.afterLast == '/')
 		ret->prefix_at++;
 	return NULL;
 }
 
-static const char *read_warehouse(const UriUriA *uri, const char *value, struct endpoint_value *ret)
+static const char *read_warehouse(const UriUriA *uri, const char *value, const char *end,
+				  struct endpoint_value *ret)
 {
 	if (range_is(&uri->scheme, "s3") && uri->hostText.first)
-		return read_bucket(uri, value, ret);
+		return read_bucket(uri, value, end, ret);
 	/* file:///path: the authority is there and empty. */
 	if (range_is(&uri->scheme, "file") && uri->hostText.first &&
 	    range_length(&uri->hostText) == 0 && !uri->portText.first && !uri->userInfo.first)
@@ -177,7 +179,7 @@ static const char *read_uri(enum endpoint_form form, const char *value, size_t l
 	if (uriParseSingleUriExA(&uri, value, value + length, NULL) != URI_SUCCESS)
 		return form == ENDPOINT_FORM_URL ? problems[PROBLEM_URL] : problems[PROBLEM_URI];
 	problem = form == ENDPOINT_FORM_URL ? read_url(&uri, value, ret)
-					    : read_warehouse(&uri, value, ret);
+					    : read_warehouse(&uri, value, value + length, ret);
 	uriFreeUriMembersA(&uri);
 	return problem;
 }
