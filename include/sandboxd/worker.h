@@ -116,7 +116,8 @@ struct redis_server {
 	struct redis_place place;
 	char database[8];             /* "": its first */
 	char user[CONFIG_TEXT_BYTES]; /* "": the password alone */
-	char password[CONFIG_PASSWORD_BYTES];
+	char url_password[CONFIG_PASSWORD_BYTES];
+	char password[CONFIG_PASSWORD_BYTES]; /* an option of its own; where the URL has none */
 };
 
 /* What the platform around us is told. */

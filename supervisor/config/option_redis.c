@@ -67,10 +67,10 @@ static int set_login(const char *text, size_t length, struct redis_server *serve
 	size_t user = colon ? (size_t)(colon - text) : length;
 	int r = decode(text, user, server->user, sizeof(server->user));
 
-	/* Without one it is the next option's. */
 	if (r < 0 || !colon || user + 1 == length)
 		return r;
-	return decode(colon + 1, length - user - 1, server->password, sizeof(server->password));
+	return decode(colon + 1, length - user - 1, server->url_password,
+		      sizeof(server->url_password));
 }
 
 static int set_database(const char *text, struct redis_server *server)
@@ -95,7 +95,8 @@ int option_redis_set_server(const struct option_row *row, const char *value,
 
 	if (!str_has_prefix(value, SCHEME))
 		return -EINVAL;
-	server->user[0] = '\0';
+	/* Of an earlier file: another server's. */
+	server->user[0] = server->url_password[0] = '\0';
 	at = strrchr(place, '@');
 	if (at)
 		r = set_login(place, (size_t)(at - place), server);

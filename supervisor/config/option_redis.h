@@ -8,8 +8,8 @@
 #include "supervisor/config/option_table.h"
 
 /* Both: 0 or -EINVAL. The first takes no credential and no other database than 0, the second
- * redis://[user[:password]@]host:port[/database], percent-encoded; a password that it does not
- * name stays as it is. */
+ * redis://[user[:password]@]host:port[/database], percent-encoded; the option beside it with
+ * a password stays as it is. */
 MUST_USE int option_redis_set_place(const struct option_row *row, const char *value,
 				    struct config_answer *answer);
 MUST_USE int option_redis_set_server(const struct option_row *row, const char *value,

@@ -319,7 +319,7 @@ static void test_config_parse_redis_servers(void **state)
 		parse(fixture, "[platform]\nredis_url = redis://a%40b:p%3a%2Fw@127.0.0.1:6379/2\n"),
 		0);
 	assert_string_equal(server->user, "a@b");
-	assert_string_equal(server->password, "p:/w");
+	assert_string_equal(server->url_password, "p:/w");
 	assert_string_equal(server->database, "2");
 	assert_int_equal(server->place.port, 6379);
 	assert_int_equal(config_check(fixture->answer, sizeof(*fixture->answer), NULL), 0);
@@ -328,6 +328,7 @@ static void test_config_parse_redis_servers(void **state)
 			 0);
 	assert_string_equal(server->user, "");
 	assert_string_equal(server->password, "s3cret");
+	assert_string_equal(server->url_password, "");
 	assert_string_equal(server->database, "");
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		char text[128];
@@ -335,6 +336,35 @@ static void test_config_parse_redis_servers(void **state)
 		(void)snprintf(text, sizeof(text), "[platform]\nredis_url = %s\n", wrong[i]);
 		expect_complaint(fixture, text, "line 2: [platform] redis_url wants ");
 		assert_null(strstr(buf_text(&fixture->complaints), "s3cret"));
+	}
+}
+
+/* What a later file says of a place takes no password of an earlier file's place along. */
+static void test_config_parse_redis_url_of_a_later_file(void **state)
+{
+	static const char earlier[] = "[platform]\nredis_url = redis://u:s3cret@127.0.0.1:1\n"
+				      "[celery]\nbroker_url = redis://:s3cret@127.0.0.1:1\n"
+				      "result_url = redis://:s3cret@127.0.0.1:1\n";
+	static const char later[] = "[platform]\nredis_url = redis://127.0.0.1:2\n"
+				    "[celery]\nbroker_url = redis://127.0.0.1:2\n"
+				    "result_url = redis://127.0.0.1:2\n";
+	const struct config_text files[] = {
+		{.text = earlier, .size = strlen(earlier)},
+		{.text = later,   .size = strlen(later)  },
+	};
+	struct fixture *fixture = *state;
+	const struct api_config *api = &fixture->answer->api;
+	const struct redis_server *servers[] = {&api->platform.redis, &api->celery.broker,
+						&api->celery.results};
+
+	assert_int_equal(
+		config_parse(files, ARRAY_SIZE(files), fixture->answer, NULL, &fixture->complaints),
+		0);
+	for (size_t i = 0; i < ARRAY_SIZE(servers); i++) {
+		assert_int_equal(servers[i]->place.port, 2);
+		assert_string_equal(servers[i]->user, "");
+		assert_string_equal(servers[i]->url_password, "");
+		assert_string_equal(servers[i]->password, "");
 	}
 }
 
@@ -589,6 +619,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(test_config_parse_quota_mistakes_are_named, set_up,
 					tear_down),
 	cmocka_unit_test_setup_teardown(test_config_parse_redis_servers, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(test_config_parse_redis_url_of_a_later_file, set_up,
+					tear_down),
 	cmocka_unit_test(test_option_table_and_the_supervisor_agree_on_restarts),
 	cmocka_unit_test(test_bundle_read_takes_whole_bundles_only),
 	cmocka_unit_test_setup_teardown(test_config_parse_every_mistake_is_named_in_one_run, set_up,

@@ -88,7 +88,8 @@ static void begin(struct rig *rig, const struct redis_client_events *events, siz
 			  .port = ntohs(at.sin_port)},
 		.database = "3",
 		.user = "u",
-		.password = "pw",
+		.url_password = "pw",
+		.password = "of the option",
 	};
 	assert_true(sd_event_new(&rig->event) >= 0);
 	assert_int_equal(redis_client_new(

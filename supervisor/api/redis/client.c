@@ -330,8 +330,9 @@ static void on_ready(void *userdata, const struct redisReply *reply)
 static int greet(struct redis_client *client)
 {
 	const struct redis_server *server = client->options.server;
-	const char *login[3] = {"AUTH", server->user, server->password};
-	const char *plain[2] = {"AUTH", server->password};
+	const char *password = server->url_password[0] ? server->url_password : server->password;
+	const char *login[3] = {"AUTH", server->user, password};
+	const char *plain[2] = {"AUTH", password};
 	const struct redis_command commands[] = {
 		{.word = server->user[0] ? login : plain,              .n = server->user[0] ? 3 : 2},
 		{.word = (const char *[]){"SELECT", server->database}, .n = 2                      },
@@ -339,7 +340,7 @@ static int greet(struct redis_client *client)
 	};
 	int r = 0;
 
-	if (server->password[0])
+	if (password[0])
 		r = queue(client, &commands[0], on_login, client);
 	if (r >= 0 && server->database[0])
 		r = queue(client, &commands[1], on_select, client);
