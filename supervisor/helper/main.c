@@ -6,7 +6,9 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
+#include "base/confine.h"
 #include "base/str.h"
 
 #include "policy/confine_worker.h"
@@ -15,6 +17,17 @@
 #include "supervisor/helper/seal.h"
 #include "supervisor/helper/unseal.h"
 
+#define REDIS_MEMORY (256ul * 1024 * 1024)
+
+/* It is in the api worker's group, and an answer of the server is as big as sessions' keys have
+ * names: it fails alone. A sanitizer reserves more than that for itself. */
+static int limit_memory(void)
+{
+	const struct rlimit limit = {.rlim_cur = REDIS_MEMORY, .rlim_max = REDIS_MEMORY};
+
+	return CONFINE_SANITIZED ? 0 : setrlimit(RLIMIT_AS, &limit);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -22,7 +35,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (str_equal(argv[1], "redis")) {
-		if (confine_fileless_worker(WORKER_FD_POLICY, "worker-redis") < 0)
+		if (limit_memory() < 0 ||
+		    confine_fileless_worker(WORKER_FD_POLICY, "worker-redis") < 0)
 			return EXIT_FAILURE;
 		return redis_run();
 	}

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from harness import CONFIG, ROOT, RUNTIME, SESSIONS, Daemon, wait_until
+from harness import ASAN, CONFIG, ROOT, RUNTIME, SESSIONS, Daemon, wait_until
 from redis_rig import ADMIN_MAY, Redis
 
 CLI = 'redis-cli --no-auth-warning -u "$SANDBOX_REDIS_URL"'
@@ -99,6 +99,31 @@ def test_a_server_that_forgot_its_users_gets_them_again(daemon, session, server)
         assert tries(alice, each, "set ${P}a 1") == "OK\n"
     assert url_of(alice, session) == before
     alice.remove(other)
+
+
+@pytest.mark.skipif(ASAN, reason="a sanitizer reserves more than the bound")
+def test_names_of_keys_take_no_more_memory_than_the_helpers_own():
+    """A server's answer has all of them; the api worker is in the same group."""
+    redis = Redis()
+    started = Daemon(CONFIG + redis.config())
+    try:
+        alice = started.client("alice")
+        made, other = alice.create(), alice.create()
+        api = started.worker_pid("sandboxd-api")
+        fill = "for i = 1, 3 do redis.call('set', ARGV[1] .. i .. string.rep('x', 1e8), '') end return 1"
+        assert redis.ask("eval", fill, "0", f"alphaswarm:sandbox:{made}:") == "1"
+        assert alice.delete(f"{SESSIONS}/{made}").json["redis_keys_dropped"] == 0
+        assert redis.ask("dbsize") == "3"
+        assert started.worker_pid("sandboxd-api") == api
+        assert tries(alice, other, "set ${P}a 1") == "OK\n"
+        # What is owed is done as soon as it can be.
+        redis.ask("flushall")
+        user = urlsplit(url_of(alice, other)).username
+        wait_until(lambda: redis.users() == [user], LOOK, "dropped")
+        alice.remove(other)
+    finally:
+        started.done()
+        redis.done()
 
 
 def test_the_manual_names_the_rights_that_are_enough():
