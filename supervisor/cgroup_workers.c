@@ -18,6 +18,7 @@
 #include "base/str.h"
 
 #include "supervisor/cgroup.h"
+#include "supervisor/redis_helper.h"
 #include "supervisor/unseal.h"
 
 #define PATH_BYTES     96
@@ -25,7 +26,7 @@
 #define REMOVE_TIMEOUT USEC_PER_SEC
 /* The api worker's threads, of two lives where one ends slowly, and the reader of a configuration;
  * all helpers that may run at once. */
-#define WORKERS_PIDS   (16u + UNSEAL_MAX)
+#define WORKERS_PIDS   (16u + UNSEAL_MAX + REDIS_HELPERS_MAX)
 #define EGRESS_PIDS    40u
 
 /* Of swap, version 2 counts swap alone and version 1 memory and swap together: there is none in

@@ -12,6 +12,8 @@
 
 #include "sandboxd/redis.h"
 
+#define REDIS_HELPERS_MAX 8u /* at once; further requests wait */
+
 struct host;
 struct redis_helper;
 

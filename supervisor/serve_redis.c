@@ -17,8 +17,7 @@
 #include "supervisor/serve_state.h"
 #include "supervisor/unseal.h"
 
-#define HELPERS_MAX 8u
-#define LONG_MAX    4u /* of them */
+#define LONG_MAX    4u /* of the helpers */
 #define WAITING_MAX 4096u
 
 struct pending {
@@ -113,7 +112,7 @@ static void run_waiting(struct serve *serve)
 		struct pending *pending = LIST_ENTRY(link, struct pending, link);
 		struct err err = ERR_NULL;
 
-		if (serve->n_redis_helpers >= HELPERS_MAX)
+		if (serve->n_redis_helpers >= REDIS_HELPERS_MAX)
 			return;
 		if (pending->helper || (is_long(pending) && serve->n_redis_long >= LONG_MAX) ||
 		    is_behind(pending))
