@@ -7,6 +7,8 @@
  */
 #include <string.h>
 
+#include "base/str.h"
+
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/tasks.h"
@@ -14,6 +16,7 @@
 #define LOOK_EVERY    (250 * USEC_PER_MS)
 #define ENQUEUED_WAIT 10u  /* seconds */
 #define WAITING_MAX   256u /* each of them asks the store */
+#define OWNER_MAX     64u  /* of them, of one caller: the others have places left */
 
 enum lookup_kind {
 	LOOKUP_STATE,
@@ -27,6 +30,7 @@ struct lookup {
 	struct app *app;
 	struct answer_to to;
 	struct id task;
+	char owner[IDENTITY_MAX + 1]; /* who asks */
 	enum lookup_kind kind;
 	uint32_t after;
 	usec_t until; /* boottime; 0: it does not wait */
@@ -42,6 +46,18 @@ static void free_lookup(struct lookup *lookup)
 
 static int on_timer(sd_event_source *source, uint64_t at, void *userdata);
 
+static bool has_place(const struct lookup *lookup)
+{
+	unsigned int n = 0;
+
+	LIST_FOR_EACH (link, &lookup->app->lookups) {
+		const struct lookup *other = LIST_ENTRY(link, struct lookup, link);
+
+		n += str_equal(other->owner, lookup->owner);
+	}
+	return n < OWNER_MAX && lookup->app->n_lookups < WAITING_MAX;
+}
+
 /* False: it is not looked at again. */
 static bool wait_on(struct lookup *lookup)
 {
@@ -49,8 +65,7 @@ static bool wait_on(struct lookup *lookup)
 	usec_t now = clock_boottime();
 	int r = 0;
 
-	if (now >= lookup->until || app->n_lookups >= WAITING_MAX ||
-	    app->phase != APP_PHASE_SERVING)
+	if (now >= lookup->until || app->phase != APP_PHASE_SERVING || !has_place(lookup))
 		return false;
 	if (!app->lookup_timer)
 		r = sd_event_add_time(app->event, &app->lookup_timer, CLOCK_BOOTTIME, 0,
@@ -178,6 +193,7 @@ static void look_up(struct request *request, enum lookup_kind kind, uint32_t aft
 	lookup->app = app;
 	lookup->to = answer_to(request);
 	lookup->task = task;
+	IGNORE_RESULT(str_copy(lookup->owner, sizeof(lookup->owner), request->identity.user));
 	lookup->kind = kind;
 	lookup->after = after;
 	lookup->until = wait_s ? clock_add(clock_boottime(), wait_s * USEC_PER_SEC) : 0;

@@ -68,6 +68,22 @@ def test_without_the_option_the_answer_comes_at_once(daemon):
     assert answer.status == 404 and took < WAIT
 
 
+def test_one_caller_does_not_take_the_places_of_all(waiting):
+    """There are 256; whoever has 64 is answered at once."""
+    alice, bob = waiting.client("alice"), waiting.client("bob")
+    path = f"{TASKS}/{ABSENT_ID}/stream"
+    told = []
+    readers = [threading.Thread(target=lambda: told.append(timed(alice, path))) for _ in range(120)]
+    for reader in readers:
+        reader.start()
+    answer, took = timed(bob, path)
+    for reader in readers:
+        reader.join(60 * SLOW)
+    assert answer.status == 404 and took >= WAIT
+    assert len(told) == 120 and {each.status for each, _ in told} == {404}
+    assert 1 <= sum(took < WAIT for _, took in told) < 120
+
+
 def test_the_end_of_the_service_does_not_wait(waiting):
     alice = waiting.client("alice")
     told = []
