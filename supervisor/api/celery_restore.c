@@ -121,14 +121,29 @@ static void on_entry(void *userdata, const struct redisReply *reply)
 	free(op);
 }
 
-static void on_round(void *userdata, const struct redisReply *reply)
+static void on_holder(void *userdata, const struct redisReply *reply)
 {
 	struct celery *celery = userdata;
 
-	(void)reply;
+	if (!reply)
+		return;
+	celery->has_mutex = reply->type == REDIS_REPLY_STRING &&
+			    str_equal(reply->str, celery->node) &&
+			    redis_client_ask(celery->broker, NULL, NULL, "DEL", MUTEX) < 0;
+}
+
+/* It may have run out, and be somebody else's. What cannot be sent is sent in the next round. */
+static void give_mutex_back(struct celery *celery)
+{
 	celery->restoring = false;
+	IGNORE_RESULT(redis_client_ask(celery->broker, on_holder, celery, "GET", MUTEX));
+}
+
+static void on_round(void *userdata, const struct redisReply *reply)
+{
+	(void)reply;
 	/* What was read was put back before this was sent: answers come in order. */
-	IGNORE_RESULT(redis_client_ask(celery->broker, NULL, NULL, "DEL", MUTEX));
+	give_mutex_back(userdata);
 }
 
 static void on_old(void *userdata, const struct redisReply *reply)
@@ -138,7 +153,7 @@ static void on_old(void *userdata, const struct redisReply *reply)
 	for (size_t i = 0; reply && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
 		IGNORE_RESULT(ask_entry(celery, reply->element[i], on_entry));
 	if (redis_client_ask(celery->broker, on_round, celery, "PING") < 0)
-		celery->restoring = false;
+		give_mutex_back(celery);
 }
 
 static void on_mutex(void *userdata, const struct redisReply *reply)
@@ -150,17 +165,23 @@ static void on_mutex(void *userdata, const struct redisReply *reply)
 
 	IGNORE_RESULT(
 		str_format(limit, sizeof(limit), "%.6f", (double)before / (double)USEC_PER_SEC));
-	/* Somebody else looks. */
-	if (!reply || reply->type != REDIS_REPLY_STATUS ||
-	    redis_client_ask(celery->broker, on_old, celery, "ZRANGEBYSCORE", CELERY_UNACKED_INDEX,
-			     "0", limit, "LIMIT", FIRST_FOUND, BATCH) < 0)
-		celery->restoring = false;
+	celery->has_mutex = !reply || reply->type == REDIS_REPLY_STATUS;
+	if (!celery->has_mutex)
+		celery->restoring = false; /* somebody else looks */
+	else if (redis_client_ask(celery->broker, on_old, celery, "ZRANGEBYSCORE",
+				  CELERY_UNACKED_INDEX, "0", limit, "LIMIT", FIRST_FOUND,
+				  BATCH) < 0)
+		give_mutex_back(celery);
 }
 
 void celery_restore(struct celery *celery)
 {
 	if (celery->restoring || celery->leaving)
 		return;
+	if (celery->has_mutex) {
+		give_mutex_back(celery); /* of a round that broke off */
+		return;
+	}
 	celery->restoring = redis_client_ask(celery->broker, on_mutex, celery, "SET", MUTEX,
 					     celery->node, "PX", MUTEX_MS, "NX") >= 0;
 }

@@ -67,6 +67,7 @@ struct celery {
 	bool paused; /* cancel_consumer */
 	bool leaving;
 	bool restoring;
+	bool has_mutex;   /* of those who restore, as far as we know */
 	bool was_refused; /* said once, until it is done */
 	sd_event_source *timer;
 	usec_t refresh_at; /* boottime */

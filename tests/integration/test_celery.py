@@ -343,6 +343,38 @@ def test_what_a_dead_worker_of_our_queue_held_is_restored(app, broker, session):
     idle(broker)
 
 
+def held_mutex(client):
+    """A round that takes a while, and who holds the mutex in it."""
+    message = json.dumps([{"body": "x" * 200_000}, "", "default"])
+    tags = [str(uuid.uuid4()) for _ in range(100)]
+    client.hset("unacked", mapping={tag: message for tag in tags})
+    client.zadd("unacked_index", {tag: time.time() - 60 for tag in tags})
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        holder = client.get("unacked_mutex")
+        if holder:
+            return holder
+    raise AssertionError("nobody looks for what is left")
+
+
+def test_the_mutex_of_a_round_is_given_back_by_its_holder_alone(daemon, broker):
+    client = broker.client()
+    try:
+        held_mutex(client)
+        client.set("unacked_mutex", "theirs")  # as after 300 s
+        time.sleep(4)
+        assert client.get("unacked_mutex") == b"theirs"
+        client.delete("unacked_mutex")
+        # The connection is lost in mid-round.
+        held_mutex(client)
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal")
+        client.delete("unacked", "unacked_index")
+        wait_until(lambda: client.get("unacked_mutex") is None, WAIT, "given back")
+    finally:
+        client.delete("unacked", "unacked_index", "unacked_mutex")
+    connected(daemon)
+
+
 def test_ignore_result(app, alice, session, broker):
     result = send(app, session, ignore_result=True)
     wait_until(lambda: alice.get(f"/dagster/sandbox/tasks/{result.id}").json.get("status") == "done", 10, "done")
