@@ -55,8 +55,9 @@ def test_a_task_that_another_writer_adds_is_streamed(waiting):
     for reader in readers:
         reader.start()
     time.sleep(0.5)
-    waiting.copy_rows("sandbox_tasks", "id", task, id=came)
+    # The task last: from then on a look finds it, with the frames that are there.
     waiting.copy_rows("sandbox_frames", "task_id", task, task_id=came)
+    waiting.copy_rows("sandbox_tasks", "id", task, id=came)
     for reader in readers:
         reader.join(60 * SLOW)
     assert told["alice"] == frames
