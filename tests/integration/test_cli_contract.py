@@ -15,7 +15,7 @@ from harness import ABSENT_ID, BIN, ctl
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f"
 WORDS = {"SESSION": ABSENT_ID, "SESSION...": ABSENT_ID, "TASK": ABSENT_ID, "FILE": "/dev/null", "MINUTES": "5",
-         "COMMAND": "/bin/true", "NAME": "name", "LEVEL": "info"}
+         "COMMAND": "/bin/true", "NAME": "name", "LEVEL": "info", "SESSION:PATH": f"{ABSENT_ID}:file"}
 # These ask no service.
 LOCAL = {"doctor", "completion", "audit", "config check", "config show", "secret put", "secret ls", "secret rm", "migrate"}
 # These would wait for more.
@@ -29,14 +29,14 @@ def verbs():
     for verb in re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", shown.split("Options of")[0], re.M):
         usage = subprocess.run([str(BIN / "sandboxctl"), *verb.split(), "--help"], capture_output=True, text=True,
                                check=True).stdout.splitlines()[0]
-        left = re.sub(r"\[[^]]*\]", "", usage.split(verb, 1)[1])
+        left = re.sub(r"\[[^]]*\]", "", usage.split(verb, 1)[1]).split(" | ", maxsplit=1)[0]
         words = [WORDS.get(word, word) for word in left.split()]
         found[verb] = [*verb.split(), *ENDLESS.get(verb, []), *(["--yes"] if verb == "purge" else []), *words]
     return found
 
 
 ASKING = {verb: words for verb, words in verbs().items() if verb not in LOCAL}
-ABOUT_ONE = {verb: words for verb, words in ASKING.items() if ABSENT_ID in words}
+ABOUT_ONE = {verb: words for verb, words in ASKING.items() if ABSENT_ID in " ".join(words)}
 
 
 def test_the_table_is_complete():
@@ -198,7 +198,7 @@ def test_no_answer_reaches_the_terminal_as_it_is(hostile, verb):
     Handler.status = 200
     shown = on_terminal(hostile, words, 2 if verb == "watch" else 20)
     assert is_clean(shown), (words, shown)
-    silent = ("run", "create", "write", "rm", "purge", "top", "proof", "airbyte rm", "airbyte write", "shell", "attach", "kill")
+    silent = ("run", "create", "write", "rm", "purge", "top", "proof", "airbyte rm", "airbyte write", "shell", "attach", "kill", "cp")
     assert b"pwned" in shown or verb in silent, (words, shown)
     assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20)), words
     for Handler.status, Handler.detail in ((404, EVIL), (422, [{"loc": ["body", EVIL], "msg": EVIL}]), (503, EVIL)):

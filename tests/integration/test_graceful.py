@@ -18,7 +18,7 @@ N_SESSIONS, N_FILES = 10, 200
 
 @pytest.fixture
 def private():
-    started = Daemon()
+    started = Daemon("[identity]\ntrusted_peers = 0\n[owner]\nchanges_per_second = 0\n")
     yield started
     started.done()
 

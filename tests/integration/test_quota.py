@@ -49,7 +49,7 @@ def host_use(daemon):
 
 def refused(answer, text):
     assert answer.status == 429, answer
-    assert answer.json == {"detail": text}
+    assert answer.json["detail"] == text
     assert int(answer.headers["Retry-After"]) > 0
 
 
