@@ -72,6 +72,7 @@ static int tree_lift(int dir_fd, const char *name, int top_fd)
 	return renameat(dir_fd, name, top_fd, lifted) < 0 ? -errno : 0;
 }
 
+/* Depth is bounded. NOLINTNEXTLINE(misc-no-recursion) */
 static int tree_drop(int dir_fd, const char *name, int top_fd, unsigned int depth)
 {
 	int fd;
@@ -92,8 +93,7 @@ static int tree_drop(int dir_fd, const char *name, int top_fd, unsigned int dept
 	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Takes fd. */
-/* Depth is bounded. NOLINTNEXTLINE(misc-no-recursion) */
+/* Takes fd. Depth is bounded. NOLINTNEXTLINE(misc-no-recursion) */
 static int tree_empty(int fd, int top_fd, unsigned int depth)
 {
 	DIR *dir = tree_dir(fd);

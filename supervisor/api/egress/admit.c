@@ -196,6 +196,7 @@ static const char *rule_address_problem(const struct network_config *network,
 const char *admit_rule(const struct api_config *config, const char *text, size_t length)
 {
 	const struct endpoint_config *production;
+	const char *address_text;
 	struct egress_rule rule;
 
 	if (length > ADMIT_RULE_MAX_BYTES || egress_rule_parse(text, length, &rule) < 0)
@@ -204,11 +205,12 @@ const char *admit_rule(const struct api_config *config, const char *text, size_t
 	    (str_equal(rule.name, "localhost") || str_has_suffix(rule.name, ".localhost") ||
 	     is_host_name(rule.name)))
 		return problems[PROBLEM_RULE_HOST];
+	address_text = rule_address_problem(&config->network, &rule);
 	production = production_of(config, &rule);
 	/* What lies under a wildcard or in a network is refused when it is dialled; but a host that
 	 * is shared has no such rule. */
 	if (production && (rule.kind == EGRESS_RULE_NAME || is_one_address(&rule) ||
 			   production->shared_host != CONFIG_SHARED_REFUSE))
 		return problems[PROBLEM_RULE_PRODUCTION];
-	return rule_address_problem(&config->network, &rule);
+	return address_text;
 }
