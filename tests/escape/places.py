@@ -74,7 +74,7 @@ def outside(*words, shell=None, private=True, cwd=None, pass_fds=(), env=None):
     folder = tempfile.mkdtemp(prefix="escape-cwd-", dir="/tmp")
     try:
         result = subprocess.run(argv, capture_output=True, cwd=cwd or folder, check=False,
-                                stdin=subprocess.DEVNULL, timeout=60 * SLOW, pass_fds=pass_fds, env=env)
+                                stdin=subprocess.DEVNULL, timeout=120 * SLOW, pass_fds=pass_fds, env=env)
     finally:
         shutil.rmtree(folder)
     return steps(result.stdout.decode())
