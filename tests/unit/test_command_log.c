@@ -129,6 +129,33 @@ static void assert_format(const struct command_event *event, const char *text)
 	buf_done(&out);
 }
 
+static void test_command_text_format_control_characters_are_no_text(void **state)
+{
+	static const struct {
+		uint8_t byte;
+		size_t n;
+		int is_text;
+	} table[] = {
+		{0,    64,   1},
+                {0,    4096, 0},
+                {0x1b, 4096, 0},
+		{'\v', 4096, 0},
+                {'\n', 4096, 1},
+                {'\b', 4096, 1},
+	};
+	uint8_t data[4096];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct buf out = BUF_NULL(sizeof(data) * 8);
+
+		memset(data, table[i].byte, sizeof(data));
+		assert_int_equal(command_text_format(&out, data, table[i].n), table[i].is_text);
+		assert_int_equal(out.size > 0, table[i].is_text);
+		buf_done(&out);
+	}
+}
+
 static void test_command_event_format_text_where_it_is_utf8(void **state)
 {
 	struct command_event *event;
@@ -152,6 +179,7 @@ int main(void)
 		cmocka_unit_test(test_command_log_after_is_the_first_behind),
 		cmocka_unit_test(test_command_log_drop_first_is_counted),
 		cmocka_unit_test(test_command_event_format_text_where_it_is_utf8),
+		cmocka_unit_test(test_command_text_format_control_characters_are_no_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -141,13 +141,24 @@ void command_log_drop_first(struct command_log *log)
 
 /* Formats. */
 
+/* What is mostly control characters is no text, although it may be UTF-8: each would be six bytes
+ * of JSON, formatted one by one, which holds up the loop for all when much of it comes. */
+static bool is_binary(const uint8_t *data, size_t size)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < size; i++)
+		n += data[i] < 0x20 && !memchr("\b\t\n\f\r", data[i], 5);
+	return n > 64 + size / 16;
+}
+
 int command_text_format(struct buf *out, const uint8_t *data, size_t size)
 {
-	json_t *text = json_stringn((const char *)data, size); /* NULL: no UTF-8 */
+	json_t *text = is_binary(data, size) ? NULL : json_stringn((const char *)data, size);
 	size_t n;
 	int r;
 
-	if (!text)
+	if (!text) /* or no UTF-8 */
 		return 0;
 	n = json_dumpb(text, NULL, 0, JSON_ENCODE_ANY);
 	r = n > 0 ? buf_reserve(out, n) : -ENOMEM;

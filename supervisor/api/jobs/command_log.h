@@ -69,7 +69,7 @@ size_t command_event_cost(const struct command_event *event);
 MUST_USE int command_event_format(struct buf *out, const struct command_event *event);
 /* The members of an exit, without braces. */
 MUST_USE int command_exit_format(struct buf *out, const struct wire_exit *exit_info);
-/* Bytes as a JSON string, where they are UTF-8: 1; else 0 and nothing is added. -ENOMEM, -EMSGSIZE.
- */
+/* Bytes as a JSON string, where they are UTF-8 and at most one in 16 (and 64 of few) is a control
+ * character: 1; else 0 and nothing is added. -ENOMEM, -EMSGSIZE. */
 MUST_USE int command_text_format(struct buf *out, const uint8_t *data, size_t size);
 MUST_USE int command_base64_format(struct buf *out, const uint8_t *data, size_t size);
