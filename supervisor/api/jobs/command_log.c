@@ -147,8 +147,12 @@ static bool is_binary(const uint8_t *data, size_t size)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < size; i++)
-		n += data[i] < 0x20 && !memchr("\b\t\n\f\r", data[i], 5);
+	for (size_t i = 0; i < size; i++) {
+		uint8_t byte = data[i];
+
+		n += byte < 0x20 && byte != '\b' && byte != '\t' && byte != '\n' && byte != '\f' &&
+		     byte != '\r';
+	}
 	return n > 64 + size / 16;
 }
 
