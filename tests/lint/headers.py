@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 # Whose headers lie in a folder of their own.
-LIBRARIES = ["libpq"]
+LIBRARIES = ["hiredis", "libpq"]
 FLAGS = shlex.split(subprocess.run(["pkg-config", "--cflags", *LIBRARIES], capture_output=True, text=True,
                                    check=True).stdout)
 
