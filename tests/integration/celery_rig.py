@@ -1,5 +1,6 @@
 """A Redis server of the test's own without users, a service on its queue, and a Celery app that knows
 nothing of it."""
+import contextlib
 import os
 import signal
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
 import redis
 from celery import Celery
 
@@ -74,6 +76,21 @@ def make_daemon(broker, **more):
 def connected(daemon):
     """On the queue, and on the remote control."""
     wait_until(lambda: daemon.root.get("/readyz").status == 200, 15, "ready")
+
+
+@contextlib.contextmanager
+def serving(broker, **more):
+    daemon = make_daemon(broker, **more)
+    connected(daemon)
+    yield daemon
+    daemon.done()
+
+
+@pytest.fixture(name="broker", scope="module")
+def fixture_broker():
+    made = Broker()
+    yield made
+    made.done()
 
 
 class Worker:

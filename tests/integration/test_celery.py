@@ -9,24 +9,16 @@ import uuid
 import pytest
 from celery.exceptions import TaskRevokedError, TimeoutError as CeleryTimeout
 
-from celery_rig import PLATFORM_TASK, TASK, WAIT, Broker, Worker, connected, idle, make_app, make_daemon
+from celery_rig import (PLATFORM_TASK, TASK, WAIT, Broker, Worker, connected, fixture_broker,  # noqa: F401 (fixtures)
+                        idle, make_app, make_daemon, serving)
 from harness import ABSENT_ID, ASAN, ROOT, SESSIONS, descendants, name_of, status_of, wait_until
 from test_jobs import GO_ON, state, stopped_loader, terminal
 
 
 @pytest.fixture(scope="module")
-def broker():
-    made = Broker()
-    yield made
-    made.done()
-
-
-@pytest.fixture(scope="module")
 def daemon(broker):
-    made = make_daemon(broker)
-    connected(made)
-    yield made
-    made.done()
+    with serving(broker) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -4,24 +4,16 @@ import subprocess
 
 import pytest
 
-from celery_rig import TASK, WAIT, Broker, connected, idle, make_app, make_daemon
+from celery_rig import (TASK, WAIT, connected, fixture_broker, idle, make_app, make_daemon,  # noqa: F401 (fixtures)
+                        serving)
 from harness import BIN, CONFIG, SESSIONS, wait_until
 from test_jobs import state, terminal
 
 
 @pytest.fixture(scope="module")
-def broker():
-    made = Broker()
-    yield made
-    made.done()
-
-
-@pytest.fixture(scope="module")
 def daemon(broker):
-    made = make_daemon(broker, execution="celery")
-    connected(made)
-    yield made
-    made.done()
+    with serving(broker, execution="celery") as made:
+        yield made
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ import json
 import signal
 import time
 
-import pytest
-
 from harness import RUNTIME, RUNTIME_NOT_FOUND, SLOW, Result, event_bytes, sse_events, wait_until
+from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 
 JSON = {"Accept": "application/json"}
 LINES = {"Accept": "application/x-ndjson"}
@@ -32,18 +31,6 @@ def stream(client, session, cid, after=None):
     where = "/stream" if after is None else f"/stream?after={after}"
     return [json.loads(line)
             for line in client.lines("GET", commands(session, cid, where), headers=LINES) if line]
-
-
-@pytest.fixture
-def caller(daemon):
-    return daemon.client("ana")
-
-
-@pytest.fixture
-def session(caller):
-    name = caller.create_runtime()
-    yield name
-    caller.delete(f"{RUNTIME}/{name}")
 
 
 def test_json_answer(caller, session):

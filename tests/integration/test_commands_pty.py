@@ -8,23 +8,12 @@ import signal
 import pytest
 
 from harness import RUNTIME, SLOW, Result, wait_until
+from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_commands import begin, commands, ended, stream
 from test_websocket import connect
 
 websockets = pytest.importorskip("websockets", reason="python3-websockets is not installed")
 SIZE = {"rows": 24, "cols": 80}
-
-
-@pytest.fixture
-def caller(daemon):
-    return daemon.client("ana")
-
-
-@pytest.fixture
-def session(caller):
-    name = caller.create_runtime()
-    yield name
-    caller.delete(f"{RUNTIME}/{name}")
 
 
 async def attached(caller, session, cid, talk=(), query=""):

@@ -60,8 +60,8 @@ def fixture_servers(world):
         server.close()
 
 
-@pytest.fixture(name="own", scope="module")
-def fixture_own(servers):
+@pytest.fixture(name="daemon", scope="module")
+def fixture_daemon(servers):
     assert servers
     daemon = Daemon(config=CONFIGURED)
     daemon.deaths_expected = True  # tests end workers
@@ -69,16 +69,11 @@ def fixture_own(servers):
     daemon.done()
 
 
-@pytest.fixture(name="ann")
-def fixture_ann(own):
-    return own.client("ann", workspace="blue")
-
-
 @pytest.fixture(name="session")
-def fixture_session(ann):
-    session = ann.create(env_overrides={"iceberg_rest_uri": f"http://{SANDBOX}:{PORT}/catalog"})
+def fixture_session(alice):
+    session = alice.create(env_overrides={"iceberg_rest_uri": f"http://{SANDBOX}:{PORT}/catalog"})
     yield session
-    ann.remove(session)
+    alice.remove(session)
 
 
 def dial(client, session, address, port=PORT):
@@ -95,120 +90,120 @@ def denied(client, session, what):
                                     if what in denial["what"]), None), 10, f"a record of {what}")
 
 
-def test_an_endpoint_is_reached_and_nothing_else(servers, own, ann, session):
-    assert dial(ann, session, SANDBOX) == f"{SANDBOX}:{PORT}"
+def test_an_endpoint_is_reached_and_nothing_else(servers, daemon, alice, session):
+    assert dial(alice, session, SANDBOX) == f"{SANDBOX}:{PORT}"
     before = {address: server.n_accepted for address, server in servers.items()}
-    assert dial(ann, session, OTHER) != f"{OTHER}:{PORT}"
-    assert dial(ann, session, SANDBOX, PORT + 1) != ""
+    assert dial(alice, session, OTHER) != f"{OTHER}:{PORT}"
+    assert dial(alice, session, SANDBOX, PORT + 1) != ""
     assert {address: server.n_accepted for address, server in servers.items()} == before
-    assert denied(ann, session, f"connection to {OTHER} port {PORT}")
-    dial(ann, session, f"{egress_rig.WORLD}.9")
-    record = denied(ann, session, f"connection to {egress_rig.WORLD}.9 port {PORT}")
+    assert denied(alice, session, f"connection to {OTHER} port {PORT}")
+    dial(alice, session, f"{egress_rig.WORLD}.9")
+    record = denied(alice, session, f"connection to {egress_rig.WORLD}.9 port {PORT}")
     assert record["rule"] == "no rule of this session names it"
     assert record["source"] == "egress worker"
     assert "PUT" in record["advice"]
-    counts = ann.get(f"{SESSIONS}/{session}/denials").json["counts"]
+    counts = alice.get(f"{SESSIONS}/{session}/denials").json["counts"]
     assert counts["network"] >= 2
-    assert 'sandboxd_denials_total{kind="network"}' in own.root.get("/metrics").body.decode()
+    assert 'sandboxd_denials_total{kind="network"}' in daemon.root.get("/metrics").body.decode()
 
 
-def test_production_is_not_reached_and_the_record_names_the_endpoint(servers, ann, session):
+def test_production_is_not_reached_and_the_record_names_the_endpoint(servers, alice, session):
     before = servers[PRODUCTION].n_accepted
     for _ in range(3):
-        assert dial(ann, session, PRODUCTION) != f"{PRODUCTION}:{PORT}"
-    record = denied(ann, session, f"connection to {PRODUCTION} port {PORT}")
+        assert dial(alice, session, PRODUCTION) != f"{PRODUCTION}:{PORT}"
+    record = denied(alice, session, f"connection to {PRODUCTION} port {PORT}")
     assert record["rule"] == "a production host of endpoint:iceberg_rest_uri"
     assert servers[PRODUCTION].n_accepted == before
 
 
-def test_names_are_resolved_outside_and_production_by_name_is_refused(world, servers, ann):
-    session = ann.create(env_overrides={"iceberg_rest_uri": f"http://lake.sandbox.example:{PORT}/catalog"})
+def test_names_are_resolved_outside_and_production_by_name_is_refused(world, servers, alice):
+    session = alice.create(env_overrides={"iceberg_rest_uri": f"http://lake.sandbox.example:{PORT}/catalog"})
     before = servers[PRODUCTION].n_accepted
-    assert dial(ann, session, "lake.sandbox.example") == f"{SANDBOX}:{PORT}"
-    assert dial(ann, session, "gms.prod.example") != f"{PRODUCTION}:{PORT}"
-    record = denied(ann, session, "gms.prod.example")
+    assert dial(alice, session, "lake.sandbox.example") == f"{SANDBOX}:{PORT}"
+    assert dial(alice, session, "gms.prod.example") != f"{PRODUCTION}:{PORT}"
+    record = denied(alice, session, "gms.prod.example")
     assert record["rule"] == "a production host of endpoint:iceberg_rest_uri"
     assert servers[PRODUCTION].n_accepted == before
     assert "gms.prod.example" not in world.asked
-    ann.remove(session)
+    alice.remove(session)
 
 
-def test_production_is_rerouted_where_the_operator_says_so(servers, ann):
-    session = ann.create(env_overrides={"datahub_gms_url": f"http://{SANDBOX}:{PORT}"})
+def test_production_is_rerouted_where_the_operator_says_so(servers, alice):
+    session = alice.create(env_overrides={"datahub_gms_url": f"http://{SANDBOX}:{PORT}"})
     before = servers[OTHER].n_accepted
-    assert dial(ann, session, OTHER, 9999) == f"{SANDBOX}:{PORT}"
+    assert dial(alice, session, OTHER, 9999) == f"{SANDBOX}:{PORT}"
     assert servers[OTHER].n_accepted == before
-    ann.remove(session)
+    alice.remove(session)
 
 
-def test_a_rule_is_in_force_when_put_answers_and_gone_as_well(ann, session):
+def test_a_rule_is_in_force_when_put_answers_and_gone_as_well(alice, session):
     path = f"{SESSIONS}/{session}/egress"
-    assert dial(ann, session, OTHER) != f"{OTHER}:{PORT}"
-    answer = ann.request("PUT", path, {"allow": [f"{OTHER}:{PORT}"]})
+    assert dial(alice, session, OTHER) != f"{OTHER}:{PORT}"
+    answer = alice.request("PUT", path, {"allow": [f"{OTHER}:{PORT}"]})
     assert answer.status == 200 and answer.json["in_force"], answer.body
-    assert dial(ann, session, OTHER) == f"{OTHER}:{PORT}"
-    told = ann.get(path).json
+    assert dial(alice, session, OTHER) == f"{OTHER}:{PORT}"
+    told = alice.get(path).json
     (rule,) = [rule for rule in told["rules"] if rule["label"] == "allow"]
     assert rule["host"] == f"{OTHER}/32" and rule["counters"]["connections"] == 1
-    assert ann.request("PUT", path, {"allow": []}).status == 200
-    assert dial(ann, session, OTHER) != f"{OTHER}:{PORT}"
+    assert alice.request("PUT", path, {"allow": []}).status == 200
+    assert dial(alice, session, OTHER) != f"{OTHER}:{PORT}"
 
 
-def test_a_service_of_the_host_is_reached_by_its_name_inside(ann):
-    session = ann.create(env_overrides={"iceberg_rest_uri": f"http://localhost:{PORT}/catalog"})
-    assert dial(ann, session, "host.sandbox.internal") == f"127.0.0.1:{PORT}"
-    assert dial(ann, session, "host.sandbox.internal", PORT + 1) != ""
+def test_a_service_of_the_host_is_reached_by_its_name_inside(alice):
+    session = alice.create(env_overrides={"iceberg_rest_uri": f"http://localhost:{PORT}/catalog"})
+    assert dial(alice, session, "host.sandbox.internal") == f"127.0.0.1:{PORT}"
+    assert dial(alice, session, "host.sandbox.internal", PORT + 1) != ""
     # The control: inside, localhost is the session.
-    assert dial(ann, session, "127.0.0.1") == "ConnectionRefusedError"
-    ann.remove(session)
+    assert dial(alice, session, "127.0.0.1") == "ConnectionRefusedError"
+    alice.remove(session)
 
 
 @pytest.mark.parametrize("worker", ["sandboxd-egress", "sandboxd-api"])
-def test_rules_are_sent_again_to_and_by_the_next_worker(own, ann, session, worker):
-    os.kill(own.worker_pid(worker), signal.SIGKILL)
+def test_rules_are_sent_again_to_and_by_the_next_worker(daemon, alice, session, worker):
+    os.kill(daemon.worker_pid(worker), signal.SIGKILL)
 
     def reached():
         try:
-            return dial(ann, session, SANDBOX) == f"{SANDBOX}:{PORT}"
+            return dial(alice, session, SANDBOX) == f"{SANDBOX}:{PORT}"
         except (OSError, AssertionError, ValueError):
             return False
     wait_until(reached, 20, f"the endpoint after the end of {worker}")
-    assert dial(ann, session, PRODUCTION) != f"{PRODUCTION}:{PORT}"
+    assert dial(alice, session, PRODUCTION) != f"{PRODUCTION}:{PORT}"
     # A new one is created with its rules in force.
-    other = ann.create(env_overrides={"iceberg_rest_uri": f"http://{SANDBOX}:{PORT}/catalog"})
-    assert dial(ann, other, SANDBOX) == f"{SANDBOX}:{PORT}"
-    ann.remove(other)
+    other = alice.create(env_overrides={"iceberg_rest_uri": f"http://{SANDBOX}:{PORT}/catalog"})
+    assert dial(alice, other, SANDBOX) == f"{SANDBOX}:{PORT}"
+    alice.remove(other)
 
 
-def test_a_create_whose_rules_are_not_in_force_fails(own, ann):
+def test_a_create_whose_rules_are_not_in_force_fails(daemon, alice):
     """The worker does not answer; nothing is left, and the next create is as ever."""
-    worker = own.worker_pid("sandboxd-egress")
-    before = {row["id"] for row in ann.get(SESSIONS).json}
+    worker = daemon.worker_pid("sandboxd-egress")
+    before = {row["id"] for row in alice.get(SESSIONS).json}
     os.kill(worker, signal.SIGSTOP)
     try:
-        answer = ann.post(SESSIONS, {})
+        answer = alice.post(SESSIONS, {})
     finally:
         os.kill(worker, signal.SIGCONT)
     assert (answer.status, answer.json["detail"]) == (503, "launch failed: its network policy is not in force")
-    assert {row["id"] for row in ann.get(SESSIONS).json} == before
-    session = ann.create(env_overrides={"iceberg_rest_uri": f"http://{SANDBOX}:{PORT}/catalog"})
-    assert dial(ann, session, SANDBOX) == f"{SANDBOX}:{PORT}"
-    ann.remove(session)
+    assert {row["id"] for row in alice.get(SESSIONS).json} == before
+    session = alice.create(env_overrides={"iceberg_rest_uri": f"http://{SANDBOX}:{PORT}/catalog"})
+    assert dial(alice, session, SANDBOX) == f"{SANDBOX}:{PORT}"
+    alice.remove(session)
 
 
-def test_hosts_of_endpoints_are_in_no_record(own, ann):
+def test_hosts_of_endpoints_are_in_no_record(daemon, alice):
     """Nothing listens on that port: the refusal is told, the host is not."""
-    session = ann.create(env_overrides={"iceberg_rest_uri": f"http://{SANDBOX}:{PORT + 7}/catalog",
+    session = alice.create(env_overrides={"iceberg_rest_uri": f"http://{SANDBOX}:{PORT + 7}/catalog",
                                         "polaris_base_url": "http://zq97mark.example:8181"})
-    dial(ann, session, SANDBOX, PORT + 7)
-    dial(ann, session, "zq97mark.example", 8181)
-    dial(ann, session, "zq97mark.example", 8182)
-    denied(ann, session, "endpoint:iceberg_rest_uri")
-    denied(ann, session, "endpoint:polaris_base_url")
-    told = json.dumps(network_denials(ann, session)) + ann.get(f"{RUNTIME}/{session}/egress").body.decode()
+    dial(alice, session, SANDBOX, PORT + 7)
+    dial(alice, session, "zq97mark.example", 8181)
+    dial(alice, session, "zq97mark.example", 8182)
+    denied(alice, session, "endpoint:iceberg_rest_uri")
+    denied(alice, session, "endpoint:polaris_base_url")
+    told = json.dumps(network_denials(alice, session)) + alice.get(f"{RUNTIME}/{session}/egress").body.decode()
     for words in (("denials", session), ("egress", session), ("show", session)):
-        done = ctl(own, *words)
+        done = ctl(daemon, *words)
         told += (done.stdout + done.stderr).decode()
     assert "zq97mark" not in told and SANDBOX not in told
-    assert "zq97mark" not in own.log.read_text()
-    ann.remove(session)
+    assert "zq97mark" not in daemon.log.read_text()
+    alice.remove(session)

@@ -66,34 +66,29 @@ def fixture_world(tmp_path_factory):
         server.shutdown()
 
 
-@pytest.fixture(name="own", scope="module")
-def fixture_own(world):
+@pytest.fixture(name="daemon", scope="module")
+def fixture_daemon(world):
     assert world
     daemon = Daemon(config=CONFIGURED)
     yield daemon
     daemon.done()
 
 
-@pytest.fixture(name="ann")
-def fixture_ann(own):
-    return own.client("ann", workspace="blue")
-
-
 @pytest.fixture(name="session")
-def fixture_session(ann):
+def fixture_session(alice):
     Store.asked.clear()
-    session = ann.create(env_overrides={"iceberg_warehouse": "s3://sandbox/iceberg"})
+    session = alice.create(env_overrides={"iceberg_warehouse": "s3://sandbox/iceberg"})
     yield session
-    ann.remove(session)
+    alice.remove(session)
 
 
 def ask(client, session, host, *heads):
     return client.run(session, "/usr/bin/python3", "-c", ASK, host, str(PORT), *heads).text.split()
 
 
-def test_the_sandbox_bucket_is_served(ann, session):
-    assert ask(ann, session, HOST, head("/sandbox/a?x=/prod/"), head("/sandbox/b", method="PUT")) == ["200", "200"]
-    assert ask(ann, session, f"sandbox.{HOST}", head("/a", f"sandbox.{HOST}:{PORT}")) == ["200"]
+def test_the_sandbox_bucket_is_served(alice, session):
+    assert ask(alice, session, HOST, head("/sandbox/a?x=/prod/"), head("/sandbox/b", method="PUT")) == ["200", "200"]
+    assert ask(alice, session, f"sandbox.{HOST}", head("/a", f"sandbox.{HOST}:{PORT}")) == ["200"]
     assert Store.asked == [(HOST, "/sandbox/a?x=/prod/"), (HOST, "/sandbox/b"), (f"sandbox.{HOST}", "/a")]
 
 
@@ -114,40 +109,40 @@ def test_the_sandbox_bucket_is_served(ann, session):
     ("/sandbox/a", f"prod.{HOST}:{PORT}"),
     ("/sandbox/a", f"{HOST}:{PORT}\\r\\nHost: prod.{HOST}"),
 ])
-def test_production_gets_no_request(ann, session, path, host):
-    said = ask(ann, session, HOST, head(path, host))
+def test_production_gets_no_request(alice, session, path, host):
+    said = ask(alice, session, HOST, head(path, host))
     assert said and said[0] != "200", said
     # As second request on a connection that was good.
-    said = ask(ann, session, HOST, head("/sandbox/first"), head(path, host))
+    said = ask(alice, session, HOST, head("/sandbox/first"), head(path, host))
     assert said[0] == "200" and said[1:2] != ["200"], said
     assert Store.asked == [(HOST, "/sandbox/first")]
 
 
-def test_a_refused_path_is_403_with_a_record(ann, session):
-    assert ask(ann, session, HOST, head("/prod/zq98key")) == ["403"]
+def test_a_refused_path_is_403_with_a_record(alice, session):
+    assert ask(alice, session, HOST, head("/prod/zq98key")) == ["403"]
 
     def record():
-        return next((denial for denial in denials(ann, session) if "HTTP request" in denial["what"]), None)
+        return next((denial for denial in denials(alice, session) if "HTTP request" in denial["what"]), None)
     found = wait_until(record, 10, "a record")
     assert found["rule"] == "production shares the host, and this path is not the sandbox's"
     assert "companion:iceberg_warehouse" in found["what"] and "zq98key" not in str(found)
 
 
-def test_a_name_of_productions_bucket_serves_only_what_is_listed(ann, session):
-    said = ask(ann, session, f"prod.{HOST}", head("/a", f"prod.{HOST}:{PORT}"))
+def test_a_name_of_productions_bucket_serves_only_what_is_listed(alice, session):
+    said = ask(alice, session, f"prod.{HOST}", head("/a", f"prod.{HOST}:{PORT}"))
     assert "200" not in said
     assert Store.asked == []
 
 
-def test_the_bucket_is_refused_when_it_is_asked_for(ann):
-    answer = ann.post(SESSIONS, {"env_overrides": {"iceberg_warehouse": "s3://prod/x"}})
+def test_the_bucket_is_refused_when_it_is_asked_for(alice):
+    answer = alice.post(SESSIONS, {"env_overrides": {"iceberg_warehouse": "s3://prod/x"}})
     assert answer.status == 422 and "production's bucket" in answer.body.decode()
 
 
-def test_a_reload_binds_sessions_that_run(own, ann, session):
+def test_a_reload_binds_sessions_that_run(daemon, alice, session):
     """The operator takes a path back: the next request is refused."""
-    assert ask(ann, session, HOST, head("/sandbox/a")) == ["200"]
-    own.configure(CONFIGURED.replace(f"{HOST}/sandbox sandbox.{HOST}/", f"{HOST}/other"))
-    os.kill(own.process.pid, signal.SIGHUP)
-    wait_until(lambda: ask(ann, session, HOST, head("/sandbox/a")) != ["200"], 10, "the new configuration")
-    assert ask(ann, session, HOST, head("/other/a")) == ["200"]
+    assert ask(alice, session, HOST, head("/sandbox/a")) == ["200"]
+    daemon.configure(CONFIGURED.replace(f"{HOST}/sandbox sandbox.{HOST}/", f"{HOST}/other"))
+    os.kill(daemon.process.pid, signal.SIGHUP)
+    wait_until(lambda: ask(alice, session, HOST, head("/sandbox/a")) != ["200"], 10, "the new configuration")
+    assert ask(alice, session, HOST, head("/other/a")) == ["200"]

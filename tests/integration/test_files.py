@@ -9,6 +9,7 @@ import urllib.parse
 import pytest
 
 from harness import RUNTIME, RUNTIME_NOT_FOUND, SLOW, UnixConnection, ctl, wait_until
+from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 
 MIB = 1 << 20
 
@@ -35,18 +36,6 @@ def names(caller, session, path="/session"):
     assert answer.status == 200, answer
     made = {"home", "tmp"} if path == "/session" else set()  # are in every session
     return sorted({entry["name"] for entry in answer.json["entries"]} - made)
-
-
-@pytest.fixture
-def caller(daemon):
-    return daemon.client("ana")
-
-
-@pytest.fixture
-def session(caller):
-    name = caller.create_runtime()
-    yield name
-    caller.delete(f"{RUNTIME}/{name}")
 
 
 def test_put_get_stat_remove(caller, session):

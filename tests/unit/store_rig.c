@@ -112,8 +112,10 @@ struct store *rig_open(const char *path, uint32_t max_pages)
 	return store;
 }
 
-void rig_init(struct rig *rig)
+int rig_set_up(void **state)
 {
+	static struct rig the_rig;
+	struct rig *rig = &the_rig;
 	struct spec_create spec = {.profile = "component", .ttl_minutes = 60};
 	struct id id = rig_id(1);
 
@@ -137,15 +139,20 @@ void rig_init(struct rig *rig)
 	id = rig_id(2);
 	rig->job = job_new(&id, rig->session, 1764422886116878);
 	assert_non_null(rig->job);
+	*state = rig;
+	return 0;
 }
 
-void rig_done(struct rig *rig)
+int rig_tear_down(void **state)
 {
+	struct rig *rig = *state;
+
 	rig->store = store_close(rig->store);
 	event = sd_event_unref(event);
 	(void)job_free(rig->job);
 	(void)session_free(rig->session);
 	test_temp_done(&rig->temp);
+	return 0;
 }
 
 void rig_reopen(struct rig *rig)

@@ -17,6 +17,9 @@
 			skip();                                                                    \
 	} while (0)
 
+/* A test whose state is a rig. */
+#define STORE_TEST(function) cmocka_unit_test_setup_teardown(function, rig_set_up, rig_tear_down)
+
 struct rig {
 	struct test_temp temp;
 	char path[96];
@@ -67,8 +70,8 @@ struct id rig_id(uint8_t n);
 /* max_pages 0: no bound. */
 struct store *rig_open(const char *path, uint32_t max_pages);
 /* A store in a folder of its own, or the emptied database; a session and a job without rows. */
-void rig_init(struct rig *rig);
-void rig_done(struct rig *rig);
+int rig_set_up(void **state);
+int rig_tear_down(void **state);
 void rig_reopen(struct rig *rig);
 /* The rows of session and job, and that they were taken. */
 void rig_insert(struct rig *rig);
