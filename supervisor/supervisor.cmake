@@ -3,6 +3,7 @@ add_library(sandboxd_supervisor STATIC
 	ceilings.c
 	config_check.c
 	config_run.c
+	helper_run.c
 	instance.c
 	keeper.c
 	listeners.c

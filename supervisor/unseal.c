@@ -1,59 +1,44 @@
 /*
- * Theory. One helper a launch, of the same form as the configuration's reader: own id, empty root,
- * no network, a filter. All that it can reach are the descriptors that it is given. Four files are
- * opened per launch, by name below two directories that only root writes: the store is replaced by
- * rename, so an older descriptor would show an older store.
+ * Theory. One helper a launch, without a network. Four files are opened per launch, by name below
+ * two directories that only root writes: the store is replaced by rename, so an older descriptor
+ * would show an older store.
  *
- * The report is a fixed struct; its end-of-file without one, an early exit and the time-out are one
- * case: it failed. The helper may write records as long as the shim does not read them, so it is
- * reaped whenever it ends, long after `done`; what runs too long is killed.
+ * The report is heard while it runs. The helper may write records as long as the shim does not read
+ * them, so it is reaped whenever it ends, long after `done`.
  */
 #include "supervisor/unseal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/io.h"
-#include "base/log.h"
 
-#include "sandboxd/kernel.h"
-#include "sandboxd/worker.h"
-#include "supervisor/host.h"
-#include "supervisor/worker_spawn.h"
+#include "supervisor/helper_run.h"
 
 #define TIMEOUT (10 * USEC_PER_SEC)
-#define HELPER  "sandboxd-helper"
 
 struct unseal {
 	struct list link; /* unsealer->running */
-	int pid_fd;
-	int step_fd; /* worker_spawn's pipe */
-	int report_fd;
+	struct helper_run run;
 	int records_fd;
-	struct loop_source *pid_source;
 	struct loop_source *report_source;
-	struct loop_source *timer;
 	unseal_done done; /* NULL: told, or cancelled */
 	void *userdata;
 };
 
-/* Our ends and the helper's. */
+/* The helper's ends, beside those of each run. */
 enum unseal_end {
-	END_REQUEST,
 	END_RECORDS,
 	END_STORE,
 	END_KEY,
 	END_HOST_KEY,
 	END_GENERATION,
-	END_REPORT,
 	END_MAX_,
 };
 
@@ -71,12 +56,8 @@ int unsealer_open(struct unsealer *unsealer, int state_fd)
 static void release(struct unseal *unseal)
 {
 	list_remove(&unseal->link);
-	unseal->pid_source = loop_remove(unseal->pid_source);
 	unseal->report_source = loop_remove(unseal->report_source);
-	unseal->timer = loop_remove(unseal->timer);
-	unseal->pid_fd = fd_close(unseal->pid_fd);
-	unseal->step_fd = fd_close(unseal->step_fd);
-	unseal->report_fd = fd_close(unseal->report_fd);
+	helper_run_done(&unseal->run);
 	unseal->records_fd = fd_close(unseal->records_fd);
 	free(unseal);
 }
@@ -88,7 +69,8 @@ void unsealer_close(struct unsealer *unsealer)
 	LIST_FOR_EACH_SAFE (link, following, &unsealer->running) {
 		struct unseal *unseal = LIST_ENTRY(link, struct unseal, link);
 
-		worker_end(unseal->pid_fd, HELPER);
+		unseal->report_source = loop_remove(unseal->report_source);
+		helper_run_end(&unseal->run);
 		release(unseal);
 	}
 	unsealer->null_fd = fd_close(unsealer->null_fd);
@@ -111,7 +93,7 @@ static int on_report(void *userdata, uint32_t events)
 {
 	struct unseal *unseal = userdata;
 	struct secret_report report;
-	ssize_t n = io_read(unseal->report_fd, &report, sizeof(report));
+	ssize_t n = io_read(unseal->run.report_fd, &report, sizeof(report));
 
 	(void)events;
 	if (n == -EAGAIN)
@@ -125,32 +107,15 @@ static int on_report(void *userdata, uint32_t events)
 	return 0;
 }
 
-static int on_exit_of_helper(void *userdata, uint32_t events)
+static void on_ended(void *userdata)
 {
 	struct unseal *unseal = userdata;
-	struct err err = ERR_NULL;
-	siginfo_t info = {0};
 
-	(void)events;
-	if (waitid(P_PIDFD, (id_t)unseal->pid_fd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
-		return 0;
 	if (unseal->done)
 		(void)on_report(unseal, 0); /* its word may lie in the pipe */
 	if (unseal->done)
 		tell(unseal, NULL);
-	if (worker_spawn_result(unseal->step_fd, &err))
-		log_err(LOG_LEVEL_ERROR, NULL, "the helper for secrets was not started", &err);
 	release(unseal);
-	return 0;
-}
-
-static int on_timer(void *userdata, uint32_t events)
-{
-	struct unseal *unseal = userdata;
-
-	(void)events;
-	(void)kernel_pidfd_send_signal(unseal->pid_fd, SIGKILL);
-	return 0;
 }
 
 /* `secrets` below the state directory: root's alone, or it is not used. */
@@ -200,71 +165,60 @@ static int open_files(const struct unsealer *unsealer, int ends[END_MAX_])
 	return r;
 }
 
-static int open_pipes(struct unseal *unseal, const struct secret_request *request,
-		      int ends[END_MAX_])
+static int open_records(struct unseal *unseal, int ends[END_MAX_])
 {
-	AUTO_CLOSE int request_fd = -1;
 	int fds[2];
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
-	ends[END_REQUEST] = fds[0];
-	request_fd = fds[1];
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
 	unseal->records_fd = fds[0];
 	ends[END_RECORDS] = fds[1];
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
-	unseal->report_fd = fds[0];
-	ends[END_REPORT] = fds[1];
-	/* A pipe takes it whole. */
-	_Static_assert(sizeof(*request) <= 4096, "never blocks");
-	return io_write_all(request_fd, request, sizeof(*request));
+	return 0;
 }
 
-static int spawn(const struct unsealer *unsealer, struct unseal *unseal, const int ends[END_MAX_],
-		 struct err *err)
+static int run(const struct unsealer *unsealer, struct unseal *unseal,
+	       const struct secret_request *request, const int ends[END_MAX_], struct err *err)
 {
 	static const int places[END_MAX_] = {
-		[END_REQUEST] = HELPER_FD_REQUEST,   [END_RECORDS] = HELPER_FD_RECORDS,
-		[END_STORE] = HELPER_FD_STORE,       [END_KEY] = HELPER_FD_KEY,
-		[END_HOST_KEY] = HELPER_FD_HOST_KEY, [END_GENERATION] = HELPER_FD_GENERATION,
-		[END_REPORT] = HELPER_FD_REPORT,
+		[END_RECORDS] = HELPER_FD_RECORDS,
+		[END_STORE] = HELPER_FD_STORE,
+		[END_KEY] = HELPER_FD_KEY,
+		[END_HOST_KEY] = HELPER_FD_HOST_KEY,
+		[END_GENERATION] = HELPER_FD_GENERATION,
 	};
-	struct worker_spawn worker = {
-		.program = HELPER,
+	struct helper_start start = {
+		.loop = unsealer->loop,
+		.host = unsealer->host,
 		.mode = "unseal",
-		.id = host_worker_ids(unsealer->host) + WORKER_ID_HELPER,
-		.state_fd = -1,
-		.no_network = true,
+		.not_started = "the helper for secrets was not started",
+		.request = request,
+		.request_bytes = sizeof(*request),
+		.worker = {.no_network = true,
+			   .fds = {{unsealer->null_fd, STDERR_FILENO}},
+			   .n_fds = 1},
+		.timeout = TIMEOUT,
+		.ended = on_ended,
+		.userdata = unseal,
 	};
+	int r;
 
+	_Static_assert(sizeof(*request) <= HELPER_REQUEST_MAX_BYTES, "a pipe takes it whole");
 	for (size_t i = 0; i < END_MAX_; i++)
-		worker.fds[worker.n_fds++] = (struct worker_spawn_fd){ends[i], places[i]};
-	worker.fds[worker.n_fds++] = (struct worker_spawn_fd){unsealer->null_fd, STDERR_FILENO};
-	worker.fds[worker.n_fds++] =
-		(struct worker_spawn_fd){host_policy_fd(unsealer->host), WORKER_FD_POLICY};
-	return worker_spawn(unsealer->host, &worker, &unseal->pid_fd, &unseal->step_fd, err);
+		start.worker.fds[start.worker.n_fds++] =
+			(struct worker_spawn_fd){ends[i], places[i]};
+	r = helper_run_start(&unseal->run, &start, err);
+	if (r < 0)
+		return r;
+	r = loop_add(unsealer->loop, unseal->run.report_fd, EPOLLIN, on_report, unseal,
+		     &unseal->report_source);
+	if (r < 0) {
+		helper_run_end(&unseal->run);
+		return err_fail(err, r, "unseal", "watch");
+	}
+	return 0;
 }
 
-static int watch(struct unsealer *unsealer, struct unseal *unseal)
-{
-	int r = fd_set_nonblock(unseal->report_fd, 1);
-
-	if (r >= 0)
-		r = loop_add(unsealer->loop, unseal->report_fd, EPOLLIN, on_report, unseal,
-			     &unseal->report_source);
-	if (r >= 0)
-		r = loop_add(unsealer->loop, unseal->pid_fd, EPOLLIN, on_exit_of_helper, unseal,
-			     &unseal->pid_source);
-	if (r >= 0)
-		r = loop_add_timer(unsealer->loop, clock_add(clock_boottime(), TIMEOUT), on_timer,
-				   unseal, &unseal->timer);
-	return r;
-}
-
-static int start(struct unsealer *unsealer, struct unseal *unseal,
+static int start(const struct unsealer *unsealer, struct unseal *unseal,
 		 const struct secret_request *request, struct err *err)
 {
 	int ends[END_MAX_];
@@ -278,12 +232,12 @@ static int start(struct unsealer *unsealer, struct unseal *unseal,
 	if (r == -ENOENT)
 		r = UNSEAL_E_NONE;
 	if (r == 0) {
-		r = open_pipes(unseal, request, ends);
+		r = open_records(unseal, ends);
 		if (r < 0)
 			(void)err_fail(err, r, "unseal", "pipe");
 	}
 	if (r == 0)
-		r = spawn(unsealer, unseal, ends, err);
+		r = run(unsealer, unseal, request, ends, err);
 	for (size_t i = 0; i < END_MAX_; i++)
 		ends[i] = fd_close(ends[i]);
 	return r;
@@ -298,15 +252,9 @@ int unseal_start(struct unsealer *unsealer, const struct secret_request *request
 	if (!unseal)
 		return err_fail(err, -ENOMEM, "unseal", "memory");
 	list_init(&unseal->link);
-	unseal->pid_fd = unseal->step_fd = unseal->report_fd = unseal->records_fd = -1;
+	unseal->run = HELPER_RUN_NULL;
+	unseal->records_fd = -1;
 	r = start(unsealer, unseal, request, err);
-	if (r == 0) {
-		r = watch(unsealer, unseal);
-		if (r < 0) {
-			worker_end(unseal->pid_fd, HELPER);
-			(void)err_fail(err, r, "unseal", "watch");
-		}
-	}
 	if (r != 0) {
 		release(unseal);
 		return r;
@@ -323,6 +271,6 @@ struct unseal *unseal_cancel(struct unseal *unseal)
 	if (!unseal)
 		return NULL;
 	unseal->done = NULL;
-	(void)kernel_pidfd_send_signal(unseal->pid_fd, SIGKILL);
+	helper_run_kill(&unseal->run);
 	return NULL;
 }
