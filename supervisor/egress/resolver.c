@@ -171,9 +171,10 @@ static int append_name(char chain[RESOLVER_MAX_CHAIN], size_t *used, const char 
 		return 0;
 	if (length >= RESOLVER_MAX_CHAIN - *used - 1)
 		return -EMSGSIZE;
+	memcpy(chain + *used, name, length);
 	for (size_t i = 0; i < length; i++)
-		chain[*used + i] =
-			name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] | 0x20) : name[i];
+		if (name[i] >= 'A' && name[i] <= 'Z')
+			chain[*used + i] = (char)(name[i] - 'A' + 'a');
 	*used += length + 1;
 	return 0;
 }

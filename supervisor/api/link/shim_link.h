@@ -102,7 +102,7 @@ MUST_USE int shim_link_file_put(struct shim_link *link, uint32_t job, const void
 				size_t size);
 MUST_USE int shim_link_file_put_end(struct shim_link *link, uint32_t job);
 /* So many bytes more of file_data are out of the way. */
-void shim_link_file_credit(struct shim_link *link, uint32_t job, size_t size);
+void shim_link_file_credit(struct shim_link *link, uint32_t id, size_t size);
 /* A command that an earlier worker started goes on here. Right after shim_link_new, of an adopted
  * session. 0 or -EBUSY. One that the shim does not have fails, without a number, before `known`. */
 MUST_USE int shim_link_resume(struct shim_link *link, uint32_t job);
@@ -114,7 +114,7 @@ MUST_USE int shim_link_signal(struct shim_link *link, uint32_t job,
 			      const struct wire_signal *signal);
 MUST_USE int shim_link_resize(struct shim_link *link, uint32_t job, const struct wire_size *size);
 /* A kept command that has ended takes no room in the shim any more. */
-void shim_link_forget(struct shim_link *link, uint32_t job);
+void shim_link_forget(struct shim_link *link, uint32_t id);
 void shim_link_cancel(struct shim_link *link, uint32_t job); /* its last frame still follows */
 
 void shim_link_settle(struct shim_link *link, uint64_t number);
