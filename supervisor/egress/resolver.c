@@ -171,10 +171,13 @@ static int append_name(char chain[RESOLVER_MAX_CHAIN], size_t *used, const char 
 		return 0;
 	if (length >= RESOLVER_MAX_CHAIN - *used - 1)
 		return -EMSGSIZE;
-	memcpy(chain + *used, name, length);
-	for (size_t i = 0; i < length; i++)
-		if (name[i] >= 'A' && name[i] <= 'Z')
-			chain[*used + i] = (char)(name[i] - 'A' + 'a');
+	for (size_t i = 0; i < length; i++) {
+		char letter = name[i];
+
+		if (letter >= 'A' && letter <= 'Z')
+			letter = (char)(letter - 'A' + 'a');
+		chain[*used + i] = letter;
+	}
 	*used += length + 1;
 	return 0;
 }
