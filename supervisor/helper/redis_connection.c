@@ -91,7 +91,11 @@ static enum redis_status log_in(struct redis *redis)
 
 	if (!reply)
 		return REDIS_E_CONNECT;
-	return reply->type == REDIS_REPLY_ERROR ? REDIS_E_PASSWORD : REDIS_DONE;
+	if (reply->type != REDIS_REPLY_ERROR)
+		return REDIS_DONE;
+	/* Before Redis 6 it takes a password alone. */
+	return redis_is_error(reply, "ERR wrong number of arguments") ? REDIS_E_ACL
+								      : REDIS_E_PASSWORD;
 }
 
 enum redis_status redis_open(struct redis *redis)

@@ -3,6 +3,7 @@ import os
 import shlex
 import signal
 import socket
+import socketserver
 import subprocess
 import threading
 import time
@@ -205,6 +206,35 @@ def test_without_rights_there_is_no_redis_and_the_session_says_so(rig, says):
         if daemon:
             daemon.done()
         redis.done()
+
+
+class BeforeUsers(socketserver.BaseRequestHandler):
+    """Redis 5, which Debian has no more, with `requirepass`: AUTH takes a password alone."""
+
+    def handle(self):
+        while words := self.request.recv(4096).split(b"\r\n")[2::2]:
+            self.request.sendall(b"-ERR wrong number of arguments for 'auth' command\r\n"
+                                 if words[0].upper() == b"AUTH" and len(words) != 2
+                                 else b"-NOAUTH Authentication required.\r\n")
+
+
+def test_a_server_from_before_users_is_told_from_a_wrong_password():
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), BeforeUsers) as server:
+        threading.Thread(target=server.serve_forever).start()
+        daemon = None
+        try:
+            daemon = Daemon(CONFIG + f"\n[redis]\nurl = redis://127.0.0.1:{server.server_address[1]}\n"
+                                     f"user = {ADMIN}\npassword = word\n")
+            alice = daemon.client("alice")
+            made = alice.create()
+            notes = wait_until(lambda: [note for note in alice.get(f"{SESSIONS}/{made}").json["log_summary"]
+                                        if note["metadata"].get("code") == "redis_unavailable"], 10, "a note")
+            assert "has no users" in notes[0]["message"], notes
+            alice.remove(made)
+        finally:
+            if daemon:
+                daemon.done()
+            server.shutdown()
 
 
 # What a command needs to be more than a wrong number of arguments.
