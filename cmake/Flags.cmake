@@ -75,19 +75,22 @@ if(SANDBOXD_COVERAGE)
 	target_link_options(sandboxd_flags INTERFACE --coverage)
 endif()
 
-# Static programs (the shim and the jail tools) run where no library is: static-pie, and never with a
-# sanitizer, whose runtime needs a dynamic loader and /proc/self/maps.
-add_library(sandboxd_static INTERFACE)
+# What runs inside a session never has a sanitizer, whose runtime needs /proc/self/maps.
+add_library(sandboxd_plain INTERFACE)
 get_target_property(_opts sandboxd_flags INTERFACE_COMPILE_OPTIONS)
 get_target_property(_defs sandboxd_flags INTERFACE_COMPILE_DEFINITIONS)
 get_target_property(_incs sandboxd_flags INTERFACE_INCLUDE_DIRECTORIES)
 get_target_property(_links sandboxd_flags INTERFACE_LINK_OPTIONS)
 list(FILTER _opts EXCLUDE REGEX "sanitize|coverage")
 list(FILTER _links EXCLUDE REGEX "sanitize|coverage")
-target_compile_options(sandboxd_static INTERFACE ${_opts})
-target_compile_definitions(sandboxd_static INTERFACE ${_defs})
-target_include_directories(sandboxd_static INTERFACE ${_incs})
-target_link_options(sandboxd_static INTERFACE ${_links}
+target_compile_options(sandboxd_plain INTERFACE ${_opts})
+target_compile_definitions(sandboxd_plain INTERFACE ${_defs})
+target_include_directories(sandboxd_plain INTERFACE ${_incs})
+target_link_options(sandboxd_plain INTERFACE ${_links})
+
+# Most of it (the shim and the jail tools) runs where no library is: static-pie.
+add_library(sandboxd_static INTERFACE)
+target_link_options(sandboxd_static INTERFACE
 	$<$<C_COMPILER_ID:Clang>:-Wno-unused-command-line-argument>) # for the -pie that loses
 # As a library item: CMake puts its own -pie behind link options, and the last of the two wins.
-target_link_libraries(sandboxd_static INTERFACE -static-pie)
+target_link_libraries(sandboxd_static INTERFACE sandboxd_plain -static-pie)

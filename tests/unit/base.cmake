@@ -6,7 +6,7 @@ sandboxd_unit_test(test_json LIBS sandboxd_json)
 
 # No cmocka here: the point is the link.
 add_executable(test_static test_static.c)
-target_link_libraries(test_static PRIVATE sandboxd_base_static)
+target_link_libraries(test_static PRIVATE sandboxd_static sandboxd_base_static)
 set_target_properties(test_static PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/unit)
 add_test(NAME unit.test_static COMMAND test_static)
 set_tests_properties(unit.test_static PROPERTIES LABELS unit TIMEOUT 60)
