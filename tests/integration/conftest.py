@@ -1,8 +1,16 @@
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from harness import Daemon
+from harness import Daemon, SLOW
+from postgres_rig import Postgres
 
 
 def pytest_addoption(parser):
@@ -41,11 +49,83 @@ def pytest_sessionfinish(session, exitstatus):
         session.exitstatus = pytest.ExitCode.OK  # fewer files than parts
 
 
+@contextlib.contextmanager
+def limited(item, part):
+    """What hangs fails, with the place it hangs at, and the suite goes on. Every thread's place is
+    printed a little later, for the case that the exception cannot be raised."""
+    # A quickstart builds the project.
+    seconds = 900 if item.get_closest_marker("quickstart") else 300 * SLOW
+
+    def late(_number, _frame):
+        # No Exception, least of all an OSError: who polls ignores those.
+        pytest.fail(f"{part} of {item.nodeid} took over {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    # Again and again: the first may come where a library swallows every exception.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 30)
+    faulthandler.dump_traceback_later(seconds + 90)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_setup(item):
+    with limited(item, "the setup"):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    with limited(item, "the call"):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item):
+    with limited(item, "the teardown"):
+        yield
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure():
+    """A thread that a failed test left would be waited for at the end, for ever."""
+    threads = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+    end = time.monotonic() + 60
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        print("threads that do not end:", [thread.name for thread in threads if thread.is_alive()], flush=True)
+        faulthandler.dump_traceback(sys.__stderr__)
+        sys.stderr.flush()
+        os._exit(pytest.ExitCode.TESTS_FAILED)
+
+
 @pytest.fixture(scope="module")
 def daemon():
     started = Daemon()
     yield started
     started.done()
+
+
+@pytest.fixture
+def private():
+    """A service of the test's own."""
+    started = Daemon()
+    yield started
+    started.done()
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """A server of the file's own, with the schema."""
+    server = Postgres()
+    server.ready()
+    yield server
+    server.done()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ that counts what it is asked.
 """
 import contextlib
 import ctypes
+import fcntl
 import os
 import select
 import socket
@@ -107,6 +108,13 @@ class World:
         self.name_server = self.namespace.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.name_server.bind((NAME_SERVER, 53))
         threading.Thread(target=self.answer, daemon=True).start()
+
+    def listen(self, address, port):
+        """A TCP socket there for a server of this process."""
+        made = self.namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, port))
+        return made
 
     def answer(self):
         with contextlib.suppress(OSError):  # it is closed
@@ -308,10 +316,9 @@ class Worker:
         fds = (far.fileno(), policy)
 
         def place():
-            copies = [os.dup(fd) for fd in fds]
-            copies = [os.dup2(copy, 60 + n) for n, copy in enumerate(copies)]
-            os.dup2(60, 3)
-            os.dup2(61, 4)
+            copies = [fcntl.fcntl(fd, fcntl.F_DUPFD, 5) for fd in fds]  # none lands on 3 or 4
+            for n, copy in enumerate(copies):
+                os.dup2(copy, 3 + n)
 
         self.process = subprocess.Popen(
             ["unshare", "-m", "--", "sh", "-c",

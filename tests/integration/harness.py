@@ -36,6 +36,9 @@ ABSENT_ID = "0f6a2c1e-5b7d-4c8a-9e3f-1a2b3c4d5e6f"
 
 # How much longer than on a processor of today everything takes: an emulated one sets it.
 SLOW = int(os.environ.get("SANDBOX_SLOW", "1"))
+# Below what conftest.py gives a test.
+STREAM_SECONDS = 240 * SLOW
+LEAKS = re.compile(r"[^\n]*ERROR: LeakSanitizer.*?SUMMARY: AddressSanitizer: \d+ byte\(s\) leaked[^\n]*", re.DOTALL)
 
 CONFIG = """\
 [identity]
@@ -175,7 +178,9 @@ class Client:
             return got
 
     def lines(self, method, url, body=None, headers=None, timeout=60 * SLOW):
-        """The lines of a streamed answer as they come. A status other than 200 is an error."""
+        """The lines of a streamed answer as they come. A status other than 200 is an error, and so is
+        one that does not end: its heartbeats come however long it lasts."""
+        end = time.monotonic() + STREAM_SECONDS
         connection = UnixConnection(self.path, timeout)
         merged = dict(self.headers)
         merged.update(headers or {})
@@ -192,6 +197,7 @@ class Client:
                 if not line:
                     return
                 yield line.rstrip(b"\r\n")
+                assert time.monotonic() < end, f"{method} {url} does not end"
         finally:
             connection.close()
 
@@ -367,6 +373,8 @@ def own_database(config):
 
 class Daemon:
     """A private sandboxd in a folder of its own."""
+
+    leaks_expected = False
 
     def __init__(self, config=CONFIG, env=None, arguments=(), programs=BIN):
         self.home = Path(tempfile.mkdtemp(prefix="sbx-", dir="/tmp"))
@@ -596,12 +604,38 @@ class Daemon:
                 left = self.leftovers()
                 assert left == [], left
             text = self.log.read_text(errors="replace")
+            if self.leaks_expected:
+                text = LEAKS.sub("", text)
             assert "AddressSanitizer" not in text, text[-6000:]
             assert not re.search(r"runtime error:", text), text[-6000:]
             assert "assertion failed" not in text.lower(), text[-6000:]
             assert self.deaths_expected or "worker died" not in text, text[-6000:]
         finally:
             shutil.rmtree(self.home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def serving(config=CONFIG):
+    """A service for as long as the block."""
+    daemon = Daemon(config)
+    try:
+        yield daemon
+    finally:
+        daemon.done()
+
+
+@contextlib.contextmanager
+def stopped(*pids):
+    """They stand still: they are there and answer nothing."""
+    try:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # one that ended since it was looked for
+                os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager

@@ -9,11 +9,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-from harness import BIN, CONFIG, wait_until
+from harness import BIN, CONFIG, stopped, wait_until
 
 DATABASE = "platform"
 OWNER = "platform_owner"   # of the schema
@@ -91,18 +92,9 @@ class Postgres:
         time.sleep(pause)
         self.start(*settings)
 
-    @contextlib.contextmanager
     def paused(self):
-        """Every process of it stands still: the server is there and answers nothing."""
-        pids = [self.process.pid, *children_of(self.process.pid)]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+        """Every process of it stands still."""
+        return stopped(self.process.pid, *children_of(self.process.pid))
 
     def sql(self, text, database=DATABASE, role="postgres"):
         env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PGPASSWORD": self.passwords.get(role, "")}
@@ -120,9 +112,9 @@ class Postgres:
         self.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC; "
                  f"GRANT CREATE, USAGE ON SCHEMA public TO {OWNER}", database=name)
 
-    def dsn(self, role=SERVICE, password=True, scheme="postgresql", database=DATABASE):
+    def dsn(self, role=SERVICE, password=True, scheme="postgresql", database=DATABASE, port=None):
         secret = f":{self.passwords[role]}" if password else ""
-        return f"{scheme}://{role}{secret}@127.0.0.1:{self.port}/{database}"
+        return f"{scheme}://{role}{secret}@127.0.0.1:{port or self.port}/{database}"
 
     def migrate(self, *words, role=OWNER, database=DATABASE):
         """sandboxctl migrate as the owner of the schema."""
@@ -144,6 +136,55 @@ class Postgres:
     def done(self):
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+class Cable:
+    """A way to the server that can be cut: connections end, and new ones are refused."""
+
+    def __init__(self, server):
+        self.to = server.port
+        self.port = free_port()
+        self.process = None
+        self.mend()
+
+    def mend(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CABLE, str(self.port), str(self.to)], stdin=subprocess.DEVNULL)
+        wait_until(self.leads, 30, "the cable is there")
+
+    def leads(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def cut(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+
+CABLE = """
+import asyncio, sys
+
+async def copy(source, sink):
+    try:
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
+    except OSError:
+        pass
+    sink.close()
+
+async def carry(reader, writer):
+    to_reader, to_writer = await asyncio.open_connection("127.0.0.1", int(sys.argv[2]))
+    await asyncio.gather(copy(reader, to_writer), copy(to_reader, writer))
+
+async def main():
+    server = await asyncio.start_server(carry, "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
 
 
 SHARED = []

@@ -6,10 +6,17 @@ import pytest
 import websockets
 
 from harness import SESSIONS, sse_events, stopped_shim
-from proxy_rig import lines_of, token
+from proxy_rig import lines_of, proxied_daemon, token
 
 ALICE = token("alice", "blue")
 BOB = token("bob", "red")
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    started = proxied_daemon()
+    yield started
+    started.done()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ PLATFORM = "sandboxd-frames"
 
 class Redis:
     def __init__(self, default="off", admin_may=ADMIN_MAY,
-                 platform_may="+select +publish +pubsub|numsub", lines=()):
+                 platform_may="+select +publish +pubsub|numsub", lines=(), program=None, binds_channels=True):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -23,6 +23,7 @@ class Redis:
         self.platform_password = secrets.token_hex(16)
         self.admin_may, self.platform_may = admin_may, platform_may
         self.default, self.lines = default, lines
+        self.program, self.binds_channels = program, binds_channels
         self.process = None
         self.start()
 
@@ -32,12 +33,15 @@ class Redis:
         users.append(f"user {PLATFORM} on >{self.platform_password} resetchannels &alphaswarm:task:* -@all {self.platform_may}")
         if self.default != "on":
             users.append("user default off")
+        if not self.binds_channels:
+            users = [" ".join(word for word in user.split(" ") if word[0] != "&" and word != "resetchannels")
+                     for user in users]
         file = Path(self.home.name) / "redis.conf"
         file.write_text("\n".join([f"port {self.port}", "bind 127.0.0.1", f"dir {self.home.name}", 'save ""',
                                    "appendonly no", *self.lines, *users]) + "\n")
         # The server is in the package of the client; it goes by the name under which it is called.
-        self.process = subprocess.Popen(["redis-server", str(file)], executable="/usr/bin/redis-check-rdb",
-                                        stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(["redis-server", str(file)],
+                                        executable=self.program or "/usr/bin/redis-check-rdb", stdout=subprocess.DEVNULL)
         wait_until(lambda: self.ask("ping") == "PONG", 10, "redis answers")
 
     def command(self, *words, user="test", password=None):

@@ -174,13 +174,13 @@ def test_expires_and_eta(app, alice, session, broker):
     with pytest.raises(TaskRevokedError):
         gone.get(timeout=WAIT)
     begin = time.time()
-    later = send(app, session, countdown=3)
+    later = send(app, session, countdown=8)
     node = node_of(app)
     scheduled = wait_until(lambda: app.control.inspect(timeout=1).scheduled()[node], 10, "scheduled")
     assert scheduled[0]["request"]["id"] == later.id
     assert send(app, session).get(timeout=WAIT)["ok"]  # nobody waits behind it
     assert later.get(timeout=WAIT)["ok"]
-    assert alice.frames(later.id)[0]["timestamp"] >= begin + 3
+    assert alice.frames(later.id)[0]["timestamp"] >= begin + 8
     idle(broker)
 
 

@@ -139,14 +139,14 @@ def test_restart_of_the_worker_puts_back_what_has_not_begun(app, daemon, alice, 
     """And a session without a tree gets one for the task."""
     session = alice.create()
     alice.write(session, "demo", "type: a.B\n")
-    later = send(app, session, countdown=12)
+    later = send(app, session, countdown=25)
     wait_until(lambda: broker.ask("hlen", "unacked") == "1", 10, "taken")
     daemon.stop()
     assert broker.ask("hlen", "unacked") == "0" and broker.ask("llen", "sandbox") == "1"
     assert json.loads(broker.ask("lindex", "sandbox", "0"))["headers"]["redelivered"] is True
     daemon.start()
     assert daemon.client("alice").get(f"{SESSIONS}/{session}").json["sandbox"]["tree"] in ("dormant", "rebuilding")
-    assert later.get(timeout=2 * WAIT)["asset_count"] == 1
+    assert later.get(timeout=3 * WAIT)["asset_count"] == 1
     idle(broker)
 
 

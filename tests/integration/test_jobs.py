@@ -2,12 +2,11 @@
 import os
 import signal
 import threading
-import time
 from datetime import datetime
 
 import pytest
 
-from harness import ABSENT_ID, NOT_FOUND, SESSIONS, Daemon, wait_until
+from harness import ABSENT_ID, NOT_FOUND, SESSIONS, wait_until
 
 TASKS = "/dagster/sandbox/tasks"
 BODY = "type: a.B\n"
@@ -26,13 +25,6 @@ while True:
             pass
 """
 GO_ON = "kill -CONT $(pgrep -f ^sandbox-loader)"
-
-
-@pytest.fixture
-def private():
-    started = Daemon()
-    yield started
-    started.done()
 
 
 def stopped_loader(caller, session, begin):

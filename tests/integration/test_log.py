@@ -15,11 +15,9 @@ JOURNALD = "/lib/systemd/systemd-journald"
 
 
 @pytest.fixture(scope="module")
-def daemon():
-    started = Daemon()
-    started.deaths_expected = True
-    yield started
-    started.done()
+def daemon(daemon):
+    daemon.deaths_expected = True
+    return daemon
 
 
 def test_lines_of_a_request_carry_its_id(daemon, alice):
@@ -188,3 +186,5 @@ def test_no_endpoint_value_anywhere(daemon, alice, root):
              "log": daemon.log.read_text(), "titles": titles,
              "audit": (daemon.state / "api" / "audit.jsonl").read_text()}
     assert {name for name, text in texts.items() if "planted-" in text} == set()
+
+

@@ -3,7 +3,6 @@
 The listener's other end is the egress worker. It is stopped here, and the suite, which is root,
 takes the supervisor's copy of the listener and accepts in its place.
 """
-import contextlib
 import ctypes
 import errno
 import json
@@ -16,7 +15,7 @@ import threading
 
 import pytest
 
-from harness import CONFIG, Daemon, namespace_of, parent_of, wait_until
+from harness import CONFIG, Daemon, namespace_of, parent_of, stopped, wait_until
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 RESOLVER = "127.0.0.53"
@@ -71,22 +70,14 @@ def taken(daemon, kind):
     return sock
 
 
-@contextlib.contextmanager
 def no_egress(daemon):
-    pid = daemon.worker_pid("sandboxd-egress")
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
+    return stopped(daemon.worker_pid("sandboxd-egress"))
 
 
 @pytest.fixture
-def private():
-    started = Daemon()
-    started.deaths_expected = True
-    yield started
-    started.done()
+def private(private):
+    private.deaths_expected = True
+    return private
 
 
 @pytest.fixture

@@ -5,14 +5,7 @@ for module in ("websockets", "fastapi", "uvicorn", "aiohttp"):
     pytest.importorskip(module, reason=f"python3-{module} is not installed")
 
 from proxy_cases import *  # noqa: E402,F401,F403
-from proxy_rig import FastApi, proxied_daemon  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    started = proxied_daemon()
-    yield started
-    started.done()
+from proxy_rig import FastApi  # noqa: E402
 
 
 @pytest.fixture(scope="module")

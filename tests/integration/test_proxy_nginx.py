@@ -8,17 +8,10 @@ pytest.importorskip("websockets", reason="python3-websockets is not installed")
 from harness import ABSENT_ID, SESSIONS, descendants, sse_events, wait_until  # noqa: E402
 from proxy_cases import *  # noqa: E402,F401,F403
 from proxy_cases import ALICE, BOB, owners  # noqa: E402
-from proxy_rig import NGINX, Nginx, Platform, lines_of, proxied_daemon, serve, token  # noqa: E402
+from proxy_rig import NGINX, Nginx, Platform, lines_of, serve, token  # noqa: E402
 
 if not NGINX:
     pytest.skip("nginx is not here; tests/run fetches it", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    started = proxied_daemon()
-    yield started
-    started.done()
 
 
 @pytest.fixture(scope="module")

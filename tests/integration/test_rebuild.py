@@ -9,16 +9,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from harness import NOT_FOUND, RUNTIME, SESSIONS, Daemon, UnixConnection, ctl, wait_until
+from harness import NOT_FOUND, RUNTIME, SESSIONS, UnixConnection, ctl, wait_until
 
 BODY = "type: a.B\n"
-
-
-@pytest.fixture
-def private():
-    started = Daemon()
-    yield started
-    started.done()
 
 
 def tree_of(caller, session):

@@ -1,5 +1,6 @@
 """A session's place in Redis: a user of its own, enforced by the server itself."""
 import os
+import re
 import shlex
 import signal
 import socket
@@ -10,6 +11,7 @@ import time
 from urllib.parse import urlsplit
 
 import pytest
+import redis as client
 
 from harness import CONFIG, SESSIONS, Daemon, wait_until
 from redis_rig import ADMIN, Redis
@@ -88,11 +90,10 @@ def test_teardown_counts_keys_ends_the_user_and_its_connections(alice, server):
         if i % 500 == 0:
             alice.shell(made, f"for i in $(seq {i} {i + 499}); do echo set ${{SANDBOX_REDIS_PREFIX}}$i v; done | {CLI}")
     assert url.username in server.users()
-    outside = subprocess.Popen(server.command("subscribe", prefix_of(made) + "c", user=url.username,
-                                              password=url.password), stdout=subprocess.PIPE, text=True)
+    outside = subprocess.Popen(server.command("blpop", prefix_of(made) + "none", "0", user=url.username,
+                                              password=url.password), stdout=subprocess.DEVNULL)
     try:
-        assert outside.stdout.readline() == "subscribe\n"
-        assert f"user={url.username}" in server.ask("client", "list")
+        wait_until(lambda: f"user={url.username}" in server.ask("client", "list"), 10, "it waits there")
         answer = alice.delete(f"{SESSIONS}/{made}")
         assert answer.status == 200 and answer.json["redis_keys_dropped"] == 2500, answer
         assert url.username not in server.users()
@@ -297,7 +298,7 @@ class Talk:
             if not more:
                 break
             got += more
-        return got.split(b"-ERR unknown command '" + end)[0]
+        return re.split(b"-ERR unknown command ['`]" + end, got)[0]
 
     def __enter__(self):
         return self
@@ -306,9 +307,18 @@ class Talk:
         self.socket.close()
 
 
-def test_every_command_of_the_server_shows_nothing_of_others(alice, session, server):
+def commands_of(server):
     names = server.ask("command", "list").splitlines()
-    assert len(names) > 200
+    if len(names) > 1:
+        return names
+    # Before release 7.
+    with client.Redis(port=server.port, username="test", password=server.password) as talk:
+        return sorted(talk.command())
+
+
+def test_every_command_of_the_server_shows_nothing_of_others(alice, session, server):
+    names = commands_of(server)
+    assert len(names) > 190
     url = urlsplit(alice.shell(session, 'printf %s "$SANDBOX_REDIS_URL"').text)
     own = prefix_of(session) + "own"
     server.ask("set", own, "1")

@@ -5,16 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
-
 from harness import SESSIONS, Daemon, NOT_FOUND, name_of, wait_until
-
-
-@pytest.fixture
-def private():
-    started = Daemon()
-    yield started
-    started.done()
 
 
 def answers(daemon):

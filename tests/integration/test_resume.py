@@ -7,17 +7,15 @@ import time
 
 import pytest
 
-from harness import SESSIONS, Daemon, name_of, wait_until
+from harness import SESSIONS, name_of, wait_until
 from test_adoption import kill_supervisor
 from test_jobs import BODY, GO_ON, TASKS, cancel, state, stopped_task, terminal
 
 
 @pytest.fixture
-def private():
-    started = Daemon()
-    started.deaths_expected = True
-    yield started
-    started.done()
+def private(private):
+    private.deaths_expected = True
+    return private
 
 
 def kill_worker(daemon):

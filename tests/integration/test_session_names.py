@@ -5,17 +5,10 @@ import threading
 
 import pytest
 
-from harness import BIN, RUNTIME, SESSIONS, Daemon, ctl
+from harness import BIN, RUNTIME, SESSIONS, ctl
 
 TAKEN = {"detail": "a session of this name exists"}
 PREFIXES = {"dagster": (SESSIONS, "id"), "runtime": (RUNTIME, "sandbox_uuid")}
-
-
-@pytest.fixture
-def private():
-    started = Daemon()
-    yield started
-    started.done()
 
 
 @pytest.fixture
