@@ -15,6 +15,13 @@ void buf_done(struct buf *buf)
 	buf->allocated = 0;
 }
 
+void buf_wipe(struct buf *buf)
+{
+	if (buf->data)
+		explicit_bzero(buf->data, buf->allocated);
+	buf_done(buf);
+}
+
 void buf_reset(struct buf *buf)
 {
 	buf->size = 0;

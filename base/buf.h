@@ -18,6 +18,7 @@ struct buf {
 
 void buf_done(struct buf *buf);  /* frees; the buffer is empty and usable again */
 void buf_reset(struct buf *buf); /* empty; keeps its memory */
+void buf_wipe(struct buf *buf);  /* as buf_done, and nothing of it is left in memory */
 
 /* All that grow the buffer: 0; -EMSGSIZE beyond max_bytes; -ENOMEM. On failure nothing has changed.
  * `data` may move, so pointers into it end with the next call. Numbers are in host order. */

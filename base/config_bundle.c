@@ -89,6 +89,7 @@ static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct 
 		return err_fail(err, r, "config", "the name of a file is too long");
 	file->bytes = (uint32_t)size;
 	memcpy(bundle->text + sizeof(bundle->head) + bundle->n_text, data, size);
+	explicit_bzero(data, size); /* keys and passwords */
 	bundle->n_text += size;
 	bundle->head.n_files++;
 	return 0;
@@ -198,6 +199,7 @@ int config_bundle_make(int dir_fd, const char *path, bool may_be_missing, usec_t
 	}
 	memcpy(text, &bundle->head, sizeof(bundle->head));
 	r = fd_memfd_sealed("config", text, sizeof(bundle->head) + bundle->n_text, 0);
+	explicit_bzero(text, sizeof(bundle->head) + bundle->n_text);
 	if (r < 0)
 		return err_fail(err, r, "config", "%s cannot be read", "the snapshot");
 	if (ret_changed_at)

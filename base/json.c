@@ -1,7 +1,9 @@
 #include "base/json.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -19,6 +21,18 @@ int doc_seed(void)
 		return -errno;
 	json_object_seed(seed);
 	return 0;
+}
+
+static void free_wiped(void *memory)
+{
+	if (memory)
+		explicit_bzero(memory, malloc_usable_size(memory));
+	free(memory);
+}
+
+void doc_wipe_freed(void)
+{
+	json_set_alloc_funcs(malloc, free_wiped);
 }
 
 /*

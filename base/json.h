@@ -15,6 +15,9 @@
 /* Seed jansson's hash tables from getrandom. For a main that builds documents before it parses any;
  * doc_parse does it by itself. 0 or -errno. */
 MUST_USE int doc_seed(void);
+/* What documents held is overwritten when it is freed: for a main whose documents may hold a
+ * credential, before it makes any. */
+void doc_wipe_freed(void);
 /* 0 and a new reference, or -EBADMSG and a short reason without any byte of the text. */
 MUST_USE int doc_parse(const char *text, size_t size, json_t **ret_doc, const char **ret_reason);
 /* Compact text, keys in insertion order; with ascii all above U+007F escaped. The caller frees.

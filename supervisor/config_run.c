@@ -134,6 +134,7 @@ static void run_free(struct config_run *run)
 	run->step_fd = fd_close(run->step_fd);
 	run->answer_fd = fd_close(run->answer_fd);
 	run->text_fd = fd_close(run->text_fd);
+	explicit_bzero(&run->answer, sizeof(run->answer)); /* has keys and passwords */
 	free(run);
 }
 

@@ -135,6 +135,7 @@ static void on_read(void *userdata, const struct config_answer *answer, const ch
 		if (config) {
 			*config = *answer;
 			r = take_effect(reload, config, &our_err);
+			explicit_bzero(config, sizeof(*config)); /* what is no more in force */
 		} else {
 			r = err_fail(&our_err, -ENOMEM, "config", "memory");
 		}

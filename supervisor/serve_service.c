@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -50,7 +51,8 @@ static int become(uid_t id, gid_t group)
 	if (setgroups(0, NULL) < 0 || setresgid(group, group, group) < 0 ||
 	    setresuid(id, id, id) < 0)
 		return -errno;
-	return 0;
+	/* As in worker_spawn.c: a copy of our memory, under a worker's id. */
+	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
 }
 
 static int connect_to(int mounts_fd, int socket_fd, const char *path, uid_t id)

@@ -129,6 +129,10 @@ static int step_ids(struct spawn_child *child, struct err *err)
 		return err_fail(err, -errno, "worker-ids", "setresgid");
 	if (setresuid(id, id, id) < 0)
 		return err_fail(err, -errno, "worker-ids", "setresuid");
+	/* Until the exec this is a copy of the supervisor's memory, under an id that workers have:
+	 * a change of ids sets it to fs.suid_dumpable, which a host may have set to 1. */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "worker-ids", "PR_SET_DUMPABLE");
 	/* The kernel emptied permitted and effective with the change of ids, unless a securebit
 	 * says otherwise; this also empties the inheritable set and fails on nothing. */
 	return privileges_drop_current(err);

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -101,24 +103,23 @@ int config_check(const struct api_config *config, struct err *err)
 
 int config_read(int fd, struct api_config **ret_config, struct err *err)
 {
-	AUTO_FREE char *data = NULL;
 	AUTO_FREE struct api_config *config = NULL;
-	size_t size;
+	struct stat st;
 	int r;
 
-	/* One sealed memfd serves every start of this worker: its offset is where the last one
-	 * left it. */
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return err_fail(err, -errno, "config", "seek");
-	r = io_read_file(fd, sizeof(*config), &data, &size);
-	if (r < 0)
-		return err_fail(err, r, "config", "read");
-	if (size != sizeof(*config))
-		return err_fail(err, -EBADMSG, "config", "%zu bytes", size);
+	if (fstat(fd, &st) < 0)
+		return err_fail(err, -errno, "config", "size");
+	if (st.st_size != (off_t)sizeof(*config))
+		return err_fail(err, -EBADMSG, "config", "%lld bytes", (long long)st.st_size);
 	config = malloc(sizeof(*config));
 	if (!config)
 		return err_fail(err, -ENOMEM, "config", "no memory");
-	memcpy(config, data, sizeof(*config));
+	/* It has secrets: no other copy of them is left. */
+	r = io_read_exact(fd, config, sizeof(*config));
+	if (r < 0)
+		return err_fail(err, r, "config", "read");
 	r = config_check(config, err);
 	if (r < 0)
 		return r;

@@ -5,9 +5,12 @@
  * Runs as the worker's id, no groups, no capabilities. First thing, before a byte from outside:
  * Landlock domain, no_new_privs, not dumpable, seccomp filter.
  */
+#include <sodium.h>
 #include <stdlib.h>
 
 #include "base/confine.h"
+#include "base/fd.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -43,6 +46,7 @@ int main(int argc, char *argv[])
 
 	log_init("sandboxd-api", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
+	doc_wipe_freed();
 	r = confine_files(network);
 	if (r < 0) {
 		(void)err_fail(&err, r, "confine", "files");
@@ -62,6 +66,8 @@ int main(int argc, char *argv[])
 		log_err(LOG_LEVEL_ERROR, NULL, "cannot start", &err);
 		return EXIT_FAILURE;
 	}
+	/* Keys and passwords: it would be a copy of them that nothing overwrites. */
+	(void)fd_close(WORKER_FD_CONFIG);
 	log_set_level((enum log_level)config->log_level);
 	code = app_run(config, &policy);
 	image_close(&policy);

@@ -77,7 +77,8 @@ void request_free(struct request *request)
 
 void request_release_body(struct request *request)
 {
-	buf_done(&request->body);
+	/* It may hold a credential or a secret. */
+	buf_wipe(&request->body);
 	request->server->held_bytes -= request->held_bytes;
 	request->held_bytes = 0;
 }

@@ -361,6 +361,18 @@ static enum MHD_Result take_upload(struct request *request, const char *data, si
 	return MHD_YES;
 }
 
+/* The library's own buffer, which lives as long as the connection, has it no more. */
+static void wipe_piece(const char *data, size_t size)
+{
+	const union {
+		const char *from;
+		char *to;
+	} piece = {.from = data};
+
+	if (piece.to)
+		explicit_bzero(piece.to, size);
+}
+
 static enum MHD_Result take_body(struct request *request, const char *data, size_t *size)
 {
 	size_t n = *size;
@@ -372,6 +384,7 @@ static enum MHD_Result take_body(struct request *request, const char *data, size
 	if (request->state == REQUEST_STATE_ANSWERED)
 		return drop_body(request, n);
 	r = payload_add(request, data, n);
+	wipe_piece(data, n);
 	if (r == -EMSGSIZE)
 		return refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, "request body too large");
 	if (r == -ENOBUFS)
