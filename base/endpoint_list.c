@@ -7,6 +7,7 @@
 #include "base/host_name.h"
 #include "base/net_class.h"
 #include "base/path.h"
+#include "base/secret.h"
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
@@ -110,6 +111,28 @@ int endpoint_target_rule(const struct endpoint_target *target, struct egress_rul
 	return r < 0 ? r : egress_rule_parse(text, strlen(text), ret_rule);
 }
 
+int gateway_parse(const char *text, size_t length, struct gateway *ret_gateway)
+{
+	const char *equals = memchr(text, '=', length);
+	size_t name_length = equals ? (size_t)(equals - text) : 0;
+	struct endpoint_value value;
+	struct egress_rule rule;
+	struct gateway gateway;
+
+	if (!equals || !variable_name_allowed(text, name_length) ||
+	    str_copy_n(gateway.name, sizeof(gateway.name), text, name_length) < 0 ||
+	    endpoint_value_read(ENDPOINT_FORM_URL, equals + 1, length - name_length - 1, &value) ||
+	    value.n_targets != 1)
+		return -EINVAL;
+	gateway.target = value.target[0];
+	/* A name that means this host is the relay's to refuse; here the plain mistake. */
+	if (endpoint_target_rule(&gateway.target, &rule) < 0 || str_equal(rule.name, "localhost") ||
+	    (rule.kind == EGRESS_RULE_NETWORK && net_class_of(&rule.network) == NET_CLASS_LOOPBACK))
+		return -EINVAL;
+	*ret_gateway = gateway;
+	return 0;
+}
+
 static bool ports_overlap(const struct egress_rule *a, const struct egress_rule *b)
 {
 	for (uint32_t i = 0; i < a->n_ports; i++)
@@ -154,4 +177,19 @@ bool egress_rules_overlap(const struct egress_rule *a, const struct egress_rule 
 		return names_overlap(a, b);
 	return net_address_within(&a->network, &b->network) ||
 	       net_address_within(&b->network, &a->network);
+}
+
+bool endpoint_production_has(const char *list, const struct egress_rule *rule)
+{
+	const char *entry;
+	size_t length;
+
+	while (endpoint_list_next(&list, &entry, &length)) {
+		struct egress_rule production;
+
+		if (endpoint_production_parse(entry, length, &production) == 0 &&
+		    egress_rules_overlap(&production, rule))
+			return true;
+	}
+	return false;
 }

@@ -19,6 +19,8 @@ bool endpoint_list_next(const char **at, const char **ret_entry, size_t *ret_len
  * refused as a whole. 0 or -EINVAL. */
 MUST_USE int endpoint_production_parse(const char *text, size_t length,
 				       struct egress_rule *ret_rule);
+/* Does the rule fit a host in such a list too? What is no rule fits none. */
+bool endpoint_production_has(const char *list, const struct egress_rule *rule);
 /* host/path: on that host, that path and what is below it. The path has one reading: no empty or
  * dot segment, no escape. Fills host and prefix; the rest is 0. 0 or -EINVAL. */
 MUST_USE int endpoint_path_parse(const char *text, size_t length, struct egress_path *ret_path);
@@ -27,6 +29,14 @@ MUST_USE int endpoint_bucket_parse(const char *text, size_t length, struct endpo
 /* One of the two is, or lies in, the other. Both texts are of an s3:// value that was taken. */
 bool endpoint_buckets_overlap(const struct endpoint_value *a, const char *a_prefix,
 			      const struct endpoint_value *b, const char *b_prefix);
+
+/* NAME=URL: a variable that commands get, and what it makes them dial, which is not this host. 0 or
+ * -EINVAL. */
+struct gateway {
+	char name[65];
+	struct endpoint_target target;
+};
+MUST_USE int gateway_parse(const char *text, size_t length, struct gateway *ret_gateway);
 
 /* The rule for what an endpoint dials. */
 MUST_USE int endpoint_target_rule(const struct endpoint_target *target,

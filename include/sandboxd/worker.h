@@ -206,6 +206,8 @@ struct api_config {
 	struct endpoint_config endpoint[ENDPOINTS_N];
 	char component_allow[CONFIG_LIST_BYTES]; /* rules of every session of that profile */
 	char agent_allow[CONFIG_LIST_BYTES];
+	char agent_gateways[CONFIG_LIST_BYTES]; /* NAME=URL: a variable there, and its host a rule
+						 */
 	struct network_config network;
 	struct network_limits network_limits;
 	struct redis_place redis;

@@ -38,6 +38,7 @@ static int check_texts(const struct api_config *config, struct err *err)
 		size_t size;
 		const char *name;
 	} rows[] = {
+		{config->agent_gateways,    sizeof(config->agent_gateways),    "agent_gateways"    },
 		{config->env_prefix,        sizeof(config->env_prefix),        "environment prefix"},
 		{config->stream_url,        sizeof(config->stream_url),        "stream_url"        },
 		{config->websocket_origins, sizeof(config->websocket_origins), "websocket_origins" },

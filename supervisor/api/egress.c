@@ -10,6 +10,7 @@
 
 #include "sandboxd/config.h"
 #include "supervisor/api/link/egress_link.h"
+#include "supervisor/api/loader_run.h"
 
 #define LOOK_EVERY   USEC_PER_SEC
 #define RENEW_MIN    (50 * USEC_PER_MS)
@@ -127,6 +128,7 @@ int egress_policy_of(const struct app *app, const struct session *session,
 		.profile_allow = str_equal(session->spec.profile, "component")
 					 ? app->config->component_allow
 					 : app->config->agent_allow,
+		.gateways = session_gateways(app, session),
 	};
 
 	for (size_t i = 0; i < ENDPOINTS_N; i++) {

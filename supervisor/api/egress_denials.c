@@ -14,7 +14,8 @@
 #define SHOWN_BYTES 72
 
 #define ADVICE_ALLOW                                                                               \
-	"add it to the session's egress rules (PUT .../egress), or to [network] in sandboxd.conf"
+	"add it to the session's egress rules (PUT .../egress, sandboxctl egress --allow), or to " \
+	"[network] in sandboxd.conf"
 #define ADVICE_PRIVATE "the operator may list the network in [network] allow_private"
 #define ADVICE_NONE    "no rule can lead there"
 

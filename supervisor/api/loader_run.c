@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/str.h"
+
 #include "supervisor/api/redis.h"
 
 #define LOADER_OUTPUT_MAX_BYTES ((uint64_t)16 * 1024 * 1024)
@@ -24,6 +26,11 @@ const struct policy_limits *session_limits(const struct live *live)
 	return &session_profile(live)->limits;
 }
 
+const char *session_gateways(const struct app *app, const struct session *session)
+{
+	return str_equal(session->spec.profile, "agent") ? app->config->agent_gateways : NULL;
+}
+
 int session_environment(const struct live *live, char *const *extra, bool is_root,
 			struct environment *ret_environment)
 {
@@ -35,6 +42,7 @@ int session_environment(const struct live *live, char *const *extra, bool is_roo
 		.dagster = session->dagster,
 		.is_root = is_root,
 		.config = live->app->config,
+		.gateways = session_gateways(live->app, session),
 		.session_env = (const char *const *)session->spec.env,
 		.command_env = (const char *const *)extra,
 	};

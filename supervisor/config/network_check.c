@@ -32,30 +32,14 @@ static enum endpoint_form form_of(size_t endpoint)
 	return forms[endpoint];
 }
 
-/* Whether some production host of the endpoint fits the rule too. */
-static bool is_production(const struct endpoint_config *endpoint, const struct egress_rule *rule)
-{
-	const char *at = endpoint->production;
-	const char *entry;
-	size_t length;
-
-	while (endpoint_list_next(&at, &entry, &length)) {
-		struct egress_rule production;
-
-		if (endpoint_production_parse(entry, length, &production) == 0 &&
-		    egress_rules_overlap(&production, rule))
-			return true;
-	}
-	return false;
-}
-
 /* Somebody's rule: no production host fits it, or its owner has an answer for that. */
 static void check_rule(const struct check *check, const struct egress_rule *rule)
 {
 	for (size_t i = 0; i < ENDPOINTS_N; i++) {
 		const struct endpoint_config *endpoint = &check->answer->api.endpoint[i];
 
-		if (endpoint->shared_host == CONFIG_SHARED_REFUSE && is_production(endpoint, rule))
+		if (endpoint->shared_host == CONFIG_SHARED_REFUSE &&
+		    endpoint_production_has(endpoint->production, rule))
 			complain(check, i,
 				 "a production host is also a companion or a default of an "
 				 "endpoint: say shared_host = path or trust_credentials, or use "
@@ -179,7 +163,7 @@ static void check_sums(const struct check *check)
 {
 	const struct api_config *api = &check->answer->api;
 	size_t n_component = count(api->component_allow);
-	size_t n_agent = count(api->agent_allow);
+	size_t n_agent = count(api->agent_allow) + count(api->agent_gateways);
 	size_t n_rules = EGRESS_CALLER_RULES_MAX + (n_agent > n_component ? n_agent : n_component);
 	size_t n_paths = 0;
 

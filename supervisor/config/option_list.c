@@ -10,6 +10,7 @@
 #include "base/net_class.h"
 #include "base/str.h"
 
+
 static bool is_rule(const char *entry, size_t length)
 {
 	struct egress_rule rule;
@@ -31,16 +32,25 @@ static bool is_path(const char *entry, size_t length)
 	return endpoint_path_parse(entry, length, &path) == 0;
 }
 
-/* Rules, buckets and paths stay text: the api worker reads them again for each session. */
+static bool is_gateway(const char *entry, size_t length)
+{
+	struct gateway gateway;
+
+	return gateway_parse(entry, length, &gateway) == 0;
+}
+
+/* Rules, buckets, paths and gateways stay text: the api worker reads them again for each session.
+ */
 static int add_text(const struct option_row *row, const char *entry, size_t length,
 		    struct config_answer *answer)
 {
 	char *list = (char *)answer + row->offset;
 	size_t used = strlen(list);
 	bool (*is_valid)(const char *entry, size_t length) =
-		row->type == OPTION_TYPE_RULES     ? is_rule
-		: row->type == OPTION_TYPE_BUCKETS ? is_bucket
-						   : is_path;
+		row->type == OPTION_TYPE_RULES      ? is_rule
+		: row->type == OPTION_TYPE_BUCKETS  ? is_bucket
+		: row->type == OPTION_TYPE_GATEWAYS ? is_gateway
+						    : is_path;
 
 	if (!is_valid(entry, length))
 		return -EINVAL;

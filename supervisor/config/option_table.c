@@ -128,6 +128,8 @@ static const struct option_row rows[] = {
 	 AT(api.component_allow), OPTION_RELOAD, "hosts that every session of profile component may reach"},
 	{NETWORK, "agent_allow", OPTION_TYPE_RULES, 0, 0, NULL,
 	 AT(api.agent_allow), OPTION_RELOAD, "hosts that every session of profile agent may reach"},
+	{NETWORK, "agent_gateways", OPTION_TYPE_GATEWAYS, 0, 0, NULL,
+	 AT(api.agent_gateways), OPTION_RELOAD, "variables with URLs that every session of profile agent has, and whose hosts it may reach"},
 	{NETWORK, "allow_private", OPTION_TYPE_NETWORKS, 0, 0, NULL,
 	 AT(api.network.n_private), OPTION_RELOAD, "private networks that rules may lead to, as address/prefix"},
 	{NETWORK, "host_services", OPTION_TYPE_HOST_SERVICES, 0, 0, NULL,
@@ -274,6 +276,7 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_BUCKETS] = "buckets",
 	[OPTION_TYPE_PATHS] = "paths",
 	[OPTION_TYPE_NETWORKS] = "networks",
+	[OPTION_TYPE_GATEWAYS] = "names and URLs",
 	[OPTION_TYPE_HOST_SERVICES] = "services",
 	[OPTION_TYPE_SECRET] = "text",
 };

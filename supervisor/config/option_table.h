@@ -45,6 +45,7 @@ enum option_type {
 	OPTION_TYPE_BUCKETS,       /* bucket[/prefix] */
 	OPTION_TYPE_PATHS,         /* host/path */
 	OPTION_TYPE_NETWORKS,      /* address/prefix, into api.network */
+	OPTION_TYPE_GATEWAYS,      /* NAME=URL */
 	OPTION_TYPE_HOST_SERVICES, /* name:port[=address:port], into api.network */
 	OPTION_TYPE_MAX_,
 };

@@ -306,7 +306,9 @@ static const struct value_kind {
 	[OPTION_TYPE_PATHS] = {option_list_set,         "host/path between spaces, 2047 bytes in all",
                              NULL													    },
 	[OPTION_TYPE_NETWORKS] = {option_list_set,
-                             "private networks such as 10.1.0.0/16 between spaces, at most 32",				    NULL      },
+                             "private networks such as 10.1.0.0/16 between spaces, at most 32",				      NULL      },
+	[OPTION_TYPE_GATEWAYS] = {option_list_set,
+                             "NAME=https://host/path between spaces, 2047 bytes in all",                                             NULL      },
 	[OPTION_TYPE_HOST_SERVICES] =
 		{option_list_set,
 			     "localhost:8181, name:80=10.1.2.3:81 or name:80=unix:/path between spaces, at most 16",

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 
 #include "base/log.h"
+#include "base/plant.h"
 #include "base/sockmsg.h"
 
 #include "supervisor/egress/worker.h"
@@ -130,6 +131,8 @@ static int on_end(struct egress *egress, struct session *session, const struct e
 
 	if (policy)
 		r = policy->generation == msg->generation ? policy_end(policy) : -EPROTO;
+	if (planted("policy-nak"))
+		r = -ENOMEM;
 	sessions_set_policy(session, r == 0 ? TAKE_PTR(policy) : NULL);
 	acknowledge(egress, msg, r);
 	return 0;

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from egress_rig import WORLD, hosted_world
-from harness import ASAN, Daemon, wait_until
+from egress_rig import WORLD
+from harness import ASAN, wait_until
 from postgres_rig import DATABASE, SERVICE, Postgres
 from proxy_rig import NGINX
+from world_rig import fixture_daemon, fixture_world  # noqa: F401  pylint: disable=unused-import
 
 # HTTPS: the certificate is of the test's own authority, which a session has as a file.
 CERTIFICATES = """
@@ -41,19 +42,6 @@ http {{
 	}}
 }}
 """
-
-
-@pytest.fixture(name="world", scope="module")
-def fixture_world(tmp_path_factory):
-    with hosted_world(tmp_path_factory) as world:
-        yield world
-
-
-@pytest.fixture(name="daemon", scope="module")
-def fixture_daemon(world):  # pylint: disable=unused-argument
-    started = Daemon()
-    yield started
-    started.done()
 
 
 @pytest.fixture(name="site", scope="module")

@@ -14,6 +14,7 @@ import egress_rig
 from endpoints_rig import OTHER, Server
 from harness import CONFIG, SESSIONS, Daemon, wait_until
 from test_endpoints_reach import PORT, dial
+from world_rig import fixture_world  # noqa: F401  pylint: disable=unused-import
 
 RATE = 100 << 10
 CONFIGURED = CONFIG + f"""
@@ -32,12 +33,6 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as s:
     print(n, time.monotonic() - began)
 """
 libc = ctypes.CDLL(None, use_errno=True)
-
-
-@pytest.fixture(name="world", scope="module")
-def fixture_world(tmp_path_factory):
-    with egress_rig.hosted_world(tmp_path_factory) as world:
-        yield world
 
 
 @pytest.fixture(name="server", scope="module")
@@ -165,3 +160,16 @@ def test_a_row_with_too_many_rules_reaches_nothing_and_says_so(alice, daemon):
             if entry["metadata"].get("code") == "network_rules"]
     assert len(told) == 1 and "more rules" in told[0]["message"], daemon.log.read_text()[-3000:]
     alice.remove(session)
+
+
+def test_a_policy_that_is_refused_makes_no_session():
+    weak = Daemon(env={"SANDBOX_PLANT": "policy-nak"})
+    try:
+        caller, worker = weak.client("alice"), weak.worker_pid("sandboxd-api")
+        for _ in range(2):
+            answer = caller.post(SESSIONS, {})
+            assert answer.status == 503 and "network policy is not in force" in answer.body.decode(), answer
+        assert caller.get(SESSIONS).json == [] and weak.worker_pid("sandboxd-api") == worker
+        wait_until(lambda: weak.shim_pids() == [], 20, "nothing of them is left")
+    finally:
+        weak.done()

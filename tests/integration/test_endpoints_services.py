@@ -209,7 +209,7 @@ def test_what_is_no_socket_or_not_open_to_it_is_an_error_at_once(own, ann, folde
 def test_a_place_on_this_host_that_is_not_listed_is_refused_at_create(ann, value):
     answer = ann.post(SESSIONS, {"env_overrides": {"iceberg_rest_uri": value}})
     assert answer.status == 422
-    assert "names this host, whose host_services do not list it" in answer.body.decode()
+    assert "names a service of this host that its host_services do not list" in answer.body.decode()
     assert value not in answer.body.decode()
 
 

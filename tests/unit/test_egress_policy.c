@@ -92,8 +92,12 @@ static void test_policy_has_every_source_in_order(void **state)
 	fixture->input.profile_allow = "pypi.example:443";
 	put(fixture->config.endpoint[0].companions, "token.example:443 *.s3.example:9000");
 	put(fixture->config.endpoint[4].production, "gms.prod.example");
+	fixture->input.gateways = "LLM_URL=https://llm.example/v1 PATH=https://no.example X=y";
 	policy = make(fixture);
-	assert_int_equal(policy->n_rules, 8);
+	assert_int_equal(policy->n_rules, 9);
+	assert_string_equal(policy->rule[8].label, "gateway:LLM_URL");
+	assert_string_equal(policy->rule[8].name, "llm.example");
+	assert_int_equal(policy->rule[8].port[0].first, 443);
 	assert_string_equal(policy->rule[0].label, "endpoint:datahub_gms_url");
 	assert_int_equal(policy->rule[0].flags, EGRESS_PRODUCTION);
 	assert_int_equal(policy->rule[0].port[0].last, UINT16_MAX);

@@ -30,7 +30,7 @@ static const char *const problems[PROBLEM_MAX_] = {
 	[PROBLEM_PRODUCTION] = "Value names a production host",
 	[PROBLEM_BUCKET] = "Value names production's bucket",
 	[PROBLEM_SHARED] = "Value names a host that production shares, and wants https of it",
-	[PROBLEM_HOST] = "Value names this host, whose host_services do not list it",
+	[PROBLEM_HOST] = "Value names a service of this host that its host_services do not list",
 	[PROBLEM_PRIVATE] = "Value is a private address outside allow_private",
 	[PROBLEM_ADDRESS] = "Value is an address that no session may reach",
 	[PROBLEM_RULE] = "is no host with ports, such as a.example:443",
@@ -107,19 +107,9 @@ static bool is_one_address(const struct egress_rule *rule)
 static const struct endpoint_config *production_of(const struct api_config *config,
 						   const struct egress_rule *rule)
 {
-	for (size_t i = 0; i < ENDPOINTS_N; i++) {
-		const char *at = config->endpoint[i].production;
-		const char *entry;
-		size_t length;
-
-		while (endpoint_list_next(&at, &entry, &length)) {
-			struct egress_rule production;
-
-			if (endpoint_production_parse(entry, length, &production) == 0 &&
-			    egress_rules_overlap(&production, rule))
-				return &config->endpoint[i];
-		}
-	}
+	for (size_t i = 0; i < ENDPOINTS_N; i++)
+		if (endpoint_production_has(config->endpoint[i].production, rule))
+			return &config->endpoint[i];
 	return NULL;
 }
 

@@ -61,7 +61,8 @@ static json_t *counters_of(const struct egress_counters *counters)
 
 static json_t *rule_describe(const struct egress_rule *rule, const struct egress_counters *counters)
 {
-	bool shown = str_equal(rule->label, "allow") || str_equal(rule->label, "profile");
+	bool shown = str_equal(rule->label, "allow") || str_equal(rule->label, "profile") ||
+		     str_has_prefix(rule->label, "gateway:");
 	json_t *described = json_pack("{s:s, s:s, s:o, s:o}", "label", rule->label, "action",
 				      action_of(rule), "host", shown ? host_of(rule) : json_null(),
 				      "ports", shown ? ports_of(rule) : json_null());

@@ -268,6 +268,24 @@ static int add_endpoint(struct making *making, size_t index)
 			endpoint_name(index));
 }
 
+static int add_gateways(struct making *making)
+{
+	const char *list = making->input->gateways;
+	struct egress_rule rule;
+	struct gateway gateway;
+	const char *entry;
+	size_t length;
+	int r = 0;
+
+	while (r == 0 && list && endpoint_list_next(&list, &entry, &length)) {
+		if (gateway_parse(entry, length, &gateway) < 0 ||
+		    endpoint_target_rule(&gateway.target, &rule) < 0)
+			continue; /* not for this release */
+		r = add_own(making, &rule, "gateway", gateway.name);
+	}
+	return r;
+}
+
 /* Exactly that server, wherever it is: the operator named it. */
 static int add_redis(struct making *making)
 {
@@ -304,6 +322,8 @@ static int make(struct making *making)
 		r = add_text(making, input->allow[i], strlen(input->allow[i]), "allow", "");
 	if (r == 0)
 		r = add_list(making, input->profile_allow, "profile", "");
+	if (r == 0)
+		r = add_gateways(making);
 	if (r == 0 && input->redis)
 		r = add_redis(making);
 	if (r == 0 && making->policy->n_rules > EGRESS_RULES_MAX)

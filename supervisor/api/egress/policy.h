@@ -31,6 +31,7 @@ struct policy_input {
 	char *const *allow;             /* the caller's rules */
 	size_t n_allow;
 	const char *profile_allow;       /* a list of the configuration */
+	const char *gateways;            /* the same, of gateway_parse(); or NULL */
 	const struct redis_place *redis; /* where the session has a user; NULL: nowhere */
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/endpoint_list.h"
 #include "base/secret.h"
 #include "base/str.h"
 
@@ -180,6 +181,21 @@ static int add_companions(struct environment *environment, const struct environm
 	return r;
 }
 
+/* As companions. */
+static int add_gateways(struct environment *environment, const char *list)
+{
+	const char *entry;
+	size_t length;
+	int r = 0;
+
+	while (r == 0 && list && endpoint_list_next(&list, &entry, &length)) {
+		AUTO_FREE char *text = strndup(entry, length);
+
+		r = text ? add_entry(environment, text) : -ENOMEM;
+	}
+	return r;
+}
+
 static int build(const struct environment_input *input, struct environment *environment)
 {
 	char id[ID_TEXT_BYTES];
@@ -200,6 +216,9 @@ static int build(const struct environment_input *input, struct environment *envi
 	if (r < 0)
 		return r;
 	r = add_companions(environment, input);
+	if (r < 0)
+		return r;
+	r = add_gateways(environment, input->gateways);
 	if (r < 0)
 		return r;
 	r = add_all(environment, input->session_env);

@@ -20,6 +20,7 @@ struct environment_input {
 	const char *caller[ENDPOINTS_N];           /* env_overrides; NULL: not given */
 	const char *operator_default[ENDPOINTS_N]; /* configuration; NULL: none */
 	const struct api_config *config;           /* companions, services of this host; or NULL */
+	const char *gateways;                      /* NAME=URL between spaces, or NULL */
 	const char *redis_url;                     /* of the session's user; NULL: it has none */
 	const char *redis_prefix;                  /* of its keys, likewise */
 	const char *const *session_env;            /* NAME=VALUE, NULL terminated, or NULL */
