@@ -4,6 +4,7 @@
 #pragma once
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -19,3 +20,5 @@ union socket_address {
 /* Its size. A family that is not AF_INET is taken for AF_INET6. */
 socklen_t socket_address_of(const struct egress_address *address, uint32_t port,
 			    union socket_address *ret);
+/* The other way, without the port. False: of another family. */
+bool socket_address_read(const struct sockaddr *from, struct egress_address *ret_address);

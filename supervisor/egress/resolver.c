@@ -1,34 +1,22 @@
-/*
- * Sockets of c-ares are watched as it says (its socket callback comes before a close); its timer is
- * one of the loop's. It closes them whenever nothing is asked, so ports change.
- */
 #include "supervisor/egress/resolver.h"
 
-#include <ares.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
 #include "base/err.h"
 #include "base/host_name.h"
+#include "base/name_lookup.h"
+#include "base/socket_address.h"
 #include "base/str.h"
 
-#define MAX_SOCKETS   256
 #define CACHE_MAX     4096
 #define CACHE_BUCKETS 512
 #define TTL_MIN_S     1
 #define TTL_MAX_S     300
 #define FAILURE_S     2
-#define TIMEOUT_MS    2000
-#define TRIES         3
-
-struct watched {
-	struct resolver *resolver;
-	int fd; /* -1: free */
-	struct loop_source *source;
-};
+#define TIMEOUT_MS    2000 /* of one try */
 
 struct cached {
 	struct list link;
@@ -42,100 +30,26 @@ struct cached {
 };
 
 struct resolver {
-	struct loop *loop;
-	struct loop_source *timer;
-	ares_channel channel;
-	struct watched watched[MAX_SOCKETS];
+	struct name_lookup *lookup;
+	struct loop_source *source;
 	struct list bucket[CACHE_BUCKETS];
 	uint32_t n_cached;
 };
 
-static void set_timer(struct resolver *resolver)
-{
-	struct timeval wait;
-	const struct timeval *next = ares_timeout(resolver->channel, NULL, &wait);
-	usec_t span;
-
-	if (!next) {
-		loop_timer_set(resolver->timer, USEC_NEVER);
-		return;
-	}
-	span = (usec_t)next->tv_sec * USEC_PER_SEC + (usec_t)next->tv_usec;
-	loop_timer_set(resolver->timer, clock_add(clock_boottime(), span));
-}
-
-static int on_timer(void *userdata, uint32_t events)
+static int on_descriptor(void *userdata, uint32_t events)
 {
 	struct resolver *resolver = userdata;
 
 	(void)events;
-	ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-	set_timer(resolver);
+	name_lookup_process(resolver->lookup);
 	return 0;
-}
-
-static int on_socket(void *userdata, uint32_t events)
-{
-	const struct watched *watched = userdata;
-	struct resolver *resolver = watched->resolver;
-	int fd = watched->fd;
-
-	ares_process_fd(resolver->channel,
-			events & (EPOLLIN | EPOLLERR | EPOLLHUP) ? fd : ARES_SOCKET_BAD,
-			events & EPOLLOUT ? fd : ARES_SOCKET_BAD);
-	set_timer(resolver);
-	return 0;
-}
-
-static void watch(void *userdata, ares_socket_t fd, int readable, int writable)
-{
-	struct resolver *resolver = userdata;
-	uint32_t events = (readable ? EPOLLIN : 0u) | (writable ? EPOLLOUT : 0u);
-	struct watched *place = NULL;
-
-	for (size_t i = 0; i < MAX_SOCKETS; i++) {
-		struct watched *at = &resolver->watched[i];
-
-		if (at->fd == fd || (at->fd < 0 && !place))
-			place = at;
-		if (at->fd == fd)
-			break;
-	}
-	if (!place)
-		return; /* its timeout comes */
-	if (place->fd >= 0) {
-		int r = events ? loop_set_events(place->source, events) : 0;
-
-		if (events && r == 0)
-			return;
-		place->source = loop_remove(place->source);
-		place->fd = -1;
-		return;
-	}
-	if (events && loop_add(resolver->loop, fd, events, on_socket, place, &place->source) == 0)
-		place->fd = fd;
 }
 
 static void add_node(struct resolver_answer *answer, const struct ares_addrinfo_node *node)
 {
-	struct egress_address *address = &answer->address[answer->n];
-	const struct sockaddr_in *v4 = (const void *)node->ai_addr;
-	const struct sockaddr_in6 *v6 = (const void *)node->ai_addr;
-
-	if (answer->n == RESOLVER_MAX_ADDRESSES)
-		return;
-	memset(address, 0, sizeof(*address));
-	if (node->ai_family == AF_INET) {
-		memcpy(address->bytes, &v4->sin_addr, 4);
-		address->prefix = 32;
-	} else if (node->ai_family == AF_INET6) {
-		memcpy(address->bytes, &v6->sin6_addr, 16);
-		address->prefix = 128;
-	} else {
-		return;
-	}
-	address->family = (uint32_t)node->ai_family;
-	answer->n++;
+	if (answer->n < RESOLVER_MAX_ADDRESSES &&
+	    socket_address_read(node->ai_addr, &answer->address[answer->n]))
+		answer->n++;
 }
 
 /* IPv6 and IPv4 take turns, in the order of the answer (RFC 8305, 4). */
@@ -236,45 +150,6 @@ static void on_answer(void *userdata, int status, int timeouts, struct ares_addr
 	}
 }
 
-int resolver_new(struct loop *loop, struct resolver **ret_resolver)
-{
-	struct resolver *resolver = calloc(1, sizeof(*resolver));
-	char lookups[] = "fb"; /* the hosts file, then name servers */
-	struct ares_options options = {
-		/* Names are complete: no search list, no HOSTALIASES. */
-		.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES,
-		.timeout = TIMEOUT_MS,
-		.tries = TRIES,
-		.lookups = lookups,
-		.sock_state_cb = watch,
-		.sock_state_cb_data = resolver,
-	};
-	int status, r;
-
-	if (!resolver)
-		return -ENOMEM;
-	resolver->loop = loop;
-	for (size_t i = 0; i < MAX_SOCKETS; i++)
-		resolver->watched[i] = (struct watched){resolver, -1, NULL};
-	for (size_t i = 0; i < CACHE_BUCKETS; i++)
-		list_init(&resolver->bucket[i]);
-	r = loop_add_timer(loop, USEC_NEVER, on_timer, resolver, &resolver->timer);
-	if (r < 0) {
-		free(resolver);
-		return r;
-	}
-	status = ares_init_options(&resolver->channel, &options,
-				   ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES |
-					   ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB);
-	if (status != ARES_SUCCESS) {
-		(void)loop_remove(resolver->timer);
-		free(resolver);
-		return status == ARES_ENOMEM ? -ENOMEM : -EIO;
-	}
-	*ret_resolver = resolver;
-	return 0;
-}
-
 static void cached_free(struct cached *cached)
 {
 	drop_answer(cached);
@@ -287,12 +162,33 @@ void resolver_free(struct resolver *resolver)
 {
 	if (!resolver)
 		return;
-	ares_destroy(resolver->channel);
-	resolver->timer = loop_remove(resolver->timer);
+	resolver->source = loop_remove(resolver->source);
+	resolver->lookup = name_lookup_free(resolver->lookup);
 	for (size_t i = 0; i < CACHE_BUCKETS; i++)
 		while (!list_empty(&resolver->bucket[i]))
 			cached_free(LIST_ENTRY(resolver->bucket[i].next, struct cached, link));
 	free(resolver);
+}
+
+int resolver_new(struct loop *loop, struct resolver **ret_resolver)
+{
+	struct resolver *resolver = calloc(1, sizeof(*resolver));
+	int r;
+
+	if (!resolver)
+		return -ENOMEM;
+	for (size_t i = 0; i < CACHE_BUCKETS; i++)
+		list_init(&resolver->bucket[i]);
+	r = name_lookup_new(TIMEOUT_MS, &resolver->lookup);
+	if (r >= 0)
+		r = loop_add(loop, name_lookup_fd(resolver->lookup), EPOLLIN, on_descriptor,
+			     resolver, &resolver->source);
+	if (r < 0) {
+		resolver_free(resolver);
+		return r;
+	}
+	*ret_resolver = resolver;
+	return 0;
 }
 
 static struct list *bucket_of(struct resolver *resolver, const char *name)
@@ -347,11 +243,6 @@ static struct cached *find(struct resolver *resolver, const char *name)
 int resolver_ask(struct resolver *resolver, const char *name, struct resolver_query *query,
 		 struct resolver_answer *ret_answer)
 {
-	static const struct ares_addrinfo_hints hints = {
-		.ai_flags = ARES_AI_NOSORT,
-		.ai_family = AF_UNSPEC,
-		.ai_socktype = SOCK_STREAM,
-	};
 	struct cached *cached = find(resolver, name);
 
 	if (!cached)
@@ -359,8 +250,7 @@ int resolver_ask(struct resolver *resolver, const char *name, struct resolver_qu
 	if (!cached->pending && cached->until <= clock_boottime()) {
 		cached->pending = true;
 		/* May answer before it returns. */
-		ares_getaddrinfo(resolver->channel, name, NULL, &hints, on_answer, cached);
-		set_timer(resolver);
+		name_lookup_ask(resolver->lookup, name, on_answer, cached);
 	}
 	if (!cached->pending) {
 		*ret_answer = cached->answer;
@@ -372,18 +262,7 @@ int resolver_ask(struct resolver *resolver, const char *name, struct resolver_qu
 
 bool resolver_has_server(const struct resolver *resolver, const struct egress_address *address)
 {
-	struct ares_addr_node *servers = NULL;
-	bool found = false;
-
-	/* Without memory: as if it were one. */
-	if (ares_get_servers(resolver->channel, &servers) != ARES_SUCCESS)
-		return true;
-	for (const struct ares_addr_node *at = servers; at && !found; at = at->next)
-		found = (uint32_t)at->family == address->family &&
-			memcmp(&at->addr, address->bytes, at->family == AF_INET ? 4 : 16) == 0;
-	if (servers)
-		ares_free_data(servers);
-	return found;
+	return name_lookup_has_server(resolver->lookup, address);
 }
 
 void resolver_cancel(struct resolver_query *query)

@@ -24,6 +24,7 @@ CTL = "ctl"
 CANARY = "jail/canary"  # tries what must be refused
 BASE = "base"
 LOADER = "jail/loader"  # parses inside a session, where a component is
+RESOLVERS = ("sandboxd-api", "sandboxd-egress")
 # Of the policy compiler in test builds: runs the program that it watches.
 LEARN = "policy/learn.c"
 # symbol or system call → folders that may use it (see docs/ARCHITECTURE.md)
@@ -74,9 +75,11 @@ def object_symbols(path):
 def check_programs(build):
     """libyaml is linked by two programs: one parses, in a session; the other only writes."""
     for path in sorted((Path(build) / "bin").glob("sandbox*")):
-        names = {name for name in object_symbols(path) if name.startswith("yaml_parser")}
-        for name in sorted(names):
+        names = set(object_symbols(path))
+        for name in sorted(name for name in names if name.startswith("yaml_parser")):
             yield f"{path.name}: {name}: no YAML is parsed outside a session"
+        if path.name not in RESOLVERS and any(name.startswith("ares_") for name in names):
+            yield f"{path.name}: asks name servers"
 
 
 def check_objects(build):
