@@ -21,6 +21,7 @@
 #include "supervisor/config/network_check.h"
 #include "supervisor/config/option_table.h"
 #include "supervisor/config/option_value.h"
+#include "supervisor/config/server_check.h"
 
 #define LINE_MAX_BYTES 198 /* INI_MAX_LINE of the library, less its newline and NUL */
 #define MAX_COMPLAINTS 16
@@ -447,6 +448,7 @@ int config_parse(const struct config_text *texts, size_t n_texts, struct config_
 		parse.name = NULL;
 		parse.line = 0;
 		network_check(answer, complain_whole, &parse);
+		server_check(answer, complain_whole, &parse);
 	}
 	if (parse.n_complaints > 0)
 		return -EINVAL;

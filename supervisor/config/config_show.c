@@ -55,7 +55,8 @@ static int fill(struct shown *shown, const char *section, const struct option_ro
 	if (!value)
 		value = "";
 	else if (row->type == OPTION_TYPE_ENDPOINT || row->type == OPTION_TYPE_SECRET ||
-		 row->type == OPTION_TYPE_REDIS_SERVER || option_type_is_list(row->type))
+		 row->type == OPTION_TYPE_DSN || row->type == OPTION_TYPE_REDIS_SERVER ||
+		 option_type_is_list(row->type))
 		value = "<set>";
 	(void)str_escape(shown->value, sizeof(shown->value), value, strlen(value), false);
 	shown->effect = row->effect == OPTION_RESTART ? "restart" : "reload";

@@ -1,8 +1,10 @@
 #include "supervisor/config/option_redis.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "base/host_name.h"
 #include "base/num.h"
 #include "base/str.h"
 
@@ -35,8 +37,7 @@ static int hex_digit(char c)
 	return at ? (int)(at - digits) : -1;
 }
 
-/* What of a URL is percent-encoded; printable ASCII comes out of it. */
-static int decode(const char *text, size_t length, char *ret_text, size_t ret_bytes)
+int option_redis_decode(const char *text, size_t length, char *ret_text, size_t ret_bytes)
 {
 	size_t used = 0;
 
@@ -65,12 +66,12 @@ static int set_login(const char *text, size_t length, struct redis_server *serve
 {
 	const char *colon = memchr(text, ':', length);
 	size_t user = colon ? (size_t)(colon - text) : length;
-	int r = decode(text, user, server->user, sizeof(server->user));
+	int r = option_redis_decode(text, user, server->user, sizeof(server->user));
 
 	if (r < 0 || !colon || user + 1 == length)
 		return r;
-	return decode(colon + 1, length - user - 1, server->url_password,
-		      sizeof(server->url_password));
+	return option_redis_decode(colon + 1, length - user - 1, server->url_password,
+				   sizeof(server->url_password));
 }
 
 static int set_database(const char *text, struct redis_server *server)

@@ -80,7 +80,7 @@ static const struct option_row rows[] = {
 	{STATE, "max_bytes", OPTION_TYPE_SIZE, CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES, "2GiB",
 	 AT(api.store_max_bytes), OPTION_RESTART, "size of the embedded store at most"},
 
-	{STORE, "dsn", OPTION_TYPE_SECRET, 0, CONFIG_DSN_BYTES - 1, NULL,
+	{STORE, "dsn", OPTION_TYPE_DSN, 0, CONFIG_DSN_BYTES - 1, NULL,
 	 AT(api.store_dsn), OPTION_RESTART, "connection string of a PostgreSQL server; unset: the embedded store"},
 	{STORE, "password", OPTION_TYPE_SECRET, 0, CONFIG_PASSWORD_BYTES - 1, NULL,
 	 AT(api.store_password), OPTION_RESTART, "password for dsn, where that has none"},
@@ -279,6 +279,7 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_GATEWAYS] = "names and URLs",
 	[OPTION_TYPE_HOST_SERVICES] = "services",
 	[OPTION_TYPE_SECRET] = "text",
+	[OPTION_TYPE_DSN] = "text",
 };
 
 bool option_table_endpoint(const char *section, uint32_t *ret_index)

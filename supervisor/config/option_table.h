@@ -31,6 +31,7 @@ enum option_type {
 	OPTION_TYPE_ORIGINS,      /* scheme://host[:port] between spaces, or `*` */
 	OPTION_TYPE_ENDPOINT,     /* printable, without spaces; row.min is the index */
 	OPTION_TYPE_SECRET,       /* printable, never shown; row.max is the longest */
+	OPTION_TYPE_DSN,          /* postgresql://…; never shown; row.max is the longest */
 	OPTION_TYPE_REROUTE,      /* refuse, reroute */
 	OPTION_TYPE_SHARED,       /* refuse, path, trust_credentials */
 	OPTION_TYPE_AIRBYTE,      /* client, password, open, cloud */

@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "base/str.h"
 
+#include "supervisor/config/option_dsn.h"
 #include "supervisor/config/option_list.h"
 #include "supervisor/config/option_redis.h"
 
@@ -261,37 +262,37 @@ static const struct value_kind {
 	const char *wanted;
 	const char *unit; /* of the range, in a complaint; NULL: none */
 } kinds[OPTION_TYPE_MAX_] = {
-	[OPTION_TYPE_U32] = {set_u32,                 "a number",								  ""        },
-	[OPTION_TYPE_U64] = {set_u64,                 "a number",								  ""        },
-	[OPTION_TYPE_SIZE] = {set_size,                "a size such as 512MiB or 4GiB,",                                            " bytes"  },
-	[OPTION_TYPE_SECONDS] = {set_seconds,             "a time such as 90s, 15min or 24h,",                                         " seconds"},
-	[OPTION_TYPE_ID] = {set_u32,                 "one numeric id",							    NULL      },
-	[OPTION_TYPE_BOOL] = {set_choice,              "yes or no",								 NULL      },
-	[OPTION_TYPE_FIELDS] = {set_choice,              "refuse or ignore",                                                          NULL      },
-	[OPTION_TYPE_NAMES] = {set_choice,              "strict or compatible",                                                      NULL      },
-	[OPTION_TYPE_LEVEL] = {set_level,               "error, warning, info or debug",                                             NULL      },
-	[OPTION_TYPE_FORMAT] = {set_choice,              "logfmt or json",                                                            NULL      },
-	[OPTION_TYPE_IDS] = {set_ids,                 "numeric ids between spaces, at most 16",                                    NULL      },
-	[OPTION_TYPE_HEADER] = {set_header,              "letters, digits and -, at most 63",                                         NULL      },
-	[OPTION_TYPE_PREFIX] = {set_prefix,              "upper-case letters, digits and _, at most 63",                              NULL      },
-	[OPTION_TYPE_URL_PREFIX] = {set_url_prefix,          "a path from / to /, at most 63",                                            NULL      },
+	[OPTION_TYPE_U32] = {set_u32,                 "a number",								    ""        },
+	[OPTION_TYPE_U64] = {set_u64,                 "a number",								    ""        },
+	[OPTION_TYPE_SIZE] = {set_size,                "a size such as 512MiB or 4GiB,",                                              " bytes"  },
+	[OPTION_TYPE_SECONDS] = {set_seconds,             "a time such as 90s, 15min or 24h,",                                           " seconds"},
+	[OPTION_TYPE_ID] = {set_u32,                 "one numeric id",							      NULL      },
+	[OPTION_TYPE_BOOL] = {set_choice,              "yes or no",								   NULL      },
+	[OPTION_TYPE_FIELDS] = {set_choice,              "refuse or ignore",                                                            NULL      },
+	[OPTION_TYPE_NAMES] = {set_choice,              "strict or compatible",                                                        NULL      },
+	[OPTION_TYPE_LEVEL] = {set_level,               "error, warning, info or debug",                                               NULL      },
+	[OPTION_TYPE_FORMAT] = {set_choice,              "logfmt or json",							      NULL      },
+	[OPTION_TYPE_IDS] = {set_ids,                 "numeric ids between spaces, at most 16",                                      NULL      },
+	[OPTION_TYPE_HEADER] = {set_header,              "letters, digits and -, at most 63",                                           NULL      },
+	[OPTION_TYPE_PREFIX] = {set_prefix,              "upper-case letters, digits and _, at most 63",                                NULL      },
+	[OPTION_TYPE_URL_PREFIX] = {set_url_prefix,          "a path from / to /, at most 63",                                              NULL      },
 	[OPTION_TYPE_ORIGINS] = {set_origins,
-                             "origins such as https://data.example between spaces, or *",                                          NULL      },
-	[OPTION_TYPE_ENDPOINT] = {set_endpoint,            "printable text without spaces",                                             NULL      },
-	[OPTION_TYPE_REROUTE] = {set_choice,              "refuse or reroute",                                                         NULL      },
-	[OPTION_TYPE_SHARED] = {set_choice,              "refuse, path or trust_credentials",                                         NULL      },
-	[OPTION_TYPE_AIRBYTE] = {set_choice,              "client, password, open or cloud",                                           NULL      },
+                             "origins such as https://data.example between spaces, or *",                                            NULL      },
+	[OPTION_TYPE_ENDPOINT] = {set_endpoint,            "printable text without spaces",                                               NULL      },
+	[OPTION_TYPE_REROUTE] = {set_choice,              "refuse or reroute",                                                           NULL      },
+	[OPTION_TYPE_SHARED] = {set_choice,              "refuse, path or trust_credentials",                                           NULL      },
+	[OPTION_TYPE_AIRBYTE] = {set_choice,              "client, password, open or cloud",                                             NULL      },
 	[OPTION_TYPE_REDIS] = {option_redis_set_place,
-                             "redis://address:port or redis://localhost:port",                                                     NULL      },
+                             "redis://address:port or redis://localhost:port",                                                       NULL      },
 	[OPTION_TYPE_REDIS_SERVER] =
 		{option_redis_set_server,
-			     "redis://user:password@address:port/database, percent-encoded; localhost is an address",
-			     NULL													    },
-	[OPTION_TYPE_KEY] = {set_key,                 "letters, digits and :._-, at most 63",                                      NULL      },
+			     "redis://user:password@host:port/database or rediss:// likewise, percent-encoded",
+			     NULL													      },
+	[OPTION_TYPE_KEY] = {set_key,                 "letters, digits and :._-, at most 63",                                        NULL      },
 	[OPTION_TYPE_QUEUE] =
 		{set_queue,
 			     "a queue of its own: letters, digits and :._-, at most 63; !default forces that one",
-			     NULL													    },
+			     NULL													      },
 	[OPTION_TYPE_TASKS] =
 		{set_tasks,
 			     "names such as package.tasks.execute_sandbox_session between spaces, 255 bytes in all",
@@ -300,11 +301,11 @@ static const struct value_kind {
 	[OPTION_TYPE_RULES] =
 		{option_list_set,
 			     "hosts such as a.example:443, *.b.example:9092 or 10.0.0.0/8:5432 between spaces, 2047 bytes in all",
-			     NULL													    },
+			     NULL													      },
 	[OPTION_TYPE_BUCKETS] = {option_list_set,
-                             "bucket or bucket/prefix between spaces, 2047 bytes in all",                                          NULL      },
+                             "bucket or bucket/prefix between spaces, 2047 bytes in all",                                            NULL      },
 	[OPTION_TYPE_PATHS] = {option_list_set,         "host/path between spaces, 2047 bytes in all",
-                             NULL													    },
+                             NULL													      },
 	[OPTION_TYPE_NETWORKS] = {option_list_set,
                              "private networks such as 10.1.0.0/16 between spaces, at most 32",				      NULL      },
 	[OPTION_TYPE_GATEWAYS] = {option_list_set,
@@ -312,8 +313,12 @@ static const struct value_kind {
 	[OPTION_TYPE_HOST_SERVICES] =
 		{option_list_set,
 			     "localhost:8181, name:80=10.1.2.3:81 or name:80=unix:/path between spaces, at most 16",
-			     NULL													    },
-	[OPTION_TYPE_SECRET] = {set_secret,              "printable text",                                                            NULL      },
+			     NULL													      },
+	[OPTION_TYPE_DSN] =
+		{option_dsn_set,
+			     "postgresql://user:password@host:port/database, as libpq takes it, with files of /etc/ssl/certs alone",
+			     NULL													      },
+	[OPTION_TYPE_SECRET] = {set_secret,              "printable text",							      NULL      },
 };
 
 int option_value_set(const struct option_row *row, const char *value, struct config_answer *answer,
@@ -321,6 +326,8 @@ int option_value_set(const struct option_row *row, const char *value, struct con
 {
 	if (kinds[row->type].set(row, value, answer) < 0) {
 		*ret_wanted = kinds[row->type].wanted;
+		if (row->type == OPTION_TYPE_DSN)
+			*ret_wanted = option_dsn_wanted(row, value, *ret_wanted);
 		return -EINVAL;
 	}
 	return 0;

@@ -1,0 +1,30 @@
+#include "supervisor/config/server_check.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/auto.h"
+
+void server_check(const struct config_answer *answer, network_complain *complain, void *userdata)
+{
+	const struct api_config *api = &answer->api;
+	const bool has_broker = api->celery.broker.place.port != 0;
+	const struct need {
+		bool is_missing;
+		const char *section;
+		const char *text;
+	} needs[] = {
+		{api->store_password[0] && !api->store_dsn[0],                           "store",    "password needs dsn"              },
+		{answer->redis.password[0] && api->redis.port == 0,                      "redis",    "password needs url"              },
+		{api->platform.redis.password[0] && api->platform.redis.place.port == 0, "platform",
+		 "redis_password needs redis_url"										      },
+		{api->celery.results.place.port != 0 && !has_broker,                     "celery",
+		 "result_url needs broker_url"											 },
+		{api->celery.executes != 0 && !has_broker,                               "celery",
+		 "execution = celery needs broker_url"										 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(needs); i++)
+		if (needs[i].is_missing)
+			complain(userdata, needs[i].section, needs[i].text);
+}
