@@ -243,6 +243,15 @@ static bool place_valid(const struct redis_place *place)
 	return place->port == 0 || address_valid(&place->address);
 }
 
+/* Without an address it is looked up by its name. */
+static bool server_valid(const struct redis_server *server)
+{
+	if (!text_ends(server->name, sizeof(server->name)))
+		return false;
+	return place_valid(&server->place) ||
+	       (server->name[0] != '\0' && server->place.address.family == 0);
+}
+
 /* At an address or a socket. */
 static bool is_somewhere(const struct config_host_service *service)
 {
@@ -316,9 +325,8 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 			return err_fail(err, -EINVAL, "config", "endpoint %zu is not terminated",
 					i);
 	}
-	if (!place_valid(&answer->api.redis) || !place_valid(&answer->api.platform.redis.place) ||
-	    !place_valid(&answer->api.celery.broker.place) ||
-	    !place_valid(&answer->api.celery.results.place))
+	if (!place_valid(&answer->api.redis) || !server_valid(&answer->api.platform.redis) ||
+	    !server_valid(&answer->api.celery.broker) || !server_valid(&answer->api.celery.results))
 		return err_fail(err, -EINVAL, "config", "the address of a Redis server");
 	r = check_network(&answer->supervisor.network, err);
 	if (r == 0)

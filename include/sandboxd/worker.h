@@ -113,9 +113,11 @@ struct redis_place {
 
 /* A Redis server that the api worker itself is a client of. */
 struct redis_server {
-	struct redis_place place;
-	char database[8];             /* "": its first */
-	char user[CONFIG_TEXT_BYTES]; /* "": the password alone */
+	struct redis_place place;         /* without an address: the name has to be looked up */
+	char name[EGRESS_NAME_BYTES + 2]; /* "": an address alone */
+	uint32_t tls;                     /* its certificate is checked, for the name or address */
+	char database[8];                 /* "": its first */
+	char user[CONFIG_TEXT_BYTES];     /* "": the password alone */
 	char url_password[CONFIG_PASSWORD_BYTES];
 	char password[CONFIG_PASSWORD_BYTES]; /* an option of its own; where the URL has none */
 };

@@ -14,6 +14,7 @@
 #include "supervisor/api/egress.h"
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
+#include "supervisor/api/names.h"
 #include "supervisor/api/observe.h"
 #include "supervisor/api/platform.h"
 #include "supervisor/api/quotas.h"
@@ -336,6 +337,7 @@ static int open_postgres(struct app *app, struct err *err)
 	char instance[ID_TEXT_BYTES];
 	struct postgres_options options = {
 		.event = app->event,
+		.names = app->names,
 		.dsn = app->config->store_dsn,
 		.password = app->config->store_password,
 		.instance = instance,
@@ -439,6 +441,8 @@ static int start(struct app *app)
 		r = sd_event_new(&app->event);
 	if (r >= 0)
 		r = add_sources(app);
+	if (r >= 0 && app->names)
+		r = names_watch(app->names, app->event);
 	audit_start(app);
 	if (r >= 0)
 		r = open_store(app);
@@ -492,6 +496,7 @@ static void stop(struct app *app)
 		app->server[i] = http_server_free(app->server[i]);
 	app->store = store_close(app->store);
 	platform_stop(app);
+	app->names = names_free(app->names);
 	components_drop(app);
 	airbyte_drop_asked(app);
 	task_cancel_drop(app);
@@ -509,7 +514,7 @@ static void stop(struct app *app)
 	app->scratch = NULL;
 }
 
-int app_run(struct api_config *config, struct image *policy)
+int app_run(struct api_config *config, struct image *policy, struct names *names)
 {
 	static struct app the_app; /* too big for a stack */
 	struct app *app = &the_app;
@@ -518,6 +523,7 @@ int app_run(struct api_config *config, struct image *policy)
 
 	app->config = config;
 	app->policy = *policy;
+	app->names = names;
 	r = start(app);
 	if (r < 0)
 		log_line(LOG_LEVEL_ERROR, NULL, "cannot start", "errno=%d", -r);

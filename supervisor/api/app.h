@@ -58,6 +58,7 @@ struct app_counters {
 struct canary;
 struct celery;
 struct egress_hub;
+struct names;
 struct platform;
 
 struct app {
@@ -76,6 +77,7 @@ struct app {
 	uint64_t n_audit_owed; /* lines that were lost and not said so yet */
 	struct registry registry;
 	struct job_table tasks;
+	struct names *names; /* NULL: a client of no server */
 	struct store *store;
 	struct supervisor_client *supervisor;
 	struct egress_hub *egress;
@@ -127,8 +129,9 @@ struct request;
 struct answer_to answer_to(const struct request *request);
 struct request *answer_get(const struct answer_to *to); /* NULL: the client left */
 
-/* All descriptors by number (worker.h). Runs until the service stops; the exit status. */
-MUST_USE int app_run(struct api_config *config, struct image *policy);
+/* All descriptors by number (worker.h); names is NULL or becomes the app's. Runs until the service
+ * stops; the exit status. */
+MUST_USE int app_run(struct api_config *config, struct image *policy, struct names *names);
 
 /* sessions.c */
 

@@ -252,6 +252,7 @@ static int connect_all(struct celery *celery)
 	const struct celery_config *config = &celery->app->config->celery;
 	struct redis_client_options options = {
 		.event = celery->app->event,
+		.names = celery->app->names,
 		.server = &config->broker,
 	};
 	int r;

@@ -105,12 +105,17 @@ ${_undo_rows}\t{0, NULL, NULL, NULL},
 };
 ")
 
+# Names of servers, for the two that connect to them.
+add_library(sandboxd_api_names STATIC ${CMAKE_CURRENT_LIST_DIR}/names.c)
+target_link_libraries(sandboxd_api_names PUBLIC sandboxd_base PkgConfig::SYSTEMD PRIVATE sandboxd_name_lookup)
+
 add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/audit_file.c
 	${CMAKE_CURRENT_LIST_DIR}/store/migrate.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_batch.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_connect.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_dsn.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_hosts.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_open.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_queries.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_reads.c
@@ -124,4 +129,4 @@ add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/writes.c
 	${PROJECT_BINARY_DIR}/generated/migrations.c
 )
-target_link_libraries(sandboxd_api_store PUBLIC sandboxd_api_domain PkgConfig::SYSTEMD PRIVATE PkgConfig::SQLITE PkgConfig::PQ)
+target_link_libraries(sandboxd_api_store PUBLIC sandboxd_api_names sandboxd_api_domain PkgConfig::SYSTEMD PkgConfig::SODIUM PRIVATE PkgConfig::SQLITE PkgConfig::PQ)

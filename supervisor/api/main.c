@@ -18,9 +18,10 @@
 #include "policy/image.h"
 #include "supervisor/api/app.h"
 #include "supervisor/api/config.h"
+#include "supervisor/api/names.h"
 
-/* Of the worker's root: whom the host trusts, for servers that show a certificate. */
-#define CERTIFICATES "/etc/ssl"
+/* Of the worker's root, for a client of servers: whom the host trusts, and the hosts file. */
+#define FACTS "/etc"
 
 #define PROFILE         "worker-api"
 #define PROFILE_NETWORK "worker-api-network"
@@ -29,7 +30,7 @@ static int confine_files(bool network)
 {
 	if (CONFINE_SANITIZED)
 		return 0;
-	return network ? confine_folder_and_reads(WORKER_STATE_DIR, CERTIFICATES)
+	return network ? confine_folder_and_reads(WORKER_STATE_DIR, FACTS)
 		       : confine_folder(WORKER_STATE_DIR);
 }
 
@@ -39,6 +40,7 @@ int main(int argc, char *argv[])
 	bool network = argc == 2 && str_equal(argv[1], WORKER_MODE_NETWORK);
 	AUTO_FREE struct api_config *config = NULL;
 	struct image policy = IMAGE_NULL;
+	struct names *names = NULL;
 	struct err err = ERR_NULL;
 	bool applied = false;
 	int code;
@@ -47,6 +49,13 @@ int main(int argc, char *argv[])
 	log_init("sandboxd-api", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
 	doc_wipe_freed();
+	/* What it reads of the worker's root is out of reach afterwards. */
+	r = network ? names_new(&names) : 0;
+	if (r < 0) {
+		(void)err_fail(&err, r, "names", "the resolver");
+		log_err(LOG_LEVEL_ERROR, NULL, "cannot start", &err);
+		return EXIT_FAILURE;
+	}
 	r = confine_files(network);
 	if (r < 0) {
 		(void)err_fail(&err, r, "confine", "files");
@@ -69,7 +78,7 @@ int main(int argc, char *argv[])
 	/* Keys and passwords: it would be a copy of them that nothing overwrites. */
 	(void)fd_close(WORKER_FD_CONFIG);
 	log_set_level((enum log_level)config->log_level);
-	code = app_run(config, &policy);
+	code = app_run(config, &policy, names);
 	image_close(&policy);
 	return code;
 }

@@ -444,6 +444,7 @@ int platform_start(struct app *app)
 	};
 	const struct redis_client_options options = {
 		.event = app->event,
+		.names = app->names,
 		.server = &app->config->platform.redis,
 		.name = "platform",
 	};

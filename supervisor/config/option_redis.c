@@ -11,6 +11,7 @@
 #include "supervisor/config/option_list.h"
 
 #define SCHEME        "redis://"
+#define TLS_SCHEME    "rediss://"
 #define DATABASES_MAX 65535
 
 int option_redis_set_place(const struct option_row *row, const char *value,
@@ -74,36 +75,68 @@ static int set_login(const char *text, size_t length, struct redis_server *serve
 				   sizeof(server->url_password));
 }
 
-static int set_database(const char *text, struct redis_server *server)
+/* Celery wants this option in a URL with TLS; any other value would be less than we do. */
+static bool is_query_taken(const char *query, bool tls)
 {
+	return query[0] == '\0' || (tls && (str_equal(query, "?ssl_cert_reqs=required") ||
+					    str_equal(query, "?ssl_cert_reqs=CERT_REQUIRED")));
+}
+
+static int set_database(const char *path, struct redis_server *server)
+{
+	size_t length = strcspn(path, "?");
+	char text[8];
 	uint32_t number = 0;
 
-	if (text[0] && num_parse_u32(text, 0, DATABASES_MAX, &number) < 0)
+	if (!is_query_taken(path + length, server->tls) ||
+	    str_copy_n(text, sizeof(text), path, length) < 0 ||
+	    (text[0] && num_parse_u32(text, 0, DATABASES_MAX, &number) < 0))
 		return -EINVAL;
 	server->database[0] = '\0';
 	return number == 0 ? 0
 			   : str_format(server->database, sizeof(server->database), "%u", number);
 }
 
+/* address:port or name:port */
+static int set_host(const char *text, size_t length, struct redis_server *server)
+{
+	const char *colon = memrchr(text, ':', length);
+	size_t host = colon ? (size_t)(colon - text) : length;
+	char port[8];
+
+	server->name[0] = '\0';
+	if (!colon || str_copy_n(port, sizeof(port), colon + 1, length - host - 1) < 0)
+		return -EINVAL;
+	/* localhost is both. */
+	if (host_name_canonical(text, host, server->name) < 0)
+		return option_list_place(text, length, &server->place);
+	if (option_list_place(text, length, &server->place) == 0)
+		return 0;
+	server->place = (struct redis_place){0};
+	return num_parse_u32(port, 1, UINT16_MAX, &server->place.port);
+}
+
 int option_redis_set_server(const struct option_row *row, const char *value,
 			    struct config_answer *answer)
 {
 	struct redis_server *server = (void *)((char *)answer + row->offset);
-	const char *place = value + strlen(SCHEME);
+	const char *place;
 	const char *at;
 	size_t length;
 	int r = 0;
 
-	if (!str_has_prefix(value, SCHEME))
+	server->tls = str_has_prefix(value, TLS_SCHEME);
+	if (!server->tls && !str_has_prefix(value, SCHEME))
 		return -EINVAL;
+	place = value + strlen(server->tls ? TLS_SCHEME : SCHEME);
 	/* Of an earlier file: another server's. */
 	server->user[0] = server->url_password[0] = '\0';
 	at = strrchr(place, '@');
 	if (at)
 		r = set_login(place, (size_t)(at - place), server);
 	place = at ? at + 1 : place;
-	length = strcspn(place, "/");
+	length = strcspn(place, "/?");
 	if (r == 0)
-		r = set_database(place[length] ? place + length + 1 : "", server);
-	return r < 0 ? r : option_list_place(place, length, &server->place);
+		r = set_database(place + length + (place[length] == '/'), server);
+	return r < 0 ? r : set_host(place, length, server);
 }

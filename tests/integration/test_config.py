@@ -243,6 +243,9 @@ def test_config_check_of_one_file(tmp_path):
     done = sandboxctl("config", "check", path)
     assert (done.returncode, done.stderr) == (1, "line 2: [limits] sessions wants a number from 1 to 20000\n")
     assert sandboxctl("config", "check", "-", input="[limits]\nsessions = 9\n").returncode == 0
+    done = sandboxctl("config", "check", "-", input="[platform]\nredis_url = rediss://host\n")
+    assert done.stderr == ("line 2: [platform] redis_url wants redis://user:password@host:port/database "
+                           "or rediss:// likewise, percent-encoded\n")
     assert sandboxctl("config", "check", tmp_path / "none").returncode == 3
     path.chmod(0o600)
     assert sandboxctl("config", "check", path, user=65534, group=65534).returncode == 4

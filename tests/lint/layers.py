@@ -23,6 +23,7 @@ LAYERS = [
     ("base/json", SHARED, ["jansson.h"]),
     ("base/endpoint_", SHARED, ["uriparser/"]),
     ("base/websocket_", SHARED, ["nettle/"]),
+    ("base/name_lookup", SHARED, ["ares.h"]),
     ("base/", SHARED, []),
     ("policy/image", [*SHARED, "policy/"], ["sodium.h"]),
     ("policy/", [*SHARED, "policy/"], ["seccomp.h", "sodium.h", "sys/capability.h"]),
@@ -33,9 +34,11 @@ LAYERS = [
      ["microhttpd.h", "systemd/", "jansson.h", "wslay/"]),
     ("supervisor/api/link/", [*SHARED, *DOMAIN, "supervisor/api/link/"], ["systemd/"]),
     ("supervisor/api/metrics/", [*PURE_BASE, "sandboxd/", "supervisor/api/metrics/"], []),
-    ("supervisor/api/store/", [*SHARED, *DOMAIN, "supervisor/api/store/"],
+    ("supervisor/api/store/", [*SHARED, *DOMAIN, "supervisor/api/names.h", "supervisor/api/store/"],
      ["sqlite3.h", "libpq-fe.h", "systemd/", "jansson.h", "sodium.h"]),
-    ("supervisor/api/redis/", [*SHARED, "supervisor/api/redis/"], ["systemd/", "hiredis.h"]),
+    ("supervisor/api/redis/", [*SHARED, "supervisor/api/names.h", "supervisor/api/redis/"],
+     ["systemd/", "hiredis.h", "openssl/"]),
+    ("supervisor/api/names", [*SHARED, "supervisor/api/names.h"], ["systemd/", "ares.h"]),
     ("supervisor/api/migrate/", [*SHARED, "supervisor/api/store/"], ["libpq-fe.h"]),
     ("supervisor/api/", [*SHARED, "policy/image.h", "policy/confine_worker.h", *API_APP],
      ["systemd/", "jansson.h", "sodium.h", "hiredis.h"]),
@@ -55,7 +58,7 @@ NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/conf
                        "supervisor/helper/")
 LIBRARIES = ("jansson.h", "sodium.h", "seccomp.h", "sys/capability.h", "microhttpd.h", "systemd/",
              "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis.h", "wslay/", "nettle/",
-             "uriparser/", "ares.h")
+             "uriparser/", "ares.h", "openssl/", "archive.h", "archive_entry.h")
 
 
 def allowed(name, prefixes):

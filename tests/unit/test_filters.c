@@ -326,7 +326,7 @@ static void check_api(void)
 	CHECK(15, unshare(CLONE_NEWUSER) < 0 && errno == EPERM);
 }
 
-/* A store that is a server: TCP and nothing else, outwards only. */
+/* A store that is a server: TCP and UDP and nothing else, outwards only. */
 static void check_api_network(void)
 {
 	union {
@@ -344,12 +344,14 @@ static void check_api_network(void)
 	CHECK(23, socket(AF_INET6, SOCK_STREAM, 0) >= 0 || errno == EAFNOSUPPORT);
 	if (!applied)
 		return;
-	CHECK(24, socket(AF_INET, SOCK_DGRAM, 0) < 0 && errno == EAFNOSUPPORT);
+	/* Questions to name servers. */
+	CHECK(24, socket(AF_INET, SOCK_DGRAM, 0) >= 0);
 	CHECK(25, socket(AF_INET, SOCK_RAW, 0) < 0 && errno == EAFNOSUPPORT);
 	CHECK(26, socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EAFNOSUPPORT);
 	CHECK(27, bind(fd, &address.any, sizeof(address.v4)) < 0 && errno == ENOSYS);
 	CHECK(28, listen(fd, 1) < 0 && errno == ENOSYS);
 	CHECK(29, execl("/bin/true", "true", NULL) < 0 && errno == ENOSYS);
+	CHECK(30, socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP) < 0 && errno == EAFNOSUPPORT);
 }
 
 #define INSERT_MANY                                                                                \

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/socket_address.h"
 #include "base/str.h"
 
 #include "supervisor/api/redis/client.h"
@@ -75,17 +76,19 @@ static void on_answer_again(void *userdata, const struct redisReply *reply)
 static void begin(struct rig *rig, const struct redis_client_events *events, size_t max_commands,
 		  size_t max_bytes)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	union socket_address at = {
+		.v4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}}
+        };
 	socklen_t size = sizeof(at);
 
 	*rig = (struct rig){.fd = -1};
 	rig->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(rig->listener, (struct sockaddr *)(void *)&at, sizeof(at)), 0);
+	assert_int_equal(bind(rig->listener, &at.any, sizeof(at.v4)), 0);
 	assert_int_equal(listen(rig->listener, 4), 0);
-	assert_int_equal(getsockname(rig->listener, (struct sockaddr *)(void *)&at, &size), 0);
+	assert_int_equal(getsockname(rig->listener, &at.any, &size), 0);
 	rig->server = (struct redis_server){
 		.place = {.address = {.bytes = {127, 0, 0, 1}, .family = AF_INET, .prefix = 32},
-			  .port = ntohs(at.sin_port)},
+			  .port = ntohs(at.v4.sin_port)},
 		.database = "3",
 		.user = "u",
 		.url_password = "pw",

@@ -2,7 +2,9 @@
  * Theory. The connection goes round this circle:
  *
  *   DOWN        nothing; the timer says when the next try begins
- *   CONNECTING  the kernel connects; a deadline ends it
+ *   RESOLVING   the server's name is looked up; a deadline ends it, as the next two
+ *   CONNECTING  the kernel connects, to one of its addresses at each try
+ *   SECURING    TLS, where it is wanted
  *   GREETING    AUTH, SELECT and a PING are on their way
  *   READY       others' commands
  *
@@ -14,67 +16,27 @@
 #include "supervisor/api/redis/client.h"
 
 #include <errno.h>
-#include <hiredis.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
-#include "base/buf.h"
 #include "base/fd.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "base/socket_address.h"
 #include "base/str.h"
 
-#define COMMANDS_MAX    4096
-#define BYTES_MAX       ((size_t)8 * 1024 * 1024)
-#define ELEMENTS_MAX    (1 << 20) /* of one array */
-#define CONNECT_TIMEOUT (5 * USEC_PER_SEC)
-#define RETRY_MIN       (100 * USEC_PER_MS)
-#define RETRY_MAX       (10 * USEC_PER_SEC)
-#define IDLE            (30 * USEC_PER_SEC) /* then it is asked whether it is still there */
-#define READ_BYTES      ((size_t)8 * 1024)
-#define READS_A_TURN    64
-#define WORD_BYTES      ((size_t)32) /* of a command, beside its text: $SIZE and two ends of lines */
+#include "supervisor/api/redis/client_state.h"
+#include "supervisor/api/redis/tls.h"
 
-enum client_state {
-	CLIENT_STATE_DOWN,
-	CLIENT_STATE_CONNECTING,
-	CLIENT_STATE_GREETING,
-	CLIENT_STATE_READY,
-};
-
-/* Sent, or about to be, and not answered. */
-struct command {
-	struct list link;
-	redis_answer answer;
-	void *userdata;
-	usec_t deadline;
-};
-
-struct redis_client {
-	struct redis_client_options options;
-	struct redis_client_events events;
-	void *userdata;
-	enum client_state state;
-	int fd;
-	sd_event_source *source;
-	sd_event_source *timer;
-	redisReader *reader;
-	redisReplyObjectFunctions replies;
-	void *(*create_array)(const redisReadTask *task, int elements);
-	size_t n_partial; /* bytes of an answer that is not whole yet */
-	struct buf out;
-	size_t sent; /* of out */
-	struct list commands;
-	size_t n_commands;
-	usec_t heard_at;
-	usec_t retry_delay;
-	const char *failed; /* the connection must end, and why */
-	const char *reason; /* there is none, and why */
-};
+#define COMMANDS_MAX 4096
+#define BYTES_MAX    ((size_t)8 * 1024 * 1024)
+#define RETRY_MIN    (100 * USEC_PER_MS)
+#define RETRY_MAX    (10 * USEC_PER_SEC)
+#define IDLE         (30 * USEC_PER_SEC) /* then it is asked whether it is still there */
+#define READ_BYTES   ((size_t)8 * 1024)
+#define READS_A_TURN 64
+#define WORD_BYTES   ((size_t)32) /* of a command, beside its text: $SIZE and two ends of lines */
 
 /* --- the clock ------------------------------------------------------------------------------- */
 
@@ -85,7 +47,7 @@ static const struct command *oldest(const struct redis_client *client)
 		       : LIST_ENTRY(client->commands.next, struct command, link);
 }
 
-/* When the timer is next needed; in DOWN and CONNECTING it was set. */
+/* When the timer is next needed; before GREETING it was set. */
 static void arm(struct redis_client *client)
 {
 	const struct command *command = oldest(client);
@@ -97,7 +59,7 @@ static void arm(struct redis_client *client)
 	(void)sd_event_source_set_enabled(client->timer, SD_EVENT_ONESHOT);
 }
 
-static void arm_at(struct redis_client *client, usec_t at)
+void redis_client_wake_at(struct redis_client *client, usec_t at)
 {
 	(void)sd_event_source_set_time(client->timer, at);
 	(void)sd_event_source_set_enabled(client->timer, SD_EVENT_ONESHOT);
@@ -131,7 +93,9 @@ static void fail_commands(struct redis_client *client)
 
 static void close_connection(struct redis_client *client)
 {
+	names_cancel(&client->query);
 	client->source = sd_event_source_disable_unref(client->source);
+	client->tls = redis_tls_free(client->tls);
 	client->fd = fd_close(client->fd);
 	if (client->reader)
 		redisReaderFree(client->reader);
@@ -143,7 +107,7 @@ static void close_connection(struct redis_client *client)
 	client->state = CLIENT_STATE_DOWN;
 }
 
-static void lose(struct redis_client *client, const char *reason)
+void redis_client_lose(struct redis_client *client, const char *reason)
 {
 	bool was_ready = client->state == CLIENT_STATE_READY;
 
@@ -157,7 +121,7 @@ static void lose(struct redis_client *client, const char *reason)
 		client->retry_delay * 2 < RETRY_MAX ? client->retry_delay * 2 : RETRY_MAX;
 	if (client->retry_delay == 0)
 		client->retry_delay = RETRY_MIN;
-	arm_at(client, clock_add(clock_boottime(), with_jitter(client->retry_delay)));
+	redis_client_wake_at(client, clock_add(clock_boottime(), with_jitter(client->retry_delay)));
 	fail_commands(client);
 	if (was_ready && client->events.lost)
 		client->events.lost(client->userdata);
@@ -165,9 +129,11 @@ static void lose(struct redis_client *client, const char *reason)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-static void watch(struct redis_client *client)
+void redis_client_watch(struct redis_client *client)
 {
-	uint32_t events = EPOLLIN | (client->out.size > client->sent ? (uint32_t)EPOLLOUT : 0);
+	bool wants_write = client->out.size > client->sent ||
+			   (client->tls && redis_tls_wants_write(client->tls));
+	uint32_t events = EPOLLIN | (wants_write ? (uint32_t)EPOLLOUT : 0);
 
 	if (client->state == CLIENT_STATE_CONNECTING)
 		events = EPOLLOUT;
@@ -194,8 +160,8 @@ static int append(struct redis_client *client, const struct redis_command *comma
 	return r == -EMSGSIZE ? -ENOBUFS : r;
 }
 
-static int queue(struct redis_client *client, const struct redis_command *command,
-		 redis_answer answer, void *userdata)
+int redis_client_queue(struct redis_client *client, const struct redis_command *command,
+		       redis_answer answer, void *userdata)
 {
 	struct command *entry = malloc(sizeof(*entry));
 	int r = entry ? append(client, command) : -ENOMEM;
@@ -213,7 +179,7 @@ static int queue(struct redis_client *client, const struct redis_command *comman
 	list_append(&client->commands, &entry->link);
 	if (client->n_commands++ == 0)
 		arm(client);
-	watch(client);
+	redis_client_watch(client);
 	return 0;
 }
 
@@ -224,7 +190,7 @@ int redis_client_send(struct redis_client *client, const struct redis_command *c
 		return -ENOTCONN;
 	if (client->n_commands >= client->options.max_commands)
 		return -ENOBUFS;
-	return queue(client, command, answer, userdata);
+	return redis_client_queue(client, command, answer, userdata);
 }
 
 /* At most. */
@@ -262,16 +228,27 @@ int redis_client_transact(struct redis_client *client, const struct redis_comman
 	return r;
 }
 
+/* Bytes or -errno. */
+static ssize_t send_some(struct redis_client *client, const void *data, size_t size)
+{
+	ssize_t n;
+
+	if (client->tls)
+		return redis_tls_write(client->tls, data, size);
+	do
+		n = send(client->fd, data, size, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
 static void write_out(struct redis_client *client)
 {
 	while (client->sent < client->out.size) {
-		ssize_t n = send(client->fd, client->out.data + client->sent,
-				 client->out.size - client->sent, MSG_NOSIGNAL);
+		ssize_t n = send_some(client, client->out.data + client->sent,
+				      client->out.size - client->sent);
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0) {
-			if (errno != EAGAIN)
+		if (n <= 0) {
+			if (n != -EAGAIN)
 				client->failed = "it closed the connection";
 			break;
 		}
@@ -281,144 +258,7 @@ static void write_out(struct redis_client *client)
 		buf_reset(&client->out);
 		client->sent = 0;
 	}
-	watch(client);
-}
-
-/* --- the greeting ---------------------------------------------------------------------------- */
-
-static bool is_error(const struct redisReply *reply, const char *prefix)
-{
-	return reply->type == REDIS_REPLY_ERROR && str_has_prefix(reply->str, prefix);
-}
-
-static void on_login(void *userdata, const struct redisReply *reply)
-{
-	struct redis_client *client = userdata;
-
-	if (reply && reply->type == REDIS_REPLY_ERROR)
-		client->failed = "the server refuses the login";
-}
-
-static void on_select(void *userdata, const struct redisReply *reply)
-{
-	struct redis_client *client = userdata;
-
-	if (reply && reply->type == REDIS_REPLY_ERROR && !client->failed)
-		client->failed = "the server refuses the database";
-}
-
-/* A user that may not PING is one that the server knows. */
-static void on_ready(void *userdata, const struct redisReply *reply)
-{
-	struct redis_client *client = userdata;
-
-	if (!reply || client->failed)
-		return;
-	if (reply->type == REDIS_REPLY_ERROR && !is_error(reply, "NOPERM")) {
-		client->failed = is_error(reply, "NOAUTH") ? "the server wants a password"
-							   : "the server is not ready";
-		return;
-	}
-	client->state = CLIENT_STATE_READY;
-	client->retry_delay = 0;
-	client->reason = NULL;
-	log_line(LOG_LEVEL_INFO, NULL, "connected to Redis", "client=%s", client->options.name);
-	if (client->events.connected)
-		client->events.connected(client->userdata);
-}
-
-static int greet(struct redis_client *client)
-{
-	const struct redis_server *server = client->options.server;
-	const char *password = server->url_password[0] ? server->url_password : server->password;
-	const char *login[3] = {"AUTH", server->user, password};
-	const char *plain[2] = {"AUTH", password};
-	const struct redis_command commands[] = {
-		{.word = server->user[0] ? login : plain,              .n = server->user[0] ? 3 : 2},
-		{.word = (const char *[]){"SELECT", server->database}, .n = 2                      },
-		{.word = (const char *[]){"PING"},                     .n = 1                      },
-	};
-	int r = 0;
-
-	if (password[0])
-		r = queue(client, &commands[0], on_login, client);
-	if (r >= 0 && server->database[0])
-		r = queue(client, &commands[1], on_select, client);
-	return r < 0 ? r : queue(client, &commands[2], on_ready, client);
-}
-
-/* --- connecting ------------------------------------------------------------------------------ */
-
-/* The server says how long an array is before it sends a byte of it. */
-static void *create_array(const redisReadTask *task, int elements)
-{
-	const struct redis_client *client = task->privdata;
-
-	return elements > ELEMENTS_MAX ? NULL : client->create_array(task, elements);
-}
-
-static int make_reader(struct redis_client *client)
-{
-	redisReader *reader = redisReaderCreate();
-
-	if (!reader)
-		return -ENOMEM;
-	client->replies = *reader->fn;
-	client->create_array = client->replies.createArray;
-	client->replies.createArray = create_array;
-	reader->fn = &client->replies;
-	reader->privdata = client;
-	client->reader = reader;
-	return 0;
-}
-
-static int on_socket(sd_event_source *source, int fd, uint32_t events, void *userdata);
-
-static int open_socket(struct redis_client *client)
-{
-	const struct redis_place *place = &client->options.server->place;
-	const int yes = 1;
-	union socket_address to;
-	socklen_t size = socket_address_of(&place->address, place->port, &to);
-
-	client->fd =
-		socket((int)place->address.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (client->fd < 0)
-		return -errno;
-	(void)setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-	if (connect(client->fd, &to.any, size) < 0 && errno != EINPROGRESS)
-		return -errno;
-	return sd_event_add_io(client->options.event, &client->source, client->fd, EPOLLOUT,
-			       on_socket, client);
-}
-
-static void connect_now(struct redis_client *client)
-{
-	int r = make_reader(client);
-
-	client->out = BUF_NULL(client->options.max_bytes);
-	client->state = CLIENT_STATE_CONNECTING;
-	if (r >= 0)
-		r = open_socket(client);
-	if (r < 0)
-		lose(client, "it cannot be reached");
-	else
-		arm_at(client, clock_add(clock_boottime(), CONNECT_TIMEOUT));
-}
-
-static void end_connect(struct redis_client *client)
-{
-	int error = 0;
-	socklen_t size = sizeof(error);
-
-	if (getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0) {
-		client->failed = "it cannot be reached";
-		return;
-	}
-	client->state = CLIENT_STATE_GREETING;
-	client->heard_at = clock_boottime();
-	if (greet(client) < 0)
-		client->failed = "no memory";
+	redis_client_watch(client);
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -473,16 +313,34 @@ static void take_replies(struct redis_client *client)
 		client->failed = "its answer is too big";
 }
 
+/* Bytes, 0 at the end, or -errno. */
+static ssize_t receive_some(struct redis_client *client, void *data, size_t size)
+{
+	ssize_t n;
+
+	if (client->tls)
+		return redis_tls_read(client->tls, data, size);
+	do
+		n = recv(client->fd, data, size, 0);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+/* What TLS has read off the socket already brings no event. */
+static bool may_read(const struct redis_client *client, unsigned int n_reads)
+{
+	return !client->failed &&
+	       (n_reads < READS_A_TURN || (client->tls && redis_tls_has_more(client->tls)));
+}
+
 static void read_in(struct redis_client *client)
 {
 	char data[READ_BYTES];
 
-	for (unsigned int i = 0; i < READS_A_TURN && !client->failed; i++) {
-		ssize_t n = recv(client->fd, data, sizeof(data), 0);
+	for (unsigned int i = 0; may_read(client, i); i++) {
+		ssize_t n = receive_some(client, data, sizeof(data));
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
+		if (n == -EAGAIN)
 			return;
 		if (n <= 0) {
 			client->failed = "it closed the connection";
@@ -495,25 +353,32 @@ static void read_in(struct redis_client *client)
 			return;
 		}
 		take_replies(client);
-		if ((size_t)n < sizeof(data))
+		if ((size_t)n < sizeof(data) && !client->tls)
 			return;
 	}
 }
 
-static int on_socket(sd_event_source *source, int fd, uint32_t events, void *userdata)
+/* A read of TLS may have something to write first. */
+static bool is_readable(const struct redis_client *client, uint32_t events)
+{
+	return (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) ||
+	       (client->tls && redis_tls_wants_write(client->tls));
+}
+
+int redis_client_on_socket(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
 	struct redis_client *client = userdata;
 
 	(void)source;
 	(void)fd;
-	if (client->state == CLIENT_STATE_CONNECTING)
-		end_connect(client);
-	else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+	if (client->state < CLIENT_STATE_GREETING)
+		redis_client_go_on(client);
+	else if (is_readable(client, events))
 		read_in(client);
-	if (!client->failed)
+	if (!client->failed && client->state >= CLIENT_STATE_GREETING)
 		write_out(client);
 	if (client->failed)
-		lose(client, client->failed);
+		redis_client_lose(client, client->failed);
 	else
 		arm(client);
 	return 0;
@@ -526,18 +391,20 @@ static int on_timer(sd_event_source *source, uint64_t at, void *userdata)
 	(void)source;
 	(void)at;
 	if (client->state == CLIENT_STATE_DOWN)
-		connect_now(client);
-	else if (client->state == CLIENT_STATE_CONNECTING)
-		lose(client, "it cannot be reached");
+		redis_client_connect(client);
+	else if (client->state == CLIENT_STATE_RESOLVING)
+		redis_client_lose(client, "no answer to a question for its name");
+	else if (client->state < CLIENT_STATE_GREETING)
+		redis_client_lose(client, "it cannot be reached");
 	else if (client->failed)
-		lose(client, client->failed);
+		redis_client_lose(client, client->failed);
 	else if (oldest(client) && clock_boottime() >= oldest(client)->deadline)
-		lose(client, "it does not answer");
+		redis_client_lose(client, "it does not answer");
 	else if (oldest(client) || clock_boottime() < clock_add(client->heard_at, IDLE) ||
 		 redis_client_ask(client, NULL, NULL, "PING") >= 0)
 		arm(client);
 	else
-		lose(client, "no memory");
+		redis_client_lose(client, "no memory");
 	return 0;
 }
 
@@ -581,6 +448,7 @@ struct redis_client *redis_client_free(struct redis_client *client)
 	close_connection(client);
 	fail_commands(client);
 	client->timer = sd_event_source_disable_unref(client->timer);
+	client->trust = redis_tls_trust_free(client->trust);
 	free(client);
 	return NULL;
 }

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 
 #include "sandboxd/worker.h"
+#include "supervisor/api/names.h"
 
 struct redisReply; /* <hiredis.h>: for those who look inside */
 struct redis_client;
@@ -42,6 +43,7 @@ struct redis_client_events {
 struct redis_client_options {
 	sd_event *event;
 	const struct redis_server *server; /* kept by pointer */
+	struct names *names;               /* not owned; NULL: a name has no address */
 	const char *name;                  /* for the log, kept by pointer */
 	size_t max_commands;               /* not answered yet; 0: 4096 */
 	size_t max_bytes;                  /* not sent yet, and of one answer; 0: 8 MiB */

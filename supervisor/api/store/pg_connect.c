@@ -2,6 +2,7 @@
  * Theory. The connection goes round this circle:
  *
  *   DOWN        nothing; queue.retry_at is when the next try may begin
+ *   RESOLVING   the addresses of its hosts are asked for, where they have names
  *   CONNECTING  libpq's own steps; the deadline ends them
  *   SETUP       who we are, what the schema is, statements; the deadline ends it
  *   READY       batches and reads; an answer that does not come ends it
@@ -126,6 +127,8 @@ bool pg_send(struct pg_store *s, unsigned int query, const struct value *values,
 void pg_disconnect(struct pg_store *s, usec_t now, const char *why)
 {
 	unwatch(s);
+	for (size_t i = 0; i < PG_HOSTS_MAX; i++)
+		names_cancel(&s->query[i]);
 	if (s->err.error_number == 0)
 		(void)err_fail(&s->err, -EIO, "store", "%s: connection lost", why);
 	if (!s->queue.stats.degraded || s->state == PG_STATE_READY)
@@ -166,7 +169,7 @@ static void drop_notice(void *arg, const PGresult *result)
 	(void)result;
 }
 
-void pg_connect(struct pg_store *s, usec_t now)
+static void begin_connect(struct pg_store *s, usec_t now)
 {
 	s->conn = PQconnectStartParams(s->dsn.keyword, s->dsn.value, 0);
 	if (!s->conn) {
@@ -174,7 +177,6 @@ void pg_connect(struct pg_store *s, usec_t now)
 		return;
 	}
 	(void)PQsetNoticeReceiver(s->conn, drop_notice, NULL);
-	s->deadline = clock_add(now, PG_CONNECT_TIMEOUT);
 	s->state = PG_STATE_CONNECTING;
 	if (PQstatus(s->conn) == CONNECTION_BAD) {
 		connect_failed(s, now, "the server cannot be reached");
@@ -182,6 +184,55 @@ void pg_connect(struct pg_store *s, usec_t now)
 	}
 	s->wants_write = true;
 	watch(s);
+}
+
+static void on_addresses(struct pg_store *s, usec_t now)
+{
+	const struct names_answer *answer[PG_HOSTS_MAX];
+	int r;
+
+	/* An answer may come while the next name is asked for, and be the last one that counts. */
+	if (s->state != PG_STATE_RESOLVING)
+		return;
+	for (size_t i = 0; i < s->dsn.n_hosts; i++) {
+		if (s->query[i].question)
+			return;
+		answer[i] = &s->query[i].answer;
+	}
+	r = pg_dsn_place(&s->dsn, answer);
+	if (r == 0)
+		begin_connect(s, now);
+	else
+		connect_failed(s, now,
+			       r == -ENOENT
+				       ? "the server cannot be reached: its name has no address"
+				       : "no memory");
+}
+
+static void on_name(void *userdata)
+{
+	on_addresses(userdata, clock_boottime());
+}
+
+static void look_up(struct pg_store *s, usec_t now)
+{
+	s->state = PG_STATE_RESOLVING;
+	for (size_t i = 0; i < s->dsn.n_hosts; i++) {
+		s->query[i] = (struct names_query){.done = on_name, .userdata = s};
+		/* Without an answer it has none. */
+		if (s->names)
+			IGNORE_RESULT(names_ask(s->names, s->dsn.host[i], &s->query[i]));
+	}
+	on_addresses(s, now);
+}
+
+void pg_connect(struct pg_store *s, usec_t now)
+{
+	s->deadline = clock_add(now, PG_CONNECT_TIMEOUT);
+	if (s->dsn.n_hosts > 0)
+		look_up(s, now);
+	else
+		begin_connect(s, now);
 }
 
 static void begin_setup(struct pg_store *s, usec_t now)
@@ -357,6 +408,7 @@ void pg_drive(struct pg_store *s, usec_t now)
 		drive_results(s, now);
 		break;
 	case PG_STATE_DOWN:
+	case PG_STATE_RESOLVING:
 	case PG_STATE_MAX_:
 		break;
 	}

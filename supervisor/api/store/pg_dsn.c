@@ -1,15 +1,16 @@
 #include "supervisor/api/store/pg_dsn.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <libpq-fe.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dsn.h"
 #include "base/str.h"
 
-/* Ours, whatever the dsn says. Server-side bounds end what a lost client has begun. */
+/* Ours, whatever the dsn says. Server-side bounds end what a lost client has begun. The passfile is
+ * a name that is never there: of anything but a file libpq writes a warning. */
 static const struct {
 	const char *keyword;
 	const char *value;
@@ -24,63 +25,8 @@ static const struct {
 	{"keepalives_interval", "2"									 },
 	{"keepalives_count",    "3"									 },
 	{"tcp_user_timeout",    "8000"								      },
-	{"passfile",            "/dev/null"								 },
+	{"passfile",            "/nonexistent"							      },
 };
-
-/* Files of this machine, which the worker has none of but for certificates to trust. */
-static const char *const refused[] = {"service", "servicefile", "sslkey",
-				      "sslcert", "sslcrl",      "sslcrldir"};
-
-#define CERTIFICATES     "/etc/ssl/certs/"
-#define ALL_CERTIFICATES CERTIFICATES "ca-certificates.crt"
-
-static const char *const schemes[] = {"postgresql", "postgres"};
-
-/* The part behind the scheme and its driver, or NULL. */
-static const char *behind_scheme(const char *dsn)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
-		const char *at = dsn + strlen(schemes[i]);
-
-		if (!str_has_prefix(dsn, schemes[i]))
-			continue;
-		if (*at == '+')
-			at += 1 + strspn(at + 1, "abcdefghijklmnopqrstuvwxyz0123456789_");
-		if (str_has_prefix(at, "://"))
-			return at;
-	}
-	return NULL;
-}
-
-static bool is_number(const char *host)
-{
-	struct in6_addr address;
-
-	return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
-}
-
-/* Hosts may be a list. */
-static bool hosts_are_numbers(const char *hosts)
-{
-	char host[INET6_ADDRSTRLEN];
-	size_t length;
-
-	for (const char *at = hosts;; at += length + 1) {
-		length = strcspn(at, ",");
-		if (str_copy_n(host, sizeof(host), at, length) < 0 || !is_number(host))
-			return false;
-		if (at[length] == '\0')
-			return true;
-	}
-}
-
-static bool is_listed(const char *keyword)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
-		if (str_equal(refused[i], keyword))
-			return true;
-	return false;
-}
 
 static bool is_ours(const char *keyword)
 {
@@ -103,12 +49,14 @@ static bool is_host(const char *keyword)
 	return str_equal(keyword, "host") || str_equal(keyword, "hostaddr");
 }
 
-/* The worker resolves no names: with an address, `host` is who the certificate has to name. */
-static bool host_is_taken(const struct pg_dsn *dsn, const char *keyword, const char *value)
+/* With an address, `host` is who the certificate has to name. */
+static bool host_is_taken(struct pg_dsn *dsn, const char *keyword, const char *value)
 {
 	if (str_equal(keyword, "host") && value_of(dsn, "hostaddr"))
 		return value[0] != '/';
-	return hosts_are_numbers(value);
+	if (dsn_are_addresses(value))
+		return true;
+	return str_equal(keyword, "host") && pg_hosts_split(dsn, value, value_of(dsn, "port")) == 0;
 }
 
 static bool checks_certificate(const struct pg_dsn *dsn)
@@ -116,11 +64,6 @@ static bool checks_certificate(const struct pg_dsn *dsn)
 	const char *mode = value_of(dsn, "sslmode");
 
 	return mode && str_has_prefix(mode, "verify-");
-}
-
-static bool is_certificate(const char *path)
-{
-	return str_has_prefix(path, CERTIFICATES) && !strstr(path, "/.");
 }
 
 static int add(struct pg_dsn *dsn, size_t *n, const char *keyword, const char *value)
@@ -138,10 +81,11 @@ static int take_option(struct pg_dsn *dsn, size_t *n, const PQconninfoOption *op
 {
 	const char *value = option->val;
 
-	if (!has_files && is_listed(option->keyword))
+	if (!has_files && dsn_option_is_refused(option->keyword))
 		return err_fail(err, -EINVAL, "dsn", "%s is not taken", option->keyword);
-	if (!has_files && str_equal(option->keyword, "sslrootcert") && !is_certificate(value))
-		return err_fail(err, -EINVAL, "dsn", "sslrootcert must be below " CERTIFICATES);
+	if (!has_files && str_equal(option->keyword, "sslrootcert") &&
+	    !dsn_certificate_is_taken(value))
+		return err_fail(err, -EINVAL, "dsn", "sslrootcert must be below " DSN_CERTIFICATES);
 	if (str_equal(option->keyword, "password") && dsn->password)
 		return 0;
 	if (is_host(option->keyword)) {
@@ -149,12 +93,29 @@ static int take_option(struct pg_dsn *dsn, size_t *n, const PQconninfoOption *op
 			value = "127.0.0.1";
 		if (!has_files && !host_is_taken(dsn, option->keyword, value))
 			return err_fail(err, -EINVAL, "dsn",
-					"the host must be an address or localhost, or have a "
-					"hostaddr");
+					"hosts must be names or addresses, with a port for each "
+					"or for all");
 	}
 	return add(dsn, n, option->keyword, value) < 0
 		       ? err_fail(err, -EINVAL, "dsn", "too many options")
 		       : 0;
+}
+
+/* What pg_dsn_place fills; libpq passes over what has no value. */
+static int reserve_places(struct pg_dsn *dsn, size_t *n)
+{
+	static const char *const keyword[PG_PLACE_MAX_] = {
+		[PG_PLACE_HOST] = "host",
+		[PG_PLACE_HOSTADDR] = "hostaddr",
+		[PG_PLACE_PORT] = "port",
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < PG_PLACE_MAX_; i++) {
+		dsn->place_at[i] = *n;
+		r = add(dsn, n, keyword[i], NULL);
+	}
+	return r;
 }
 
 static int take(struct pg_dsn *dsn, bool has_files, struct err *err)
@@ -174,10 +135,13 @@ static int take(struct pg_dsn *dsn, bool has_files, struct err *err)
 		return r;
 	if (!has_host)
 		return err_fail(err, -EINVAL, "dsn", "names no host");
-	if (dsn->password)
+	/* The later ones of a keyword count. */
+	if (dsn->n_hosts > 0)
+		r = reserve_places(dsn, &n);
+	if (r == 0 && dsn->password)
 		r = add(dsn, &n, "password", dsn->password);
 	if (r == 0 && !has_files && !value_of(dsn, "sslrootcert") && checks_certificate(dsn))
-		r = add(dsn, &n, "sslrootcert", ALL_CERTIFICATES);
+		r = add(dsn, &n, "sslrootcert", DSN_CERTIFICATES "ca-certificates.crt");
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(ours); i++)
 		r = add(dsn, &n, ours[i].keyword, ours[i].value);
 	return r < 0 ? err_fail(err, r, "dsn", "too many options") : 0;
@@ -187,7 +151,7 @@ int pg_dsn_parse(struct pg_dsn *ret_dsn, const char *dsn, const char *password, 
 		 struct err *err)
 {
 	AUTO_FREE char *plain = NULL;
-	const char *rest = behind_scheme(dsn);
+	const char *rest = dsn_behind_scheme(dsn);
 	char *complaint = NULL;
 	int r;
 
@@ -226,5 +190,7 @@ void pg_dsn_done(struct pg_dsn *dsn)
 	if (dsn->password)
 		explicit_bzero(dsn->password, strlen(dsn->password));
 	free(dsn->password);
+	for (size_t i = 0; i < PG_PLACE_MAX_; i++)
+		free(dsn->place[i]);
 	*dsn = PG_DSN_NULL;
 }

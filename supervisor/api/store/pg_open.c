@@ -31,7 +31,7 @@ static void check_clock(struct pg_store *s, usec_t now)
 
 	if (s->state == PG_STATE_DOWN && now >= queue->retry_at)
 		pg_connect(s, now);
-	if ((s->state == PG_STATE_CONNECTING || s->state == PG_STATE_SETUP) && now >= s->deadline) {
+	if (pg_is_connecting(s) && now >= s->deadline) {
 		s->err = ERR_NULL;
 		(void)err_fail(&s->err, -ETIMEDOUT, "store", "the server does not answer");
 		pg_disconnect(s, now, "connect");
@@ -94,7 +94,7 @@ static usec_t pg_next_wakeup(const struct store *store)
 	if (!list_empty(&queue->finished) || !list_empty(&s->answered) ||
 	    (degraded && queue_has_untold(queue)))
 		return 0;
-	if (s->state == PG_STATE_CONNECTING || s->state == PG_STATE_SETUP)
+	if (pg_is_connecting(s))
 		next = s->deadline;
 	else if (s->state == PG_STATE_DOWN ||
 		 (!list_empty(&queue->waiting) && list_empty(&queue->in_flight)))
@@ -131,12 +131,16 @@ static void spin(struct pg_store *s, usec_t until)
 	if (s->conn) {
 		socket.fd = PQsocket(s->conn);
 		socket.events |= s->wants_write ? POLLOUT : 0;
+	} else if (s->state == PG_STATE_RESOLVING) {
+		socket.fd = names_fd(s->names);
 	}
 	/* A signal that interrupts it is seen at the caller's next look. */
 	if (end > now)
 		(void)poll(&socket, 1, (int)((end - now) / USEC_PER_MS) + 1);
 	now = clock_boottime();
-	if (socket.revents != 0)
+	if (socket.revents != 0 && s->state == PG_STATE_RESOLVING)
+		names_process(s->names);
+	else if (socket.revents != 0)
 		pg_drive(s, now);
 	check_clock(s, now);
 }
@@ -174,6 +178,8 @@ int pg_ask(struct pg_store *s, unsigned int query, const struct value *values, s
 static void pg_free(struct pg_store *s)
 {
 	s->source = sd_event_source_disable_unref(s->source);
+	for (size_t i = 0; i < PG_HOSTS_MAX; i++)
+		names_cancel(&s->query[i]);
 	PQfinish(s->conn);
 	LIST_FOR_EACH_SAFE (link, following, &s->sent)
 		pg_sent_free(LIST_ENTRY(link, struct pg_sent, link));
@@ -227,6 +233,7 @@ int store_open_postgres(const struct postgres_options *options, struct store **r
 	list_init(&s->sent);
 	list_init(&s->answered);
 	s->event = sd_event_ref(options->event);
+	s->names = options->names;
 	s->instance = strdup(options->instance);
 	r = queue_init(&s->queue, &pg_ops, options->host, options->max_waiting_bytes);
 	r = r == 0 && s->instance

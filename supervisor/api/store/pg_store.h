@@ -24,6 +24,7 @@
 
 enum pg_state {
 	PG_STATE_DOWN,
+	PG_STATE_RESOLVING, /* its hosts' names */
 	PG_STATE_CONNECTING,
 	PG_STATE_SETUP, /* statements are being prepared */
 	PG_STATE_READY,
@@ -56,6 +57,8 @@ struct pg_store {
 	bool is_refused; /* the schema or the login: no retry makes it better, at start */
 	struct err err;  /* why there is no connection */
 	struct pg_dsn dsn;
+	struct names *names; /* not owned; NULL: none can be looked up */
+	struct names_query query[PG_HOSTS_MAX];
 	char *instance;
 	struct list sent;     /* struct pg_sent */
 	struct list answered; /* struct pg_sent: callbacks are owed */
@@ -77,6 +80,11 @@ struct pg_store {
 	bool now_done;
 };
 
+/* It has a deadline. */
+static inline bool pg_is_connecting(const struct pg_store *s)
+{
+	return s->state > PG_STATE_DOWN && s->state < PG_STATE_READY;
+}
 static inline struct pg_store *pg_store_of(struct store *store)
 {
 	return (struct pg_store *)(void *)store;

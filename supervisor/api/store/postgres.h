@@ -11,14 +11,16 @@
 #include "base/auto.h"
 #include "base/err.h"
 
+#include "supervisor/api/names.h"
 #include "supervisor/api/store/store.h"
 
 struct postgres_options {
 	sd_event *event;
-	const char *dsn;      /* postgresql://…, also postgresql+driver://…; host by number */
-	const char *password; /* "": the dsn has it, or none is needed */
-	const char *instance; /* at most 36 characters: whose sessions these are */
-	const char *host;     /* stands in the `host` column */
+	struct names *names;        /* for hosts with names; NULL: they are not found */
+	const char *dsn;            /* postgresql://…, also postgresql+driver://… */
+	const char *password;       /* "": the dsn has it, or none is needed */
+	const char *instance;       /* at most 36 characters: whose sessions these are */
+	const char *host;           /* stands in the `host` column */
 	uint64_t max_waiting_bytes; /* as of the embedded store */
 };
 
