@@ -119,6 +119,7 @@ add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_open.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_queries.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_reads.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_reason.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_setup.c
 	${CMAKE_CURRENT_LIST_DIR}/store/queries.c
 	${CMAKE_CURRENT_LIST_DIR}/store/queue.c

@@ -30,6 +30,8 @@ void observe_facts(struct app *app, const struct launch_facts *facts)
 
 void observe_refresh(struct app *app)
 {
+	const struct store_stats store = store_stats(app->store);
+
 	readiness_set(&app->readiness, READINESS_SERVICE, app->phase == APP_PHASE_SERVING,
 		      app->phase == APP_PHASE_GREETING ? "starting" : "stopping");
 	readiness_set(&app->readiness, READINESS_SUPERVISOR,
@@ -37,7 +39,7 @@ void observe_refresh(struct app *app)
 			      clock_boottime(),
 		      "it does not answer");
 	celery_observe(app);
-	readiness_set(&app->readiness, READINESS_STORE, !store_stats(app->store).degraded, NULL);
+	readiness_set(&app->readiness, READINESS_STORE, !store.degraded, store.reason);
 	platform_observe(app);
 	if (app->readiness.part[READINESS_AUDIT].bad)
 		audit_tick(app); /* may work again */

@@ -13,9 +13,11 @@ class SmallDisk(Daemon):
     def start(self):
         if not self.state.exists():
             self.state.mkdir(mode=0o755)
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=0755", "none", str(self.state)],
-                           check=True)
+            self.mount()
         super().start()
+
+    def mount(self):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=0755", "none", str(self.state)], check=True)
 
     def fill(self):
         with open(self.state / "filler", "wb", buffering=0) as filler:
@@ -64,6 +66,7 @@ def test_outage_of_the_store(small):
     # The audit log is on the same disk: whether it had something to write too is not known.
     ready = caller.get("/readyz").json
     assert (ready["status"], ready["reason"]) == ("not ready", "store")
+    assert ready["parts"]["store"] == "database or disk is full"
     assert caller.get(f"{SESSIONS}/{before}").json["sandbox"]["persisted"] is False
 
     made = caller.post(SESSIONS)

@@ -20,6 +20,7 @@
 
 #include "supervisor/api/store/migrate.h"
 #include "supervisor/api/store/pg_dsn.h"
+#include "supervisor/api/store/pg_reason.h"
 
 #define DSN_FILE_MAX     4096
 #define DSN_FILE_DEFAULT "/etc/sandboxd/migrate.dsn"
@@ -321,11 +322,10 @@ static int connect_and_work(const char *path, enum mode mode)
 	conn = PQconnectdbParams(dsn.keyword, dsn.value, 0);
 	pg_dsn_done(&dsn);
 	if (PQstatus(conn) != CONNECTION_OK) {
-		bool refused = PQconnectionUsedPassword(conn) || PQconnectionNeedsPassword(conn);
+		const char *why = pg_reason_of_connection(conn);
 
 		PQfinish(conn);
-		return complain(EXIT_UNREACHABLE, refused ? "the server refuses the login"
-							  : "the server cannot be reached");
+		return complain(EXIT_UNREACHABLE, why);
 	}
 	/* What is there already is no news. */
 	r = run(conn, "SET client_min_messages = warning", "client_min_messages");

@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "base/str.h"
 
+#include "supervisor/api/store/pg_reason.h"
 #include "supervisor/api/store/pg_store.h"
 
 #define BATCH_MAX_WRITES 512
@@ -60,13 +61,15 @@ void pg_batch_send(struct pg_store *s, usec_t now)
 		value_integer((int64_t)s->batch + 1),
 	};
 	struct store_queue *queue = &s->queue;
+	struct pg_sent *sent;
 	uint64_t bytes = 0;
 	uint32_t n = 0;
 
 	if (list_empty(&queue->waiting) || !list_empty(&queue->in_flight) || now < queue->retry_at)
 		return;
-	if (!pg_sent_new(s, PG_SENT_BATCH)) {
-		queue_note_failure(queue, now);
+	sent = pg_sent_new(s, PG_SENT_BATCH);
+	if (!sent) {
+		queue_note_failure(queue, now, "no memory");
 		return;
 	}
 	s->batch++;
@@ -243,11 +246,17 @@ static enum store_result judge(struct pg_store *s, const PGresult *result)
 
 static void note_refusal(struct pg_store *s, const PGresult *result)
 {
-	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *field = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *code = field ? field : "unknown";
+	const char *known = pg_reason_of_sqlstate(code);
 
 	if (!s->queue.stats.degraded)
-		log_line(LOG_LEVEL_ERROR, NULL, "the store refuses", "sqlstate=%s",
-			 code ? code : "unknown");
+		log_line(LOG_LEVEL_ERROR, NULL, "the store refuses", "sqlstate=%s", code);
+	if (known)
+		IGNORE_RESULT(str_format(s->refusal, sizeof(s->refusal), "%s", known));
+	else
+		IGNORE_RESULT(str_format(s->refusal, sizeof(s->refusal),
+					 "the server refuses: SQLSTATE %s", code));
 }
 
 void pg_batch_result(struct pg_store *s, struct pg_sent *sent, PGresult *result)
@@ -295,6 +304,6 @@ void pg_batch_done(struct pg_store *s, struct pg_sent *sent, usec_t now)
 	}
 	put_back(&s->queue);
 	if (s->failed_result == STORE_DEGRADED)
-		queue_note_failure(&s->queue, now);
+		queue_note_failure(&s->queue, now, s->refusal);
 	s->failed = NULL;
 }

@@ -20,6 +20,7 @@
 #include "base/log.h"
 
 #include "sandboxd/limits.h"
+#include "supervisor/api/store/pg_reason.h"
 #include "supervisor/api/store/pg_store.h"
 
 #define NUMBER_BYTES 24
@@ -151,7 +152,7 @@ void pg_disconnect(struct pg_store *s, usec_t now, const char *why)
 		s->now_done |= sent->kind == PG_SENT_NOW;
 		pg_sent_free(sent);
 	}
-	queue_note_failure(&s->queue, now);
+	queue_note_failure(&s->queue, now, s->err.text);
 }
 
 static void connect_failed(struct pg_store *s, usec_t now, const char *why)
@@ -173,13 +174,14 @@ static void begin_connect(struct pg_store *s, usec_t now)
 {
 	s->conn = PQconnectStartParams(s->dsn.keyword, s->dsn.value, 0);
 	if (!s->conn) {
-		queue_note_failure(&s->queue, now);
+		s->state = PG_STATE_DOWN;
+		queue_note_failure(&s->queue, now, "no memory");
 		return;
 	}
 	(void)PQsetNoticeReceiver(s->conn, drop_notice, NULL);
 	s->state = PG_STATE_CONNECTING;
 	if (PQstatus(s->conn) == CONNECTION_BAD) {
-		connect_failed(s, now, "the server cannot be reached");
+		connect_failed(s, now, pg_reason_of_connection(s->conn));
 		return;
 	}
 	s->wants_write = true;
@@ -251,16 +253,9 @@ static void begin_setup(struct pg_store *s, usec_t now)
 /* A refused login needs other words than a server that is not there, and no second try at start. */
 static const char *why_not(struct pg_store *s)
 {
-	s->is_refused |= PQconnectionNeedsPassword(s->conn) || PQconnectionUsedPassword(s->conn);
-	/* The library has no code for it; its words name the host. */
-	if (strstr(PQerrorMessage(s->conn), "certificate")) {
-		s->is_refused = true;
-		return "the server's certificate is not accepted";
-	}
-	if (PQconnectionNeedsPassword(s->conn))
-		return "the server wants a password";
-	return PQconnectionUsedPassword(s->conn) ? "the server refuses the login"
-						 : "the server cannot be reached";
+	s->is_refused |= PQconnectionNeedsPassword(s->conn) || PQconnectionUsedPassword(s->conn) ||
+			 strstr(PQerrorMessage(s->conn), "certificate");
+	return pg_reason_of_connection(s->conn);
 }
 
 static void drive_connect(struct pg_store *s, usec_t now)

@@ -45,8 +45,11 @@ static void check_clock(struct pg_store *s, usec_t now)
 	}
 	if (s->waiting_since == 0)
 		s->waiting_since = now;
-	if (now - s->waiting_since >= PG_PATIENCE)
+	if (now - s->waiting_since >= PG_PATIENCE) {
+		if (!queue->stats.degraded)
+			queue->stats.reason = "the server answers slowly";
 		queue->stats.degraded = true;
+	}
 	if (s->state == PG_STATE_READY && !list_empty(&s->sent) &&
 	    now - s->waiting_since >= PG_ANSWER_TIMEOUT) {
 		pg_disconnect(s, now, "no answer");

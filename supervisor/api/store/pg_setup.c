@@ -9,6 +9,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/store/migrate.h"
+#include "supervisor/api/store/pg_reason.h"
 #include "supervisor/api/store/pg_store.h"
 
 #define UNDEFINED_TABLE "42P01"
@@ -115,6 +116,7 @@ static int take_writer(struct pg_store *s, const PGresult *result)
 static int refused(struct pg_store *s, const struct pg_sent *sent, const PGresult *result)
 {
 	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *known;
 
 	if (code && str_equal(code, UNDEFINED_TABLE))
 		return err_fail(&s->err, -EPROTONOSUPPORT, "store",
@@ -122,6 +124,9 @@ static int refused(struct pg_store *s, const struct pg_sent *sent, const PGresul
 	if (code && str_equal(code, NO_RIGHT))
 		return err_fail(&s->err, -EPROTONOSUPPORT, "store",
 				"the role lacks a right on the schema");
+	known = code ? pg_reason_of_sqlstate(code) : NULL;
+	if (known)
+		return err_fail(&s->err, -EIO, "store", "%s", known);
 	return err_fail(&s->err, -EIO, "store", "setup step %u: SQLSTATE %s", sent->n_results,
 			code ? code : "unknown");
 }

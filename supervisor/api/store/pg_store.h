@@ -56,6 +56,7 @@ struct pg_store {
 	bool wants_write;
 	bool is_refused; /* the schema or the login: no retry makes it better, at start */
 	struct err err;  /* why there is no connection */
+	char refusal[ERR_TEXT_BYTES]; /* why the last batch was not taken */
 	struct pg_dsn dsn;
 	struct names *names; /* not owned; NULL: none can be looked up */
 	struct names_query query[PG_HOSTS_MAX];

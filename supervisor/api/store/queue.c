@@ -102,10 +102,11 @@ void queue_note_commit(struct store_queue *queue)
 	queue->retry_at = 0;
 }
 
-void queue_note_failure(struct store_queue *queue, usec_t now)
+void queue_note_failure(struct store_queue *queue, usec_t now, const char *why)
 {
 	queue->stats.n_failed_commits++;
 	queue->stats.degraded = true;
+	queue->stats.reason = why;
 	queue->retry_delay = queue->retry_delay ? queue->retry_delay * 2 : RETRY_MIN;
 	if (queue->retry_delay > RETRY_MAX)
 		queue->retry_delay = RETRY_MAX;

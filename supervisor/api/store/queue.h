@@ -81,8 +81,8 @@ void queue_done(struct store_queue *queue); /* calls no callback */
 void queue_finish(struct store_queue *queue, struct write *write);
 /* The store has taken all that was given to it. */
 void queue_note_commit(struct store_queue *queue);
-/* It refuses, or is away: the next try comes after a delay that doubles. */
-void queue_note_failure(struct store_queue *queue, usec_t now);
+/* It refuses, or is away: the next try comes after a delay that doubles. why: kept by pointer. */
+void queue_note_failure(struct store_queue *queue, usec_t now, const char *why);
 /* Callbacks; what they queue, or lose at once, waits for the next flush. */
 void queue_tell_finished(struct store_queue *queue);
 void queue_tell_degraded(struct store_queue *queue);

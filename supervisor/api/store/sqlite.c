@@ -174,15 +174,17 @@ static void sqlite_flush(struct store *store, usec_t now)
 	struct sqlite_store *s = sqlite_store_of(store);
 	struct store_queue *queue = &s->queue;
 	bool is_retention = false;
+	int r;
 
 	if (!list_empty(&queue->waiting) && !queue_answers_early(queue, now) &&
 	    (!queue->stats.degraded || now >= queue->retry_at)) {
 		make_room(s);
 		is_retention = queue->n_retentions > 0;
-		if (sqlite_commit_waiting(s) == SQLITE_OK)
+		r = sqlite_commit_waiting(s);
+		if (r == SQLITE_OK)
 			note_commit(s);
 		else
-			queue_note_failure(queue, now);
+			queue_note_failure(queue, now, sqlite3_errstr(r));
 	}
 	queue_tell_finished(queue);
 	if (queue->stats.degraded)

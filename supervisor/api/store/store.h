@@ -206,6 +206,7 @@ struct store_stats {
 	uint64_t n_failed_commits;
 	uint32_t n_waiting; /* writes queued, the degraded ones included */
 	bool degraded;
+	const char *reason; /* why it was degraded last, for operators; the store's own */
 };
 
 struct store_ops {
