@@ -31,9 +31,11 @@
 struct parse {
 	const char *at; /* next line */
 	const char *end;
-	const char *name;  /* of the file, or NULL */
-	unsigned int file; /* its number */
-	unsigned int line; /* number of the line that the library has */
+	const char *name;                   /* of the file, or NULL */
+	unsigned int file;                  /* its number */
+	unsigned int line;                  /* number of the line that the library has */
+	unsigned int wrong[MAX_COMPLAINTS]; /* lines that are passed over as empty */
+	size_t n_wrong;
 	struct config_answer *answer;
 	struct buf *complaints;
 	unsigned int n_complaints;
@@ -65,6 +67,14 @@ static void complain(struct parse *parse, const char *format, ...)
 		return;
 }
 
+static bool is_passed_over(const struct parse *parse)
+{
+	for (size_t i = 0; i < parse->n_wrong; i++)
+		if (parse->wrong[i] == parse->line)
+			return true;
+	return false;
+}
+
 /* The library's fgets: one line with its newline, NULL at the end. */
 static char *next_line(char *dest, int dest_bytes, void *stream)
 {
@@ -78,9 +88,10 @@ static char *next_line(char *dest, int dest_bytes, void *stream)
 	newline = memchr(parse->at, '\n', left);
 	length = newline ? (size_t)(newline - parse->at) : left;
 	parse->line++;
-	if (length > LINE_MAX_BYTES) {
-		complain(parse, "a line holds at most %d bytes", LINE_MAX_BYTES);
+	if (length > LINE_MAX_BYTES || is_passed_over(parse)) {
 		dest[0] = '\0';
+		if (length > LINE_MAX_BYTES && parse->n_wrong == 0) /* the first time */
+			complain(parse, "a line holds at most %d bytes", LINE_MAX_BYTES);
 	} else {
 		memcpy(dest, parse->at, length);
 		dest[length] = '\0';
@@ -401,6 +412,24 @@ static void complain_whole(void *userdata, const char *section, const char *text
 		return; /* a full buffer loses words, not the count */
 }
 
+static int ignore_option(void *user, const char *section, const char *key, const char *value)
+{
+	(void)user;
+	(void)section;
+	(void)key;
+	(void)value;
+	return 1;
+}
+
+/* As ini_parse_stream: the number of the first line that the library does not know; 0; -2. */
+static int read_lines(struct parse *parse, const struct config_text *text, ini_handler handler)
+{
+	parse->at = text->text;
+	parse->end = text->text + text->size;
+	parse->line = 0;
+	return ini_parse_stream(next_line, parse, handler, parse);
+}
+
 static int parse_file(struct parse *parse, const struct config_text *text)
 {
 	int r;
@@ -409,6 +438,7 @@ static int parse_file(struct parse *parse, const struct config_text *text)
 	parse->at = text->text;
 	parse->end = text->text + text->size;
 	parse->line = 0;
+	parse->n_wrong = 0;
 	memset(parse->is_set, 0, sizeof(parse->is_set));
 	memset(parse->override_set, 0, sizeof(parse->override_set));
 	memset(parse->endpoint_set, 0, sizeof(parse->endpoint_set));
@@ -416,15 +446,16 @@ static int parse_file(struct parse *parse, const struct config_text *text)
 		complain(parse, "the file is no UTF-8 text");
 		return 0;
 	}
-	r = ini_parse_stream(next_line, parse, on_option, parse);
-	if (r == -2 || parse->no_memory)
-		return -ENOMEM;
-	/* Such a line never reaches on_option: r is the number of the first. */
-	if (r != 0) {
+	r = read_lines(parse, text, on_option);
+	/* Such a line never reaches on_option: r is the number of the first, and the next is found
+	 * by reading all again without it. */
+	while (r > 0 && parse->n_wrong < MAX_COMPLAINTS) {
+		parse->wrong[parse->n_wrong++] = (unsigned int)r;
 		parse->line = (unsigned int)r;
 		complain(parse, "neither [section] nor option = value");
+		r = read_lines(parse, text, ignore_option);
 	}
-	return 0;
+	return r == -2 || parse->no_memory ? -ENOMEM : 0;
 }
 
 int config_parse(const struct config_text *texts, size_t n_texts, struct config_answer *ret_answer,

@@ -172,6 +172,7 @@ static void check_sums(const struct check *check)
 		n_rules += count(api->endpoint[i].production) + count(api->endpoint[i].companions);
 		n_paths += count(api->endpoint[i].shared_paths);
 	}
+	n_rules += api->redis.port != 0;
 	complain_over(check, n_rules, EGRESS_RULES_MAX,
 		      "production, companions and the longer allow");
 	complain_over(check, n_paths, EGRESS_PATHS_MAX, "shared_paths");
