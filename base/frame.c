@@ -49,6 +49,7 @@ static const struct frame_rule rules[] = {
 	{WIRE_FILE,      "file",      FRAME_TO_SHIM,   false, true,  sizeof(struct wire_file) + 2,
 								     sizeof(struct wire_file) + (size_t)2 * FILE_PATH_BYTES},
 	{WIRE_FILE_CREDIT, "file_credit", FRAME_TO_SHIM, false, true, FIXED(struct wire_credit)},
+	{WIRE_PAUSE,     "pause",     FRAME_TO_SHIM,   false, false, FIXED(struct wire_pause)},
 	{WIRE_STARTED,   "started",   FRAME_FROM_SHIM, false, true,  FIXED(struct wire_started)},
 	{WIRE_STDOUT,    "stdout",    FRAME_FROM_SHIM, true,  true,  1, ANY},
 	{WIRE_STDERR,    "stderr",    FRAME_FROM_SHIM, true,  true,  1, ANY},
@@ -64,7 +65,7 @@ static const struct frame_rule rules[] = {
 };
 /* clang-format on */
 _Static_assert(ARRAY_SIZE(rules) ==
-		       1 + (WIRE_FILE_CREDIT - WIRE_EXEC + 1) + (WIRE_FILE_DATA - WIRE_STARTED + 1),
+		       1 + (WIRE_PAUSE - WIRE_EXEC + 1) + (WIRE_FILE_DATA - WIRE_STARTED + 1),
 	       "one rule per frame type");
 
 static const char *const step_names[] = {
@@ -119,17 +120,22 @@ int frame_check(const void *message, size_t size, enum frame_direction direction
 	const struct frame_rule *rule;
 	struct wire_header header;
 	size_t payload_bytes;
+	uint32_t known = 0;
 
 	if (size < sizeof(header) || size > WIRE_FRAME_MAX_BYTES)
 		return -EBADMSG;
 	memcpy(&header, message, sizeof(header));
-	if (header.length != size || (header.flags & ~(uint32_t)WIRE_AGAIN) != 0 ||
-	    header.zero != 0)
+	if (header.length != size || header.zero != 0)
 		return -EBADMSG;
 	rule = find_rule(header.type);
 	if (!rule || !(rule->directions & direction))
 		return -EBADMSG;
-	if ((header.flags & WIRE_AGAIN) && !rule->is_durable)
+	/* What a later shim has beside that is no error. */
+	if (header.type == WIRE_HELLO && direction == FRAME_FROM_SHIM)
+		known = UINT16_MAX;
+	else if (rule->is_durable)
+		known = WIRE_AGAIN;
+	if ((header.flags & ~known) != 0)
 		return -EBADMSG;
 	if ((header.job != 0) != rule->has_job || (header.number != 0) != rule->is_durable)
 		return -EBADMSG;
@@ -259,8 +265,9 @@ static int exec_head_check(const struct wire_exec *head, size_t rest_bytes)
 		return -EBADMSG;
 	if (has_pty != (head->size.rows > 0 && head->size.cols > 0))
 		return -EBADMSG;
-	/* Our jail tools are for `user`. */
-	if ((head->flags & WIRE_EXEC_ROOT) && head->program != WIRE_PROGRAM_ARGV)
+	/* Our other jail tools are for `user`. */
+	if ((head->flags & WIRE_EXEC_ROOT) && head->program != WIRE_PROGRAM_ARGV &&
+	    head->program != WIRE_PROGRAM_ARCHIVE)
 		return -EBADMSG;
 	/* A program always gets its own name: argc 0 is a classic hole (CVE-2021-4034). */
 	if (head->n_argv == 0 || head->n_argv > EXEC_MAX_ARGV || head->n_env > EXEC_MAX_ENV)

@@ -47,6 +47,18 @@ enum wire_header_flags {
 	WIRE_AGAIN = 1, /* output or end of a kept command that was acknowledged before */
 };
 
+/* The flags of a shim's HELLO: what it has that the first one of this version had not. */
+enum wire_features {
+	WIRE_FEATURE_ARCHIVE = 1, /* WIRE_PROGRAM_ARCHIVE */
+	WIRE_FEATURE_GIT = 2,     /* WIRE_PROGRAM_GIT */
+	WIRE_FEATURE_PAUSE = 4,   /* WIRE_PAUSE */
+	WIRE_FEATURE_WATCH = 16,  /* WIRE_FILE_WATCH */
+	WIRE_FEATURE_SPACE = 32,  /* WIRE_FILE_SPACE */
+};
+#define WIRE_FEATURES                                                                              \
+	(WIRE_FEATURE_ARCHIVE | WIRE_FEATURE_GIT | WIRE_FEATURE_PAUSE | WIRE_FEATURE_WATCH |       \
+	 WIRE_FEATURE_SPACE) /* of this release's */
+
 enum wire_type {
 	WIRE_HELLO = 1, /* both ways, first message of a connection: struct wire_hello */
 
@@ -66,6 +78,9 @@ enum wire_type {
 	/* struct wire_file and its paths. For WIRE_FILE_PUT the bytes follow as after WIRE_PUT */
 	WIRE_FILE,
 	WIRE_FILE_CREDIT, /* struct wire_credit: bytes of WIRE_FILE_DATA that were taken, in all */
+	/* struct wire_pause; header.job 0. All of the session is about to be frozen, or was thawed:
+	 * the time in between counts for no timeout of its jobs. WIRE_FEATURE_PAUSE */
+	WIRE_PAUSE,
 
 	/* shim to api worker */
 	/* struct wire_started; on a new connection once more for each command that runs */
@@ -98,6 +113,10 @@ _Static_assert(sizeof(struct wire_hello) == 32, "wire");
 enum wire_program {
 	WIRE_PROGRAM_ARGV = 0,   /* argv[0], searched in PATH of the given environment */
 	WIRE_PROGRAM_LOADER = 1, /* the jail tool sandbox-loader, by its sealed descriptor */
+	WIRE_PROGRAM_GIT = 2,    /* the jail tool sandbox-git (git.h), the same way */
+	/* The jail tool sandbox-archive (archive.h), the same way; also with WIRE_EXEC_ROOT. What
+	 * it says is not masked. */
+	WIRE_PROGRAM_ARCHIVE = 3,
 	WIRE_PROGRAM_MAX_,
 };
 
@@ -157,6 +176,12 @@ struct wire_put {
 	uint64_t size_bytes; /* announced; a different number of data bytes fails the job */
 };
 
+struct wire_pause {
+	uint32_t is_paused;
+	uint32_t zero;
+};
+_Static_assert(sizeof(struct wire_pause) == 8, "wire");
+
 enum wire_file_op {
 	/* All but LIST, REMOVE and GET answer with one entry: what is there then. */
 	WIRE_FILE_STAT = 1, /* a link itself */
@@ -168,6 +193,9 @@ enum wire_file_op {
 	WIRE_FILE_MOVE,
 	WIRE_FILE_COPY,
 	WIRE_FILE_CHMOD, /* not of a link */
+	WIRE_FILE_WATCH, /* a folder: struct wire_file_event for each change, until it is cancelled
+			    or the folder is gone */
+	WIRE_FILE_SPACE, /* struct wire_file_space of root, then of to_root; the path is "." */
 	WIRE_FILE_OP_MAX_,
 };
 
@@ -178,7 +206,7 @@ enum wire_file_root {
 };
 
 enum wire_file_flags {
-	WIRE_FILE_RECURSIVE = 1, /* REMOVE, COPY: a folder with all in it */
+	WIRE_FILE_RECURSIVE = 1, /* REMOVE, COPY, WATCH: a folder with all in it */
 	WIRE_FILE_KEEP = 2,      /* PUT, MOVE, COPY: what is at the target is not replaced */
 	WIRE_FILE_LAST = 4,      /* GET: the last `size` bytes */
 };
@@ -210,6 +238,37 @@ struct wire_file_entry {
 	uint16_t target_bytes;
 };
 _Static_assert(sizeof(struct wire_file_entry) == 40, "wire");
+
+struct wire_file_space {
+	uint64_t size_bytes;
+	uint64_t used_bytes;
+	uint64_t max_inodes;
+	uint64_t used_inodes;
+};
+_Static_assert(sizeof(struct wire_file_space) == 32, "wire");
+
+enum wire_file_event_kind {
+	WIRE_EVENT_READY = 1, /* the first: what changes from now on is told */
+	WIRE_EVENT_CREATED,   /* also what came from elsewhere; in a new folder maybe twice */
+	WIRE_EVENT_MODIFIED,
+	WIRE_EVENT_CLOSED,   /* one who could write to it is done */
+	WIRE_EVENT_CHANGED,  /* mode, owner, times */
+	WIRE_EVENT_MOVED,    /* with its former path */
+	WIRE_EVENT_REMOVED,  /* also what went elsewhere */
+	WIRE_EVENT_OVERFLOW, /* some were lost, or not all folders are watched */
+	WIRE_EVENT_GONE,     /* the last: the folder itself was removed or moved */
+	WIRE_EVENT_MAX_,
+};
+
+/* Followed by the path below the watched folder and the former one, without NUL; "" is the folder
+ * itself. */
+struct wire_file_event {
+	uint16_t kind;      /* enum wire_file_event_kind */
+	uint16_t is_folder; /* 0 or 1 */
+	uint16_t path_bytes;
+	uint16_t from_bytes;
+};
+_Static_assert(sizeof(struct wire_file_event) == 8, "wire");
 
 struct wire_started {
 	int32_t pid; /* in the session's PID namespace */

@@ -31,6 +31,7 @@ static const struct expected {
 	{WIRE_SIGNAL,      "signal",      true,  false, false, true,  8,  8        },
 	{WIRE_RESIZE,      "resize",      true,  false, false, true,  4,  4        },
 	{WIRE_FORGET,      "forget",      true,  false, false, true,  0,  0        },
+	{WIRE_PAUSE,       "pause",       true,  false, false, false, 8,  8        },
 	{WIRE_FILE,        "file",        true,  false, false, true,  34, 32 + 8192},
 	{WIRE_FILE_CREDIT, "file_credit", true,  false, false, true,  8,  8        },
 	{WIRE_STARTED,     "started",     false, true,  false, true,  4,  4        },
