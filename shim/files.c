@@ -22,13 +22,13 @@
 #include <unistd.h>
 
 #include "base/frame.h"
-#include "base/id.h"
 #include "base/io.h"
 #include "base/path.h"
 #include "base/str.h"
 
 #include "shim/domain.h"
 #include "shim/files_ops.h"
+#include "shim/files_tree.h"
 #include "shim/message.h"
 #include "shim/nursery.h"
 #include "shim/steps.h"
@@ -102,19 +102,6 @@ static int files_copy(int fd, int data_fd, uint64_t size_bytes)
 			return r;
 		total += (uint64_t)n;
 	}
-}
-
-int files_temporary_name(char name[FILES_NAME_MAX_BYTES])
-{
-	struct id id;
-	char text[ID_TEXT_BYTES];
-	int r;
-
-	r = id_random(&id);
-	if (r < 0)
-		return r;
-	id_format(&id, text);
-	return str_format(name, FILES_NAME_MAX_BYTES, ".put-%s", text);
 }
 
 static int files_replace(int folder_fd, const char *name, const char *temporary)

@@ -24,7 +24,4 @@ struct files_result {
 void files_put(int dir_fd, const char *path, mode_t mode, uint64_t size_bytes, int data_fd,
 	       struct files_result *ret_result);
 
-#define FILES_DIR_MODE       0755
-/* A name for what is not complete yet, or not gone yet. 0 or -errno. */
-#define FILES_NAME_MAX_BYTES 256
-MUST_USE int files_temporary_name(char name[FILES_NAME_MAX_BYTES]);
+#define FILES_DIR_MODE 0755

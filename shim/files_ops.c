@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/io.h"
@@ -39,12 +40,23 @@ struct ops {
 	uint32_t step;
 };
 
+/* `user` sets it to what it likes. */
+static int64_t ops_mtime(const struct stat *st)
+{
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)st->st_mtim.tv_sec, INT64_C(1000000000), &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)st->st_mtim.tv_nsec, &ns))
+		return st->st_mtim.tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return ns;
+}
+
 static int ops_write_entry(int out_fd, const struct stat *st, const char *name, const char *target)
 {
 	uint8_t block[sizeof(struct wire_file_entry) + NAME_MAX + PATH_MAX];
 	struct wire_file_entry entry = {
 		.size = (uint64_t)st->st_size,
-		.mtime_ns = st->st_mtim.tv_sec * 1000000000L + st->st_mtim.tv_nsec,
+		.mtime_ns = ops_mtime(st),
 		.inode = st->st_ino,
 		.mode = st->st_mode,
 		.uid = st->st_uid,
@@ -391,19 +403,17 @@ static int ops_remove(struct ops *ops)
 	const struct files_operation *operation = ops->operation;
 	const char *name = NULL;
 	AUTO_CLOSE int dir_fd = -1;
-	struct stat st;
 
 	dir_fd = ops_open_parent(operation->root_fd, operation->file->path, false, &name);
 	if (dir_fd < 0)
 		return TAKE_FD(dir_fd);
 	ops->step = WIRE_STEP_WRITE;
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	if (!S_ISDIR(st.st_mode))
-		return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
 	if (operation->file->head.flags & WIRE_FILE_RECURSIVE)
 		return files_tree_remove(dir_fd, name);
-	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+	if (unlinkat(dir_fd, name, 0) == 0 ||
+	    (errno == EISDIR && unlinkat(dir_fd, name, AT_REMOVEDIR) == 0))
+		return 0;
+	return -errno;
 }
 
 static int ops_fill_from_file(const struct ops *ops, int fd, int from_fd)
@@ -441,7 +451,7 @@ static int ops_copy_to(struct ops *ops, int dir_fd, const char *name)
 		r = ops_rename(dir_fd, temporary, dir_fd, name, true);
 	}
 	if (r < 0)
-		IGNORE_RESULT(files_tree_remove(dir_fd, temporary));
+		IGNORE_RESULT(files_tree_discard(dir_fd, temporary));
 	return r < 0 ? r : ops_answer_at(ops, dir_fd, name);
 }
 
@@ -453,6 +463,33 @@ static int ops_copy(struct ops *ops)
 		ops_open_parent(operation->to_root_fd, operation->file->to, true, &name);
 
 	return dir_fd < 0 ? TAKE_FD(dir_fd) : ops_copy_to(ops, dir_fd, name);
+}
+
+/* The two roots are two mounts. As rename would: it is seen when it is complete, a link stays
+ * one, and what may be replaced is the same. It is gone from its old place before anybody is told:
+ * the client may have left, which ends this process. */
+static int ops_move_across(struct ops *ops, int dir_fd, const char *name, int to_fd, const char *to)
+{
+	bool keeps = (ops->operation->file->head.flags & WIRE_FILE_KEEP) != 0;
+	char temporary[FILES_NAME_MAX_BYTES];
+	int r;
+
+	ops->step = WIRE_STEP_WRITE;
+	r = files_temporary_name(temporary);
+	if (r < 0)
+		return r;
+	r = files_tree_copy_item(dir_fd, name, to_fd, temporary);
+	if (r >= 0) {
+		ops->step = WIRE_STEP_RENAME;
+		r = ops_rename(to_fd, temporary, to_fd, to, keeps);
+	}
+	if (r < 0) {
+		IGNORE_RESULT(files_tree_discard(to_fd, temporary));
+		return r;
+	}
+	ops->step = WIRE_STEP_WRITE;
+	r = files_tree_discard(dir_fd, name);
+	return r < 0 ? r : ops_answer_at(ops, to_fd, to);
 }
 
 static int ops_move(struct ops *ops)
@@ -473,14 +510,9 @@ static int ops_move(struct ops *ops)
 		return TAKE_FD(to_fd);
 	ops->step = WIRE_STEP_RENAME;
 	r = ops_rename(dir_fd, name, to_fd, to, keeps);
-	if (r != -EXDEV)
-		return r < 0 ? r : ops_answer_at(ops, to_fd, to);
-	/* The two roots are two file systems. */
-	ops->step = WIRE_STEP_OPEN;
-	r = ops_copy_to(ops, to_fd, to);
-	if (r >= 0 && unlinkat(dir_fd, name, 0) < 0)
-		r = -errno;
-	return r;
+	if (r == -EXDEV)
+		return ops_move_across(ops, dir_fd, name, to_fd, to);
+	return r < 0 ? r : ops_answer_at(ops, to_fd, to);
 }
 
 static int ops_chmod(struct ops *ops)

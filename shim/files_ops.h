@@ -16,6 +16,7 @@ struct files_operation {
 	int in_fd;     /* WIRE_FILE_PUT: its bytes; else -1 */
 };
 
-/* A put that does not come to its end, and any failure but that of a folder that is removed or
- * copied halfway, changes nothing (folders on the way aside). */
+/* A put that does not come to its end, and any failure but that of what is removed halfway,
+ * or was moved to the other root and is still at its old place, changes nothing (folders on the way
+ * aside). */
 void files_operate(const struct files_operation *operation, struct files_result *ret_result);

@@ -4,22 +4,37 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/id.h"
 #include "base/io.h"
 #include "base/path.h"
 #include "base/str.h"
 
-#include "shim/files.h"
-
 /* As many descriptors, and as much stack, as a walk takes. */
 #define TREE_MAX_DEPTH 64u
-#define TREE_MAX_TRIES 3
+/* Each takes away 64 levels of every branch. Whoever fills the folder meanwhile is not followed for
+ * ever. */
+#define TREE_MAX_WALKS 4096
 #define TREE_BLOCK     ((size_t)1024 * 1024)
+
+int files_temporary_name(char name[FILES_NAME_MAX_BYTES])
+{
+	struct id id;
+	char text[ID_TEXT_BYTES];
+	int r;
+
+	r = id_random(&id);
+	if (r < 0)
+		return r;
+	id_format(&id, text);
+	return str_format(name, FILES_NAME_MAX_BYTES, ".put-%s", text);
+}
 
 int files_tree_copy_bytes(int from_fd, int to_fd)
 {
@@ -59,7 +74,12 @@ static const char *tree_next(DIR *dir)
 	return item ? item->d_name : NULL;
 }
 
-static int tree_empty(int fd, int top_fd, unsigned int depth);
+struct tree_removal {
+	int top_fd;
+	bool opens; /* folders that may not be written to are made writable */
+};
+
+static int tree_empty(const struct tree_removal *removal, int fd, unsigned int depth);
 
 /* What is too deep for one walk is moved to the top, where the next one finds it. */
 static int tree_lift(int dir_fd, const char *name, int top_fd)
@@ -73,7 +93,8 @@ static int tree_lift(int dir_fd, const char *name, int top_fd)
 }
 
 /* Depth is bounded. NOLINTNEXTLINE(misc-no-recursion) */
-static int tree_drop(int dir_fd, const char *name, int top_fd, unsigned int depth)
+static int tree_drop(const struct tree_removal *removal, int dir_fd, const char *name,
+		     unsigned int depth)
 {
 	int fd;
 	int r;
@@ -83,18 +104,18 @@ static int tree_drop(int dir_fd, const char *name, int top_fd, unsigned int dept
 	if (errno != EISDIR)
 		return -errno;
 	if (depth >= TREE_MAX_DEPTH)
-		return tree_lift(dir_fd, name, top_fd);
+		return tree_lift(dir_fd, name, removal->top_fd);
 	fd = tree_open(dir_fd, name);
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
-	r = tree_empty(fd, top_fd >= 0 ? top_fd : fd, depth + 1);
+	r = tree_empty(removal, fd, depth + 1);
 	if (r < 0)
 		return r;
 	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 /* Takes fd. Depth is bounded. NOLINTNEXTLINE(misc-no-recursion) */
-static int tree_empty(int fd, int top_fd, unsigned int depth)
+static int tree_empty(const struct tree_removal *removal, int fd, unsigned int depth)
 {
 	DIR *dir = tree_dir(fd);
 	const char *name;
@@ -102,41 +123,48 @@ static int tree_empty(int fd, int top_fd, unsigned int depth)
 
 	if (!dir)
 		return -ENOMEM;
+	if (removal->opens)
+		(void)fchmod(fd, 0700); /* where it may not: what is in it says so */
 	while (r >= 0 && (name = tree_next(dir)))
-		r = tree_drop(fd, name, top_fd, depth);
+		r = tree_drop(removal, fd, name, depth);
 	(void)closedir(dir);
+	return r;
+}
+
+static int tree_remove(int dir_fd, const char *name, bool opens)
+{
+	int r = -ENOTEMPTY;
+
+	if (unlinkat(dir_fd, name, 0) == 0)
+		return 0;
+	if (errno != EISDIR)
+		return -errno;
+	/* Lifted folders, and names that a walk did not see, are left to the next walk. */
+	for (int i = 0; r == -ENOTEMPTY && i < TREE_MAX_WALKS; i++) {
+		int fd = tree_open(dir_fd, name);
+
+		if (fd < 0)
+			return fd;
+		r = tree_empty(&(const struct tree_removal){.top_fd = fd, .opens = opens}, fd, 0);
+		if (r < 0 && r != -ENOTEMPTY)
+			return r;
+		r = unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+	}
 	return r;
 }
 
 int files_tree_remove(int dir_fd, const char *name)
 {
-	int r = -ENOTEMPTY;
-
-	/* Lifted folders, and names that a walk did not see, are left to the next walk. */
-	for (int i = 0; r == -ENOTEMPTY; i++) {
-		int fd = tree_open(dir_fd, name);
-		struct stat st;
-
-		if (fd < 0)
-			return fd;
-		if (fstat(fd, &st) < 0) {
-			(void)fd_close(fd);
-			return -errno;
-		}
-		r = tree_empty(fd, fd, 0);
-		if (r < 0 && r != -ENOTEMPTY)
-			return r;
-		if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0)
-			return 0;
-		r = -errno;
-		/* One walk takes away 64 levels of each branch. */
-		if (i >= TREE_MAX_TRIES + PATH_MAX)
-			break;
-	}
-	return r;
+	return tree_remove(dir_fd, name, false);
 }
 
-static int tree_copy_file(int from_fd, const char *name, int to_fd, const struct stat *seen)
+int files_tree_discard(int dir_fd, const char *name)
+{
+	return tree_remove(dir_fd, name, true);
+}
+
+static int tree_copy_file(int from_fd, const char *name, int to_fd, const char *to,
+			  const struct stat *seen)
 {
 	AUTO_CLOSE int in_fd = -1;
 	AUTO_CLOSE int out_fd = -1;
@@ -149,15 +177,15 @@ static int tree_copy_file(int from_fd, const char *name, int to_fd, const struct
 	if (fstat(in_fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_ino != seen->st_ino)
-		return -EBUSY; /* it was replaced in this moment */
-	out_fd = path_open_beneath(to_fd, name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+		return -EAGAIN; /* it was replaced in this moment */
+	out_fd = path_open_beneath(to_fd, to, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	if (out_fd < 0)
 		return TAKE_FD(out_fd);
 	r = files_tree_copy_bytes(in_fd, out_fd);
 	return r >= 0 && fchmod(out_fd, st.st_mode & 0777) < 0 ? -errno : r;
 }
 
-static int tree_copy_link(int from_fd, const char *name, int to_fd)
+static int tree_copy_link(int from_fd, const char *name, int to_fd, const char *to)
 {
 	char target[PATH_MAX];
 	ssize_t n = readlinkat(from_fd, name, target, sizeof(target) - 1);
@@ -165,7 +193,7 @@ static int tree_copy_link(int from_fd, const char *name, int to_fd)
 	if (n < 0)
 		return -errno;
 	target[n] = '\0';
-	return symlinkat(target, to_fd, name) < 0 ? -errno : 0;
+	return symlinkat(target, to_fd, to) < 0 ? -errno : 0;
 }
 
 struct tree_copy {
@@ -178,7 +206,7 @@ static int tree_copy_into(struct tree_copy *copy, int from_fd, int to_fd, const 
 
 /* Depth is bounded. NOLINTNEXTLINE(misc-no-recursion) */
 static int tree_copy_item(struct tree_copy *copy, int from_fd, const char *name, int to_fd,
-			  unsigned int depth)
+			  const char *to, unsigned int depth)
 {
 	struct stat st;
 	int fd;
@@ -186,19 +214,18 @@ static int tree_copy_item(struct tree_copy *copy, int from_fd, const char *name,
 	if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (S_ISREG(st.st_mode))
-		return tree_copy_file(from_fd, name, to_fd, &st);
+		return tree_copy_file(from_fd, name, to_fd, to, &st);
 	if (S_ISLNK(st.st_mode))
-		return tree_copy_link(from_fd, name, to_fd);
+		return tree_copy_link(from_fd, name, to_fd, to);
 	if (!S_ISDIR(st.st_mode))
 		return -ENXIO;
 	if (st.st_ino == copy->made && st.st_dev == copy->made_on)
 		return 0;
 	fd = tree_open(from_fd, name);
-	return fd < 0 ? fd : tree_copy_into(copy, fd, to_fd, name, depth + 1);
+	return fd < 0 ? fd : tree_copy_into(copy, fd, to_fd, to, depth);
 }
 
-/* Takes from_fd. */
-/* Depth is bounded. NOLINTNEXTLINE(misc-no-recursion) */
+/* Takes from_fd. Depth is bounded. NOLINTNEXTLINE(misc-no-recursion) */
 static int tree_copy_into(struct tree_copy *copy, int from_fd, int to_fd, const char *to,
 			  unsigned int depth)
 {
@@ -217,14 +244,14 @@ static int tree_copy_into(struct tree_copy *copy, int from_fd, int to_fd, const 
 	if (r >= 0)
 		r = made_fd = tree_open(to_fd, to);
 	if (r >= 0 && depth == 0) {
-		struct stat made;
+		struct stat made = {0};
 
 		r = fstat(made_fd, &made) < 0 ? -errno : 0;
 		copy->made = made.st_ino;
 		copy->made_on = made.st_dev;
 	}
 	while (r >= 0 && (name = tree_next(dir)))
-		r = tree_copy_item(copy, from_fd, name, made_fd, depth);
+		r = tree_copy_item(copy, from_fd, name, made_fd, name, depth + 1);
 	if (r >= 0 && fchmod(made_fd, st.st_mode & 0777) < 0)
 		r = -errno;
 	(void)closedir(dir);
@@ -236,4 +263,11 @@ int files_tree_copy(int from_fd, int to_fd, const char *to)
 	struct tree_copy copy = {0};
 
 	return tree_copy_into(&copy, from_fd, to_fd, to, 0);
+}
+
+int files_tree_copy_item(int from_fd, const char *name, int to_fd, const char *to)
+{
+	struct tree_copy copy = {0};
+
+	return tree_copy_item(&copy, from_fd, name, to_fd, to, 0);
 }

@@ -181,6 +181,54 @@ def test_mkdir_move_copy(caller, session):
     assert "t" not in names(caller, session)
 
 
+def test_move_between_the_folders(caller, session):
+    """Two mounts, between which nothing can be renamed; what moves is what a rename would move."""
+    move = lambda path, to, **more: caller.post(files(session, "/move"), {"from": path, "to": to, **more})
+    own = lambda: [name for name in names(caller, session) if name not in ("home", "tmp")]
+    control = caller.shell(session, "touch f; python3 -c 'import os; os.rename(\"f\", \"/tmp/f\")'; rm f")
+    assert "Invalid cross-device link" in control.err.decode(), control
+    caller.shell(session, "mkdir -p t/d t/sealed t/empty; echo 1 > t/d/f; echo 2 > t/sealed/f;"
+                                 "chmod 640 t/d/f; chmod 500 t/sealed; ln -s d/f t/l; ln -s /nowhere dangling; ln -s t to_folder")
+    answer = move("t", "/tmp/t")
+    assert (answer.status, answer.json["type"], answer.json["path"]) == (200, "folder", "/tmp/t"), answer
+    seen = caller.shell(session, "cd /tmp/t; stat -c '%n %A' d/f l sealed sealed/f empty; readlink l; cat sealed/f")
+    assert seen.text.split() == ["d/f", "-rw-r-----", "l", "lrwxrwxrwx", "sealed", "dr-x------", "sealed/f", "-rw-r--r--",
+                                 "empty", "drwxr-xr-x", "d/f", "2"], seen.text
+    assert own() == ["dangling", "to_folder"]
+    for link, target in (("dangling", "/nowhere"), ("to_folder", "t")):
+        answer = move(link, f"/tmp/{link}")
+        assert (answer.status, answer.json["type"], answer.json["target"]) == (200, "link", target), answer
+    assert own() == []
+    # What stands in the way counts as for rename, and nothing changes.
+    caller.shell(session, "mkdir full t; touch full/x file; echo 3 > g")
+    for to, expected in (("full", "not_empty"), ("file", "not_folder")):
+        assert code(move("/tmp/t", to)) == (409, expected), to
+    assert code(move("g", "/tmp/t")) == (409, "is_folder")
+    assert code(move("g", "/tmp/dangling", replace=False)) == (409, "exists")
+    caller.shell(session, "mkfifo /tmp/t/fifo")
+    assert caller.post(files(session, "/move"), {"from": "/tmp/t", "to": "t"}).status == 409
+    assert own() == ["file", "full", "g", "t"]
+    caller.shell(session, "rm /tmp/t/fifo")
+    assert move("/tmp/t", "t").status == 200
+    assert move("g", "/tmp/dangling").json["type"] == "file"
+    assert names(caller, session, "/tmp") == ["dangling", "to_folder"]
+    assert names(caller, session, "t") == ["d", "empty", "l", "sealed"]
+
+
+def test_copy_that_fails_leaves_nothing(caller, session):
+    caller.shell(session, "mkdir -p t/sealed there; touch t/sealed/f; chmod 500 t/sealed")
+    answer = caller.post(files(session, "/copy"), {"from": "t", "to": "there", "recursive": True})
+    assert code(answer) == (409, "exists")
+    assert not temporaries(caller, session)
+
+
+def test_time_of_a_file_is_any(caller, session):
+    caller.shell(session, "touch f; touch -d @9000000000000000 f; touch -d @-9000000000000000 g")
+    for name, year in (("f", "2262-"), ("g", "1970-")):
+        answer = caller.get(files(session, "/stat", path=name))
+        assert answer.json["modified_at"].startswith(year), answer
+
+
 def test_list(caller, session):
     caller.shell(session, "mkdir many; cd many; seq 1 2000 | xargs touch; cd ..; mkdir odd; cd odd;"
                           "touch \"$(printf 'a\\377b')\" .hidden")
@@ -367,5 +415,13 @@ def test_cp(daemon, caller, session, tmp_path):
     missing = ctl(daemon, "cp", f"{session}:missing", str(tmp_path / "missing"))
     assert missing.returncode == 3 and b"no such file" in missing.stderr, missing
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["back", "source"]
+    # What is no file is written to, and stays what it is.
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    assert ctl(daemon, "cp", f"{session}:/tmp/x", str(tmp_path / "fifo")).returncode == 0
+    assert (tmp_path / "fifo").is_fifo() and os.read(reader, 100) == b"hello"
+    os.close(reader)
+    (tmp_path / "fifo").unlink()
+    assert ctl(daemon, "cp", f"{session}:/tmp/x", str(tmp_path)).returncode == 1
     assert ctl(daemon, "cp", "a", "b").returncode == 2
     assert ctl(daemon, "cp", str(source), f"{session}:/etc/x").returncode == 4
