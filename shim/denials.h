@@ -18,7 +18,7 @@ struct loop_source;
 struct shim;
 
 #define DENIALS_MAX_CALLS     32 /* different ones between two tellings; more are not told */
-#define DENIALS_MAX_LISTENERS 8  /* of spawners: two, and of ended ones whose commands live */
+#define DENIALS_MAX_LISTENERS 8  /* of spawners: four at most, and ended ones with commands */
 #define DENIALS_PAUSE         (50 * USEC_PER_MS)
 
 struct denials_listener {

@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "base/sockmsg.h"
 
+#include "shim/jobs.h"
 #include "shim/message.h"
 #include "shim/serve.h"
 #include "shim/shim.h"
@@ -97,18 +98,18 @@ int files_job_start(struct shim *shim, uint32_t id, const uint8_t *payload, size
 
 	if (frame_file_parse(payload, size, &file) < 0)
 		return -EBADMSG;
-	r = jobs_new_helper(shim, id, &job);
+	r = job_new(shim, id, AGENT_HELPER, &job);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	job->file.is_open = true;
 	job->file.op = file.head.op;
 	r = open_pipes(job, fds, &n_fds);
 	if (r >= 0)
-		r = jobs_start_helper(job, message, payload, fds, n_fds, &step);
+		r = job_start(job, message, payload, fds, n_fds, &step);
 	fds[0] = fd_close(fds[0]);
 	fds[1] = fd_close(fds[1]);
 	if (r < 0)
-		jobs_end_failed(job, step, -r);
+		job_end_failed(job, step, -r);
 	else
 		files_job_arm(job);
 	return 0;
@@ -200,7 +201,7 @@ static int send_job(struct job *job)
 	for (int i = 0; r > 0 && i < FILES_JOB_FRAMES_A_TURN; i++)
 		r = send_one(job);
 	if (r >= 0 && job->file.is_done && job->file.fd < 0)
-		jobs_end_done(job);
+		job_end_done(job);
 	return r < 0 ? r : 0;
 }
 
@@ -227,7 +228,7 @@ void files_job_watch(struct shim *shim)
 											 : 0;
 		r = loop_set_events(job->file.source, events);
 		if (r < 0)
-			jobs_end_failed(job, WIRE_STEP_PIPE, -r);
+			job_end_failed(job, WIRE_STEP_PIPE, -r);
 	}
 }
 
@@ -248,5 +249,5 @@ void files_job_cancel_all(struct shim *shim)
 {
 	for (size_t i = 0; i < SHIM_N_SLOTS; i++)
 		if (is_live(&shim->job[i]))
-			jobs_end_failed(&shim->job[i], WIRE_STEP_WRITE, ECANCELED);
+			job_end_failed(&shim->job[i], WIRE_STEP_WRITE, ECANCELED);
 }

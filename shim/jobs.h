@@ -1,11 +1,5 @@
 /*
- * The jobs of a session: commands and file operations.
- *
- *   FREE      an empty slot.
- *   RUNNING   its agent works. Allowed: input, cancel, output, the agent's report.
- *   DRAINING  the command's leader has ended; what it wrote is still read. Allowed: output.
- *   ENDED     its last frame is made. Allowed: acknowledgement, which frees the slot, or where it
- * is kept: forget. Input for it was sent before the api worker could know, and is ignored.
+ * The jobs of a session together: what the api worker asks of them, and their timer.
  */
 #pragma once
 
@@ -13,93 +7,10 @@
 #include <stdint.h>
 
 #include "base/auto.h"
-#include "base/buf.h"
-#include "base/clock.h"
 
 #include "sandboxd/wire.h"
-#include "shim/agent.h"
-#include "shim/files_job.h"
-#include "shim/message.h"
-#include "shim/outbox.h"
 
-struct loop_source;
 struct shim;
-
-enum job_state {
-	JOB_STATE_FREE,
-	JOB_STATE_RUNNING,
-	JOB_STATE_DRAINING,
-	JOB_STATE_ENDED,
-	JOB_STATE_MAX_,
-};
-
-enum job_stop {
-	JOB_STOP_NO,
-	JOB_STOP_TERM,
-	JOB_STOP_KILL,
-};
-
-/* A rate: how many bytes may be read now. */
-struct bucket {
-	uint64_t tokens;
-	usec_t at; /* when `tokens` was right */
-};
-
-/* A pipe from the command. */
-struct job_output {
-	struct job *job;
-	int fd; /* -1: at its end */
-	uint16_t type;
-	bool is_large;            /* the pipe was enlarged */
-	struct mask_stream *mask; /* between pipe and outbox; NULL: the session has no secrets */
-	bool is_terminal;         /* its end is EIO */
-	size_t owed_bytes;        /* DRAINING: in the pipe when the leader ended, not yet read */
-	struct loop_source *source;
-};
-
-/* The pipe to the command or to the file helper, or a terminal. */
-struct job_input {
-	int fd;              /* -1: none, closed by the reader, or all sent */
-	bool is_ended;       /* nothing more comes */
-	uint64_t sent_bytes; /* that came */
-	bool taken_pending;  /* more of them wait no longer, and the api worker is to hear it */
-	struct buf queue;
-	struct loop_source *source;
-};
-
-struct job {
-	struct shim *shim;
-	uint32_t id;
-	enum job_state state;
-	enum agent_kind kind;
-	int agent_fd;
-	struct loop_source *agent_source;
-	int32_t pid;      /* of the command */
-	int32_t peer_pid; /* of its runner */
-	bool started_pending;
-	bool kept_pending;
-	bool has_terminal;
-	uint16_t note_bytes;
-	uint8_t note[WIRE_NOTE_MAX_BYTES];
-
-	struct job_input input;
-	struct job_output output[2];
-	struct outbox outbox;
-	struct files_job file;
-
-	uint32_t grace_ms;
-	uint64_t rate_bytes; /* a second; 0: unlimited */
-	uint64_t max_bytes;  /* UINT64_MAX: unlimited */
-	struct bucket bucket;
-	uint64_t total_bytes;
-
-	enum job_stop stop;
-	usec_t stop_at;  /* next step of stopping */
-	usec_t drain_at; /* DRAINING: from then on a pipe that others hold open is given up */
-	usec_t read_at;  /* reading goes on then (rate); USEC_NEVER: not waiting */
-	struct wire_failed failure; /* step != 0: what to report instead of the exit */
-	struct wire_exit exit;
-};
 
 MUST_USE int jobs_init(struct shim *shim);
 
@@ -109,25 +20,16 @@ MUST_USE int jobs_put(struct shim *shim, uint32_t id, const uint8_t *payload, si
 MUST_USE int jobs_input(struct shim *shim, uint32_t id, uint16_t type, const uint8_t *data,
 			size_t size);
 MUST_USE int jobs_input_end(struct shim *shim, uint32_t id, uint16_t type);
-/* A new peer hears that it runs, or is kept. */
-void jobs_announce(struct job *job);
-struct wire_kept jobs_kept(const struct job *job);
-uint64_t jobs_taken(const struct job *job); /* bytes of its standard input that wait no longer */
 void jobs_cancel(struct shim *shim, uint32_t id);
 MUST_USE int jobs_signal(struct shim *shim, uint32_t id, const struct wire_signal *signal);
 void jobs_resize(struct shim *shim, uint32_t id, const struct wire_size *size);
+/* The session is about to be frozen, or was thawed; again is nothing. */
+void jobs_pause(struct shim *shim, bool is_paused);
 MUST_USE int jobs_forget(struct shim *shim, uint32_t id);
+/* Another api worker is there: nobody waits for what jail tools do for the one before, and they may
+ * be frozen with the commands. */
+void jobs_leave_tools(struct shim *shim);
 void jobs_ack(struct shim *shim, uint64_t acked);
 
-/* For stdio.c: something about the pipes changed. */
-void jobs_output_changed(struct job *job);
-/* End the tree and report {step, error_number} instead of its exit. */
-void jobs_fail(struct job *job, uint32_t step, int error_number);
-/* For files_job.c. A slot for a job of a file helper: 0; 1: it is refused as busy; -EBADMSG. */
-MUST_USE int jobs_new_helper(struct shim *shim, uint32_t id, struct job **ret_job);
-MUST_USE int jobs_start_helper(struct job *job, struct message message, const uint8_t *payload,
-			       const int *fds, size_t n_fds, uint32_t *ret_step);
-void jobs_end_failed(struct job *job, uint32_t step, int error_number);
-void jobs_end_done(struct job *job);
 /* Compute the next timer of all jobs. */
 void jobs_arm(struct shim *shim);

@@ -29,6 +29,7 @@
 
 #include "shim/domain.h"
 #include "shim/init.h"
+#include "shim/jobs.h"
 #include "shim/message.h"
 #include "shim/serve.h"
 #include "shim/shim.h"

@@ -24,6 +24,7 @@
 #include "base/loop.h"
 #include "base/sockmsg.h"
 
+#include "shim/jobs.h"
 #include "shim/shim.h"
 
 #define SERVE_FRAMES_A_TURN 32
@@ -52,6 +53,8 @@ static int serve_send(struct shim *shim, uint16_t type, uint32_t job, const void
 	_Static_assert(sizeof(struct wire_hello) >= sizeof(struct wire_denied), "fits");
 	_Static_assert(sizeof(struct wire_hello) >= sizeof(struct wire_taken), "fits");
 	frame.header = frame_header(type, job, 0, size);
+	if (type == WIRE_HELLO)
+		frame.header.flags = WIRE_FEATURES;
 	memcpy(frame.payload, payload, size);
 	return sockmsg_send(shim->api_fd, &frame, sizeof(frame.header) + size, NULL, 0);
 }
@@ -117,7 +120,7 @@ static int serve_send_kept(struct shim *shim)
 		if (job->state == JOB_STATE_FREE || !job->kept_pending)
 			continue;
 		header = frame_header(WIRE_KEPT, job->id, 0, sizeof(kept) + job->note_bytes);
-		kept = jobs_kept(job);
+		kept = job_kept(job);
 		r = sockmsg_sendv(shim->api_fd, iov, job->note_bytes > 0 ? 3 : 2, NULL, 0);
 		if (r < 0)
 			return r;
@@ -130,8 +133,7 @@ static int serve_send_taken(struct shim *shim)
 {
 	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
 		struct job *job = &shim->job[i];
-		struct wire_taken taken = {.taken = jobs_taken(job),
-					   .is_closed = job->input.fd < 0};
+		struct wire_taken taken = {.taken = job_taken(job), .is_closed = job->input.fd < 0};
 		int r;
 
 		if (!job->input.taken_pending || job->state != JOB_STATE_RUNNING ||
@@ -238,10 +240,11 @@ static int serve_hello(struct shim *shim, const uint8_t *payload)
 	if (frame_hello_check(&hello, shim->context.params.session) < 0 ||
 	    hello.acked > shim->last_number)
 		return -EBADMSG;
+	jobs_leave_tools(shim);
 	/* In this order, and greeted last: nothing is sent before our HELLO, nothing twice. */
 	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
 		outbox_rewind(&shim->job[i].outbox);
-		jobs_announce(&shim->job[i]);
+		job_announce(&shim->job[i]);
 	}
 	jobs_ack(shim, hello.acked);
 	shim->hello_pending = true;
@@ -285,6 +288,17 @@ static int serve_resize(struct shim *shim, uint32_t id, const uint8_t *payload)
 	return 0;
 }
 
+static int serve_pause(struct shim *shim, const uint8_t *payload)
+{
+	struct wire_pause pause;
+
+	memcpy(&pause, payload, sizeof(pause));
+	if (pause.is_paused > 1 || pause.zero != 0)
+		return -EBADMSG;
+	jobs_pause(shim, pause.is_paused != 0);
+	return 0;
+}
+
 /* frame_check has checked type, direction, job and size. */
 static int serve_frame(struct shim *shim, const struct wire_header *header, const uint8_t *payload,
 		       size_t size)
@@ -320,6 +334,8 @@ static int serve_frame(struct shim *shim, const struct wire_header *header, cons
 		return serve_signal(shim, header->job, payload);
 	case WIRE_RESIZE:
 		return serve_resize(shim, header->job, payload);
+	case WIRE_PAUSE:
+		return serve_pause(shim, payload);
 	case WIRE_FORGET:
 		return jobs_forget(shim, header->job);
 	default:

@@ -12,7 +12,7 @@
 #include "shim/agent.h"
 #include "shim/denials.h"
 #include "shim/files_job.h"
-#include "shim/jobs.h"
+#include "shim/job.h"
 #include "shim/nursery.h"
 #include "shim/secrets.h"
 
@@ -40,6 +40,7 @@ struct shim {
 	struct denials denials;
 	struct bucket output;      /* of all jobs; starts full */
 	struct loop_source *timer; /* the first of all jobs */
+	usec_t paused_at;          /* the session is frozen since then; 0: it is not */
 	struct job job[SHIM_N_SLOTS];
 	struct files_held held;
 	uint8_t held_frame[WIRE_FRAME_MAX_BYTES];

@@ -1,7 +1,8 @@
 /*
  * The process that has taken the confinement of commands once and forks their runners. There are
  * two: of the commands of `user`, which the session begins with, and of root commands, made at the
- * first of them.
+ * first of them. While those are frozen with their commands, two more for jail tools, made each
+ * time.
  */
 #pragma once
 
@@ -14,6 +15,8 @@ struct nursery_context;
 enum spawner_kind {
 	SPAWNER_USER,
 	SPAWNER_ROOT,
+	SPAWNER_TOOL, /* while the session is paused, as the next */
+	SPAWNER_ROOT_TOOL,
 	SPAWNER_MAX_,
 };
 

@@ -12,7 +12,7 @@
  *
  * After the leader has ended the pipes usually are at their end. A descendant may hold one open
  * (a server in the background): what was in the pipe at the leader's end is delivered, then
- * JOBS_DRAIN_US from that end are given for more, and then the pipe is closed; what is written to
+ * JOB_DRAIN_US from that end are given for more, and then the pipe is closed; what is written to
  * it later gets EPIPE. A pipe that waits for credit or tokens is never given up with bytes owed.
  *
  * In a session with secrets a mask (mask.h) lies between pipe and ring. What it holds back counts
@@ -49,7 +49,7 @@ static int stdio_on_output(void *userdata, uint32_t events)
 
 	(void)events;
 	stdio_pump(job, clock_boottime());
-	jobs_output_changed(job);
+	job_output_changed(job);
 	return 0;
 }
 
@@ -73,18 +73,18 @@ int stdio_pipe(int mine, int *ret_fd, int *ret_child_fd)
 }
 
 /* The mask of one output, where the session has secrets. */
-static int stdio_open_mask(struct job_output *output, bool is_record)
+static int stdio_open_mask(struct job_output *output, enum stdio_mask kind)
 {
 	const struct mask *mask = &output->job->shim->secrets.mask;
 	int r;
 
 	ASSERT(!output->mask);
-	if (mask->n == 0)
+	if (mask->n == 0 || kind == STDIO_MASK_NONE)
 		return 0;
 	output->mask = malloc(sizeof(*output->mask));
 	if (!output->mask)
 		return -ENOMEM;
-	r = mask_stream_init(output->mask, mask, is_record);
+	r = mask_stream_init(output->mask, mask, kind == STDIO_MASK_RECORDS);
 	if (r < 0) {
 		free(output->mask);
 		output->mask = NULL;
@@ -101,23 +101,24 @@ static void stdio_close_mask(struct job_output *output)
 }
 
 static int stdio_init_output(struct job *job, struct job_output *output, uint16_t type,
-			     bool is_record)
+			     enum stdio_mask mask)
 {
 	ASSERT(output->fd < 0);
 	output->job = job;
 	output->type = type;
 	output->is_large = false;
 	output->owed_bytes = 0;
-	return stdio_open_mask(output, is_record);
+	return stdio_open_mask(output, mask);
 }
 
-int stdio_open_output(struct job *job, int index, uint16_t type, bool is_record, int *ret_child_fd)
+int stdio_open_output(struct job *job, int index, uint16_t type, enum stdio_mask mask,
+		      int *ret_child_fd)
 {
 	struct job_output *output = &job->output[index];
 	AUTO_CLOSE int child_fd = -1;
 	int r;
 
-	r = stdio_init_output(job, output, type, is_record);
+	r = stdio_init_output(job, output, type, mask);
 	if (r < 0)
 		return r;
 	r = stdio_pipe(0, &output->fd, &child_fd);
@@ -313,7 +314,7 @@ static void stdio_flush(struct job_output *output)
 			return; /* covered bytes only */
 		r = stdio_put_frame(output, n);
 		if (r < 0) {
-			jobs_fail(job, WIRE_STEP_PIPE, -r);
+			job_fail(job, WIRE_STEP_PIPE, -r);
 			return;
 		}
 	}
@@ -350,7 +351,7 @@ static bool stdio_read(struct job_output *output, size_t allowance)
 		n = 0; /* nobody has it open any more */
 	if (n <= 0) {
 		if (n < 0)
-			jobs_fail(job, WIRE_STEP_PIPE, (int)-n);
+			job_fail(job, WIRE_STEP_PIPE, (int)-n);
 		stdio_close_output(output);
 		return false;
 	}
@@ -380,7 +381,7 @@ static void stdio_set_events(struct job *job, uint32_t events)
 			continue;
 		r = loop_set_events(output->source, events);
 		if (r < 0)
-			jobs_fail(job, WIRE_STEP_PIPE, -r);
+			job_fail(job, WIRE_STEP_PIPE, -r);
 	}
 }
 
@@ -483,7 +484,7 @@ static void stdio_feed(struct job *job)
 	if (input->queue.size == 0 && input->is_ended)
 		stdio_close_input(job);
 	else if (loop_set_events(input->source, input->queue.size > 0 ? EPOLLOUT : 0) < 0)
-		jobs_fail(job, WIRE_STEP_PIPE, ENOMEM);
+		job_fail(job, WIRE_STEP_PIPE, ENOMEM);
 }
 
 static int stdio_on_input(void *userdata, uint32_t events)
@@ -522,10 +523,10 @@ int stdio_expect_terminal(struct job *job)
 {
 	job->input.queue = BUF_NULL((size_t)EXEC_STDIN_MAX_BYTES);
 	job->output[0].is_terminal = true;
-	return stdio_init_output(job, &job->output[0], WIRE_STDOUT, false);
+	return stdio_init_output(job, &job->output[0], WIRE_STDOUT, STDIO_MASK_TEXT);
 }
 
-int stdio_open_terminal(struct job *job, int pty_fd)
+static int stdio_take_terminal(struct job *job, int pty_fd)
 {
 	struct job_output *output = &job->output[0];
 	struct job_input *input = &job->input;
@@ -545,6 +546,18 @@ int stdio_open_terminal(struct job *job, int pty_fd)
 	r = loop_add(job->shim->loop, input->fd, 0, stdio_on_input, job, &input->source);
 	if (r >= 0)
 		stdio_feed(job); /* what came before it was there */
+	return r;
+}
+
+int stdio_open_terminal(struct job *job, int pty_fd)
+{
+	int r = stdio_take_terminal(job, pty_fd);
+
+	if (r < 0) {
+		/* Half of it is not to be watched. */
+		stdio_close_output(&job->output[0]);
+		stdio_close_input(job);
+	}
 	return r;
 }
 

@@ -20,8 +20,13 @@ struct job_output;
 
 /* Both ends of a pipe; ours is `mine` (0: read, 1: write) and non-blocking. */
 MUST_USE int stdio_pipe(int mine, int *ret_fd, int *ret_child_fd);
-/* is_record: lengths in the output mean something, so what is masked keeps its length. */
-MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, bool is_record,
+/* What is done where the session has secrets. */
+enum stdio_mask {
+	STDIO_MASK_TEXT,
+	STDIO_MASK_RECORDS, /* lengths in it mean something: what is masked keeps its length */
+	STDIO_MASK_NONE,    /* the content of files, which is not masked where it is read either */
+};
+MUST_USE int stdio_open_output(struct job *job, int index, uint16_t type, enum stdio_mask mask,
 			       int *ret_child_fd);
 MUST_USE int stdio_open_input(struct job *job, size_t max_bytes, int *ret_child_fd);
 /* What a terminal needs that could fail, before there is one; then the terminal, which is taken

@@ -1,6 +1,6 @@
 /*
  * Cancelling a task. One that waits ends at once. One that runs is asked to end inside its session
- * (TERM to its process tree, after the grace KILL, see shim/jobs.c), and its end is the answer:
+ * (TERM to its process tree, after the grace KILL, see shim/job.c), and its end is the answer:
  * whatever it is, the task has ended then. Asking again is no error.
  */
 #include "base/log.h"

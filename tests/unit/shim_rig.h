@@ -11,6 +11,8 @@
 
 #include "sandboxd/wire.h"
 
+#define RIG_ID_BASE 1073741824u /* what id 0 of the session is outside */
+
 struct rig {
 	pid_t shim_pid; /* in our PID namespace */
 	int listen_fd;
@@ -35,10 +37,10 @@ struct rig_result {
 
 /* skip() where it cannot run here. */
 void rig_require(void);
-void rig_start(struct rig *rig);
-/* secrets_fd: a pipe with records, or -1; stays the caller's. */
-void rig_start_with(struct rig *rig, int secrets_fd);
-void rig_stop(struct rig *rig);
+/* Set-up and end of a group of tests; nothing without root. Starts it and connects. secrets_fd: a
+ * pipe with records, or -1; stays the caller's. 0. */
+int rig_begin(struct rig *rig, int secrets_fd);
+int rig_end(struct rig *rig);
 /* Connect and greet with rig->acked. Returns the shim's number. */
 uint64_t rig_connect(struct rig *rig);
 void rig_disconnect(struct rig *rig);

@@ -16,19 +16,13 @@ static struct rig rig;
 static int setup(void **state)
 {
 	(void)state;
-	if (geteuid() != 0)
-		return 0;
-	rig_start(&rig);
-	(void)rig_connect(&rig);
-	return 0;
+	return rig_begin(&rig, -1);
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	if (geteuid() == 0)
-		rig_stop(&rig);
-	return 0;
+	return rig_end(&rig);
 }
 
 static void run(const char *script, struct rig_result *result)

@@ -2,6 +2,8 @@
  * Files and the jail tool through a real shim.
  */
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,19 +17,13 @@ static struct rig rig;
 static int setup(void **state)
 {
 	(void)state;
-	if (geteuid() != 0)
-		return 0;
-	rig_start(&rig);
-	(void)rig_connect(&rig);
-	return 0;
+	return rig_begin(&rig, -1);
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	if (geteuid() == 0)
-		rig_stop(&rig);
-	return 0;
+	return rig_end(&rig);
 }
 
 static void put(const char *path, const void *data, size_t size, struct rig_result *result)
@@ -197,6 +193,128 @@ static void test_helper_that_is_killed_is_made_again(void **state)
 	expect_put("two", "2");
 }
 
+static uint32_t uid_of(pid_t pid)
+{
+	uint32_t uid = 0;
+	char path[64];
+	char line[256];
+	FILE *file;
+
+	/* Not the owner of its folder: it is not dumpable. */
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	file = fopen(path, "re");
+	/* One that has ended and is not reaped yet is none. */
+	while (file && fgets(line, sizeof(line), file) && strncmp(line, "State:\tZ", 8) != 0)
+		if (sscanf(line, "Uid: %u", &uid) == 1)
+			break;
+	if (file)
+		(void)fclose(file);
+	return uid;
+}
+
+/* The file helper: a grandchild of the shim with the id of `user`, while no command runs. */
+static pid_t find_helper(pid_t parent, int levels)
+{
+	char path[64];
+	pid_t found = 0;
+	pid_t pid;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", parent, parent);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	while (found == 0 && fscanf(file, "%d", &pid) == 1) {
+		if (levels > 1)
+			found = find_helper(pid, levels - 1);
+		else if (uid_of(pid) == RIG_ID_BASE + SESSION_USER_ID)
+			found = pid;
+	}
+	(void)fclose(file);
+	return found;
+}
+
+static pid_t idle_helper(void)
+{
+	pid_t pid;
+
+	expect_put("one", "1");
+	pid = find_helper(rig.shim_pid, 2);
+	assert_true(pid > 0);
+	return pid;
+}
+
+static void test_file_that_nobody_takes_is_refused(void **state)
+{
+	const struct {
+		struct wire_put put;
+		char path[4];
+	} open = {
+		.put = {.mode = 0644, .path_bytes = 4, .size_bytes = 8388608},
+                  .path = "big"
+        };
+	static uint8_t data[WIRE_PAYLOAD_MAX_BYTES];
+	struct rig_result result;
+	pid_t pid;
+
+	(void)state;
+	rig_require();
+	pid = idle_helper();
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	rig_send(&rig, WIRE_PUT, 40, &open, sizeof(open.put) + sizeof(open.path));
+	for (size_t n = 0; n < 3ul * 1024 * 1024; n += sizeof(data))
+		rig_send(&rig, WIRE_PUT_DATA, 40, data, sizeof(data));
+	rig_wait(&rig, 40, &result);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(result.failed.step, WIRE_STEP_REQUEST);
+	assert_int_equal(result.failed.error_number, ENOBUFS);
+	rig_result_done(&result);
+	expect_put("two", "2");
+}
+
+static void test_helper_that_dies_at_work_is_said(void **state)
+{
+	const struct {
+		struct wire_file file;
+		char path[4];
+	} open = {
+		.file = {.op = WIRE_FILE_PUT, .path_bytes = 4, .mode = 0644},
+                  .path = "one"
+        };
+	const uint8_t *payload = NULL;
+	struct wire_header header;
+	struct rig_result result;
+	struct wire_exit end;
+	pid_t pid;
+
+	(void)state;
+	rig_require();
+	run("rm -f .put-*", &result);
+	rig_result_done(&result);
+	pid = idle_helper();
+	rig_send(&rig, WIRE_FILE, 41, &open, sizeof(open.file) + sizeof(open.path));
+	rig_send(&rig, WIRE_PUT_DATA, 41, "new", 3);
+	/* It is at work when its temporary file is there: of one that dies idle nothing is said,
+	 * another one does the work. */
+	rig_shell(
+		&rig, 7,
+		"for i in $(seq 200); do ls -A | grep -q '^.put-' && exit; sleep 0.1; done; exit 1");
+	do
+		assert_true(rig_next(&rig, 25000, &header, &payload) >= 0);
+	while (header.job != 7 || header.type != WIRE_EXIT);
+	memcpy(&end, payload, sizeof(end));
+	assert_int_equal(end.code, 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	rig_send(&rig, WIRE_PUT_END, 41, NULL, 0);
+	rig_wait(&rig, 41, &result);
+	assert_int_equal(result.last, WIRE_FAILED);
+	assert_int_equal(result.failed.step, WIRE_STEP_HELPER_LOST);
+	rig_result_done(&result);
+	expect_put("two", "2");
+	run("cat one", &result);
+	assert_string_equal((const char *)result.out, "1");
+	rig_result_done(&result);
+}
+
 static void test_loader_reports_components(void **state)
 {
 	const char *const argv[] = {"sandbox-loader", "/session", NULL};
@@ -236,6 +354,8 @@ int main(void)
 		cmocka_unit_test(test_put_of_wrong_size_leaves_nothing),
 		cmocka_unit_test(test_put_on_full_disk_says_so_and_cleans_up),
 		cmocka_unit_test(test_helper_that_is_killed_is_made_again),
+		cmocka_unit_test(test_file_that_nobody_takes_is_refused),
+		cmocka_unit_test(test_helper_that_dies_at_work_is_said),
 		cmocka_unit_test(test_loader_reports_components),
 	};
 

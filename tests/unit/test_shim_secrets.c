@@ -58,24 +58,16 @@ static int records(void)
 
 static int setup(void **state)
 {
-	int fd;
+	AUTO_CLOSE int fd = records();
 
 	(void)state;
-	if (geteuid() != 0)
-		return 0;
-	fd = records();
-	rig_start_with(&rig, fd);
-	(void)fd_close(fd);
-	(void)rig_connect(&rig);
-	return 0;
+	return rig_begin(&rig, fd);
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	if (geteuid() == 0)
-		rig_stop(&rig);
-	return 0;
+	return rig_end(&rig);
 }
 
 static void expect_output(uint32_t job, const char *script, const char *want)

@@ -17,6 +17,8 @@
 #include "sandboxd/secret.h"
 #include "tests/lib/test.h"
 
+#define ASIDE 50 /* descriptors from here on: the shim's, until each has its number */
+
 struct start {
 	int listen_type; /* 0: no listener */
 	struct shim_params params;
@@ -58,23 +60,29 @@ static int listener(int type)
 static void run_shim(const struct start *start, int ready_fd)
 {
 	const int fds[] = {
-		start->listen_type ? listener(start->listen_type) : -1,
-		fd_memfd_sealed("policy", &start->policy, sizeof(start->policy), 0),
-		open("/dev/null", O_RDONLY | O_CLOEXEC),
-		fd_memfd_sealed("params", &start->params, sizeof(start->params), 0),
-		ready_fd,
-		start->secrets ? fd_memfd_sealed("secrets", start->secrets, start->secrets_bytes, 0)
-			       : -1,
+		[SHIM_FD_LISTEN] = start->listen_type ? listener(start->listen_type) : -1,
+		[SHIM_FD_POLICY] =
+			fd_memfd_sealed("policy", &start->policy, sizeof(start->policy), 0),
+		[SHIM_FD_LOADER] = open("/dev/null", O_RDONLY | O_CLOEXEC),
+		[SHIM_FD_PARAMS] =
+			fd_memfd_sealed("params", &start->params, sizeof(start->params), 0),
+		[SHIM_FD_READY] = ready_fd,
+		[SHIM_FD_SECRETS] = start->secrets ? fd_memfd_sealed("secrets", start->secrets,
+								     start->secrets_bytes, 0)
+						   : -1,
+		[SHIM_FD_QUEUES] = -1,
 	};
 
-	for (int i = 0; i < 6; i++) {
-		if (fds[i] >= 0)
-			(void)dup2(fds[i], 50 + i);
+	_Static_assert(sizeof(fds) / sizeof(fds[0]) == SHIM_FD_NEXT_, "each descriptor is given");
+	for (int fd = SHIM_FD_LISTEN; fd < SHIM_FD_NEXT_; fd++) {
+		if (fds[fd] >= 0)
+			(void)dup2(fds[fd], ASIDE + fd);
 	}
-	for (int i = 0; i < 6; i++) {
-		(void)close(SHIM_FD_LISTEN + i);
-		if (fds[i] >= 0)
-			(void)dup2(50 + i, SHIM_FD_LISTEN + i);
+	/* What the test has open by chance must not stand for a descriptor that was not given. */
+	(void)close_range(SHIM_FD_LISTEN, ASIDE - 1, 0);
+	for (int fd = SHIM_FD_LISTEN; fd < SHIM_FD_NEXT_; fd++) {
+		if (fds[fd] >= 0)
+			(void)dup2(ASIDE + fd, fd);
 	}
 	(void)execl(TEST_BIN_DIR "/sandbox-shim", "sandbox-shim", (char *)NULL);
 	_exit(99);

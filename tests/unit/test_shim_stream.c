@@ -24,19 +24,13 @@ static struct rig rig;
 static int setup(void **state)
 {
 	(void)state;
-	if (geteuid() != 0)
-		return 0;
-	rig_start(&rig);
-	(void)rig_connect(&rig);
-	return 0;
+	return rig_begin(&rig, -1);
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	if (geteuid() == 0)
-		rig_stop(&rig);
-	return 0;
+	return rig_end(&rig);
 }
 
 static void expect_true(uint32_t job)
@@ -192,6 +186,44 @@ static void test_output_rate_is_held(void **state)
 	assert_int_equal(result.out_bytes, 600000);
 	assert_true(span > 1500 * USEC_PER_MS && span < 6000 * USEC_PER_MS);
 	rig_result_done(&result);
+}
+
+/* Two commands alone could take all of the session's rate, which is that of two. */
+static void test_output_rate_of_a_session_is_shared(void **state)
+{
+	const char *const argv[] = {"yes", NULL};
+	const uint32_t n_jobs = 4;
+	const size_t enough = 50000;
+	usec_t end = clock_add(clock_boottime(), 60 * USEC_PER_SEC);
+	size_t bytes[4] = {0};
+	struct wire_header header;
+	const uint8_t *payload = NULL;
+	uint32_t n_enough = 0;
+	uint32_t n_exit = 0;
+
+	(void)state;
+	rig_require();
+	for (uint32_t i = 0; i < n_jobs; i++)
+		rig_exec(&rig, 50 + i,
+			 &(struct rig_command){.argv = argv, .rate = 100000, .timeout_ms = 90000});
+	while (n_enough < n_jobs && clock_boottime() < end) {
+		int n = rig_next(&rig, 10000, &header, &payload);
+		size_t *had = &bytes[header.job - 50];
+
+		assert_true(n >= 0);
+		if (header.type != WIRE_STDOUT)
+			continue;
+		n_enough += *had < enough && *had + (size_t)n >= enough;
+		*had += (size_t)n;
+	}
+	assert_int_equal(n_enough, n_jobs);
+	for (uint32_t i = 0; i < n_jobs; i++)
+		rig_send(&rig, WIRE_CANCEL, 50 + i, NULL, 0);
+	while (n_exit < n_jobs) {
+		assert_true(rig_next(&rig, 10000, &header, &payload) >= 0);
+		n_exit += header.type == WIRE_EXIT;
+	}
+	expect_true(2);
 }
 
 static void test_jobs_beyond_the_limit_are_busy(void **state)
@@ -351,6 +383,7 @@ int main(void)
 		cmocka_unit_test(test_job_ends_while_nobody_is_connected),
 		cmocka_unit_test(test_output_max_is_dropped_and_counted),
 		cmocka_unit_test(test_output_rate_is_held),
+		cmocka_unit_test(test_output_rate_of_a_session_is_shared),
 		cmocka_unit_test(test_jobs_beyond_the_limit_are_busy),
 		cmocka_unit_test(test_commands_that_run_are_announced_again),
 		cmocka_unit_test(test_second_connection_is_refused),
