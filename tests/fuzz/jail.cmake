@@ -1,1 +1,3 @@
 sandboxd_fuzzer(fuzz_loader LIBS sandbox_loader_modules)
+sandboxd_fuzzer(fuzz_archive LIBS sandbox_archive_modules)
+sandboxd_fuzzer(fuzz_archive_extract LIBS sandbox_archive_modules)

@@ -1,1 +1,2 @@
 sandboxd_unit_test(test_loader LIBS sandbox_loader_modules)
+sandboxd_unit_test(test_archive_name LIBS sandbox_archive_modules)
