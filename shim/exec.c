@@ -154,17 +154,34 @@ static int exec_stdio(const struct exec_child *child)
 	return is_terminal ? (int)syscall(SYS_ioctl, STDIN_FILENO, TIOCSCTTY, 0) : 0;
 }
 
-/* Really closed, not by the exec only: a cwd of /proc/self/fd/N must lead nowhere (A2). The
- * loader's own program stays, close-on-exec. */
+/* The descriptor of a jail tool, or -1. */
+static int exec_tool(const struct exec_child *child)
+{
+	switch (child->exec->head.program) {
+	case WIRE_PROGRAM_LOADER:
+		return SHIM_FD_LOADER;
+	case WIRE_PROGRAM_GIT:
+		return SHIM_FD_GIT;
+	case WIRE_PROGRAM_ARCHIVE:
+		return SHIM_FD_ARCHIVE;
+	default:
+		return -1;
+	}
+}
+
+/* Really closed, not by the exec only: a cwd of /proc/self/fd/N must lead nowhere (A2). A jail
+ * tool's own program stays, close-on-exec. */
 static int exec_close(const struct exec_child *child)
 {
+	int tool_fd = exec_tool(child);
+
 	if (shim_weak(child->params, SHIM_PARAMS_WEAK_FD))
 		return (int)syscall(SYS_dup, SHIM_FD_LOADER);
-	if (child->exec->head.program != WIRE_PROGRAM_LOADER)
+	if (tool_fd < 0)
 		return (int)syscall(SYS_close_range, 3, ~0u, 0);
-	if (syscall(SYS_close_range, 3, SHIM_FD_LOADER - 1, 0) < 0)
+	if (syscall(SYS_close_range, 3, tool_fd - 1, 0) < 0)
 		return -1;
-	return (int)syscall(SYS_close_range, SHIM_FD_LOADER + 1, ~0u, 0);
+	return (int)syscall(SYS_close_range, tool_fd + 1, ~0u, 0);
 }
 
 static int exec_child_become(const struct exec_child *child)
@@ -195,9 +212,9 @@ static int exec_child_main(void *userdata)
 	 */
 	if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, EXEC_SIGSET_BYTES) < 0)
 		return exec_fail(child, WIRE_STEP_EXEC);
-	if (child->exec->head.program == WIRE_PROGRAM_LOADER)
-		(void)syscall(SYS_execveat, SHIM_FD_LOADER, "", child->exec->argv, child->exec->env,
-			      0x1000 /* AT_EMPTY_PATH */);
+	if (exec_tool(child) >= 0)
+		(void)syscall(SYS_execveat, exec_tool(child), "", child->exec->argv,
+			      child->exec->env, 0x1000 /* AT_EMPTY_PATH */);
 	else
 		exec_search(child);
 	return exec_fail(child, WIRE_STEP_EXEC);

@@ -27,6 +27,7 @@ static _Noreturn void nursery_child(const struct nursery_context *context, uint3
 	if (type != MESSAGE_HELPER)
 		spawner_main(context, fd, type == MESSAGE_ROOT_SPAWNER);
 	(void)fd_close(SHIM_FD_LOADER);
+	(void)fd_close(SHIM_FD_GIT);
 	domain_close_queues();
 	secrets_forget(context->secrets);
 	files_main(context, fd);
@@ -90,6 +91,7 @@ int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret
 		_exit(1);
 	}
 	(void)fd_close(SHIM_FD_LOADER);
+	(void)fd_close(SHIM_FD_GIT);
 	domain_close_queues();
 	r = fd_set_nonblock(ours, 1);
 	if (r < 0)

@@ -231,7 +231,7 @@ static void runner_exec(struct runner *runner, const struct message *message, co
 		runner_fail(runner, WIRE_STEP_REQUEST, -r);
 		return;
 	}
-	if (exec.head.program != WIRE_PROGRAM_LOADER)
+	if (exec.head.program == WIRE_PROGRAM_ARGV)
 		secrets_give(runner->secrets, &exec);
 	if (exec.head.flags & WIRE_EXEC_PTY) {
 		r = pty_open(runner->params, runner->is_root, &exec.head.size, &pty_fd, &tty_fd);

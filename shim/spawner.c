@@ -5,7 +5,8 @@
  * forked.
  *
  * Runs as the session's unmapped id, with SETUID, SETGID and KILL permitted in the session's user
- * namespace and an empty bounding set. Keeps SHIM_FD_LOADER, close-on-exec, for the jail tool.
+ * namespace and an empty bounding set. Keeps SHIM_FD_LOADER, SHIM_FD_GIT and SHIM_FD_ARCHIVE,
+ * close-on-exec, for the jail tools.
  *
  * That of root commands has their capabilities permitted and as its bounding set, from which uid 0
  * takes them at its exec. It keeps SETPCAP beside them: a child that is on its way to uid 0 and

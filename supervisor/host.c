@@ -171,6 +171,13 @@ static int stage_programs(struct host *host, const struct host_options *options,
 	if (r == 0)
 		r = seal_file(dir_fd, "sandbox-loader", 1, &host->loader_fd, err);
 	if (r == 0)
+		r = seal_file(dir_fd, "sandbox-archive", 1, &host->archive_fd, err);
+	if (r == 0)
+		r = seal_file(dir_fd, "sandbox-git", 1, &host->git_fd, err);
+	/* Whoever runs what it cannot read is not dumpable from the first instruction on. */
+	if (r == 0 && fchmod(host->git_fd, S_IXUSR | S_IXGRP | S_IXOTH) < 0)
+		r = err_fail(err, -errno, "host", "mode of sandbox-git");
+	if (r == 0)
 		r = seal_file(dir_fd, "sandbox-canary", 1, &host->canary_fd, err);
 	for (size_t i = 0; r == 0 && i < HOST_PROGRAMS; i++) {
 		/* Not there: host_program() says so to whoever needs it. */
@@ -356,7 +363,7 @@ int host_open(struct loop *loop, const struct host_options *options, struct host
 	host->egress_group_fd = -1;
 	host->workers_group_fd = host->sockets_fd = host->policy_fd = host->mounts_fd = -1;
 	egress_guard_programs_init(&host->guard_programs);
-	host->shim_fd = host->loader_fd = host->canary_fd = -1;
+	host->shim_fd = host->loader_fd = host->git_fd = host->archive_fd = host->canary_fd = -1;
 	for (size_t i = 0; i < HOST_PROGRAMS; i++)
 		host->program_fd[i] = -1;
 	for (size_t i = 0; i < POLICY_MAX_PROFILES; i++)
@@ -500,6 +507,8 @@ struct host *host_close(struct host *host)
 		host->session_policy_fd[i] = fd_close(host->session_policy_fd[i]);
 	host->shim_fd = fd_close(host->shim_fd);
 	host->loader_fd = fd_close(host->loader_fd);
+	host->git_fd = fd_close(host->git_fd);
+	host->archive_fd = fd_close(host->archive_fd);
 	host->canary_fd = fd_close(host->canary_fd);
 	for (size_t i = 0; i < HOST_PROGRAMS; i++)
 		host->program_fd[i] = fd_close(host->program_fd[i]);

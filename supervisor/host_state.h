@@ -57,6 +57,8 @@ struct host {
 						       profile */
 	int shim_fd;
 	int loader_fd;
+	int git_fd;
+	int archive_fd;
 	int canary_fd;
 	int program_fd[HOST_PROGRAMS];
 	struct rootfs_proc_mask proc_mask;

@@ -338,9 +338,10 @@ static int step_params(struct steps_child *child)
  * reaches the session (A2, C3). */
 static int step_descriptors(struct steps_child *child)
 {
-	const int from[] = {child->listen_fd,         child->policy_fd, child->loader_fd,
-			    child->params_fd,         child->ready_fd,  child->secrets_fd,
-			    child->mountns.queues_fd, child->shim_fd};
+	const int from[] = {
+		child->listen_fd,  child->policy_fd,  child->loader_fd,         child->params_fd,
+		child->ready_fd,   child->secrets_fd, child->mountns.queues_fd, child->git_fd,
+		child->archive_fd, child->shim_fd};
 	int safe[ARRAY_SIZE(from)];
 
 	_Static_assert(SHIM_FD_NEXT_ - SHIM_FD_LISTEN == ARRAY_SIZE(from) - 1, "enum shim_fd");

@@ -12,6 +12,7 @@
 #include "sandboxd/plan.h"
 #include "supervisor/cgroup.h"
 #include "supervisor/mountns.h"
+#include "supervisor/sklookup.h"
 
 #define STEPS_CHILD_MAX 32
 
@@ -50,6 +51,8 @@ struct steps_child {
 	int secrets_fd; /* -1: none */
 	int policy_fd;
 	int loader_fd;
+	int git_fd;
+	int archive_fd;
 	int shim_fd;
 	bool ipv6;
 	const char *fail_step; /* test builds: the step that fails; NULL */

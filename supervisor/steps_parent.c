@@ -195,6 +195,8 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.secrets_fd = session->secrets_fd,
 		.policy_fd = host->session_policy_fd[plan->profile],
 		.loader_fd = plan->flags & PLAN_CANARY ? host->canary_fd : host->loader_fd,
+		.git_fd = host->git_fd,
+		.archive_fd = host->archive_fd,
 		.shim_fd = host->shim_fd,
 		.ipv6 = host->ipv6,
 		.fail_step = fail_step_of(session),

@@ -87,7 +87,9 @@ enum shim_fd {
 		8,          /* pipe: struct secret_stream (secret.h); absent where there are none */
 	SHIM_FD_QUEUES = 9, /* the session's POSIX message queues, as a folder: a Landlock rule
 			       names it, then it is closed; absent where there is no need */
-	SHIM_FD_NEXT_ = 10,
+	SHIM_FD_GIT = 10,   /* sealed memfd that cannot be read: sandbox-git, for execveat */
+	SHIM_FD_ARCHIVE = 11, /* sealed memfd: sandbox-archive, for execveat */
+	SHIM_FD_NEXT_ = 12,
 };
 #define SHIM_READY_BYTE 0x52
 

@@ -1,3 +1,4 @@
 sandboxd_fuzzer(fuzz_loader LIBS sandbox_loader_modules)
+sandboxd_fuzzer(fuzz_git_pkt LIBS sandbox_git_modules)
 sandboxd_fuzzer(fuzz_archive LIBS sandbox_archive_modules)
 sandboxd_fuzzer(fuzz_archive_extract LIBS sandbox_archive_modules)

@@ -51,6 +51,8 @@ LAYERS = [
     ("supervisor/", [*SHARED, "policy/image.h", "supervisor/"], []),
     ("shim/", [*SHARED, "shim/"], []),
     ("jail/loader/", [*SHARED, "jail/loader/"], ["yaml.h"]),
+    ("jail/archive/", [*SHARED, "jail/archive/"], ["archive.h", "archive_entry.h"]),
+    ("jail/git/", [*SHARED, "jail/git/"], ["curl/"]),
     ("jail/", [*SHARED, "jail/"], []),
     ("ctl/", [*SHARED, "ctl/"], ["curl/", "jansson.h", "wslay/"]),
 ]

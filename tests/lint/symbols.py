@@ -23,6 +23,7 @@ SHIM = "shim"
 CTL = "ctl"
 CANARY = "jail/canary"  # tries what must be refused
 BASE = "base"
+GIT = "jail/git"  # starts git
 LOADER = "jail/loader"  # parses inside a session, where a component is
 RESOLVERS = ("sandboxd-api", "sandboxd-egress")
 # Of the policy compiler in test builds: runs the program that it watches.
@@ -31,7 +32,7 @@ LEARN = "policy/learn.c"
 ONLY = {
     "clone3": {SUPERVISOR}, "clone": {SUPERVISOR, SHIM},
     # The egress worker's inspector, before anything has come from outside.
-    "fork": {SUPERVISOR, SHIM, LEARN, EGRESS},
+    "fork": {SUPERVISOR, SHIM, LEARN, EGRESS, GIT},
     "mount": {SUPERVISOR}, "umount2": {SUPERVISOR}, "umount": {SUPERVISOR},
     "pivot_root": {SUPERVISOR}, "setns": {SUPERVISOR}, "unshare": {SUPERVISOR},
     # sandboxctl doctor only asks whether the kernel has a file system; it makes no mount.
@@ -46,7 +47,7 @@ ONLY = {
     # The owner of a terminal is the file system id that opened it; the second gives it back.
     "setfsuid": {SHIM}, "setreuid": {SHIM},
     # sandboxctl becomes a program of ours (ctl/program.c).
-    "execve": {SUPERVISOR, SHIM, CTL}, "execveat": {SUPERVISOR, SHIM}, "execv": {SUPERVISOR},
+    "execve": {SUPERVISOR, SHIM, CTL, GIT}, "execveat": {SUPERVISOR, SHIM}, "execv": {SUPERVISOR},
     "execvp": {LEARN}, "execl": set(), "execlp": set(), "fexecve": {SUPERVISOR},
     "posix_spawn": set(), "ptrace": set(),
 }
@@ -57,7 +58,7 @@ CALL = re.compile(r"\b(?:SYS|__NR)_(\w+)\b|\b(kernel_\w+)\s*\(")
 def folder_of(path):
     """The privilege class of a path: workers are no part of the supervisor."""
     for worker in ("supervisor/api", "supervisor/egress", "supervisor/config",
-                   "supervisor/helper", CANARY):
+                   "supervisor/helper", CANARY, GIT):
         if path.startswith(worker + "/"):
             return worker
     return path if path == LEARN else path.split("/", 1)[0]

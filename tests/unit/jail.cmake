@@ -1,2 +1,3 @@
 sandboxd_unit_test(test_loader LIBS sandbox_loader_modules)
+sandboxd_unit_test(test_git_pkt LIBS sandbox_git_modules)
 sandboxd_unit_test(test_archive_name LIBS sandbox_archive_modules)

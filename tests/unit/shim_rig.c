@@ -289,8 +289,9 @@ static void rig_start(struct rig *rig, int secrets_fd)
 	rig->shim_pid = kernel_clone3(&args);
 	if (rig->shim_pid == 0) {
 		const int fds[SHIM_FD_NEXT_] = {
-			null_fd,   null_fd,   null_fd,  rig->listen_fd,  policy_fd,
-			loader_fd, params_fd, ready[1], rig->secrets_fd, -1};
+			null_fd,         null_fd,   null_fd,   rig->listen_fd,
+			policy_fd,       loader_fd, params_fd, ready[1],
+			rig->secrets_fd, -1,        loader_fd, loader_fd};
 
 		rig_child(fds, shim_fd, to[1], from[0]);
 	}

@@ -71,6 +71,8 @@ static void run_shim(const struct start *start, int ready_fd)
 								     start->secrets_bytes, 0)
 						   : -1,
 		[SHIM_FD_QUEUES] = -1,
+		[SHIM_FD_GIT] = open("/dev/null", O_RDONLY | O_CLOEXEC),
+		[SHIM_FD_ARCHIVE] = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
 
 	_Static_assert(sizeof(fds) / sizeof(fds[0]) == SHIM_FD_NEXT_, "each descriptor is given");
