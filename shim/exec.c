@@ -13,7 +13,7 @@
  * a root command's child, against other root commands: see spawner.c.
  *
  * Order: setsid; descriptors; groups, ids; dumpable; capabilities; all but 0, 1, 2 closed; umask,
- * cwd (as `user`: a folder that it may not enter is refused); signals; exec. Bounding set,
+ * slice, cwd (as `user`: a folder that it may not enter is refused); signals; exec. Bounding set,
  * no_new_privs, rlimits, Landlock and filter are the spawner's.
  */
 #include "shim/exec.h"
@@ -206,6 +206,7 @@ static int exec_child_main(void *userdata)
 	if (exec_close(child) < 0)
 		return exec_fail(child, WIRE_STEP_EXEC);
 	(void)syscall(SYS_umask, 022);
+	(void)kernel_set_slice(0); /* ours is for who moves bytes, not for who computes */
 	if (syscall(SYS_chdir, child->exec->cwd) < 0)
 		return exec_fail(child, WIRE_STEP_CWD);
 	/* No handler exists and nothing is ignored (steps_signals); pending ones are not inherited.

@@ -34,6 +34,7 @@
 #define INCOMPATIBLE_MAX  65536u
 #define KERNEL_MAX_PIDS   4194304u /* PID_MAX_LIMIT */
 #define OWED_PAUSE        (100 * USEC_PER_MS)
+#define SHORTEST_SLICE_NS 100000 /* what the kernel grants */
 
 static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api", "sandboxd-egress",
 							 "sandboxd-config", "sandboxd-helper"};
@@ -56,6 +57,11 @@ static int stage_minimum(struct host *host, const struct host_options *options, 
 	host->landlock_abi = probe_landlock(options->kernel_6_1);
 	if (host->landlock_abi > 0)
 		host->probes |= KERNEL_LANDLOCK;
+	/* A launch or a command is a chain of wake-ups, most of them ours. Beside sessions that
+	 * compute, each would wait for the rest of somebody's slice. All that we start inherits it;
+	 * a command gives it back (shim/exec.c). */
+	if (!options->kernel_6_1 && kernel_set_slice(SHORTEST_SLICE_NS) == 0)
+		host->probes |= KERNEL_SLICE;
 	if (weakened(WEAKEN_LANDLOCK))
 		host->landlock_abi = 0;
 	return 0;

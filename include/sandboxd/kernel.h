@@ -29,6 +29,7 @@ enum kernel_probe {
 	KERNEL_TMPFS_IDMAP = 1u << 2, /* idmapped tmpfs, 6.3 */
 	KERNEL_USR_IDMAP = 1u << 8,   /* the file system of /usr can be idmapped */
 	KERNEL_LANDLOCK = 1u << 9,    /* Landlock is in use */
+	KERNEL_SLICE = 1u << 10,      /* slices of one's own, 6.12 */
 };
 
 static inline int kernel_clone3(struct clone_args *args)
@@ -61,4 +62,33 @@ static inline int kernel_execveat(int fd, char *const argv[], char *const envp[]
 {
 	/* 0x1000 is AT_EMPTY_PATH: run the descriptor itself, no path is looked at. */
 	return (int)syscall(SYS_execveat, fd, "", argv, envp, 0x1000);
+}
+
+/* struct sched_attr in its first published size. Its header has a type that libc's sched.h has too.
+ */
+struct kernel_sched {
+	uint32_t size;
+	uint32_t policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t slice_ns;
+	uint64_t deadline[2];
+};
+
+/* How long the caller, and what it forks from now on, runs before the scheduler looks at others
+ * (nanoseconds; 0: as the kernel has it). Who asks for less waits less when it is woken, and gets
+ * no more of the processor. 0; -1 where the kernel has no such thing, or the service was given
+ * another policy than the usual one. */
+static inline int kernel_set_slice(uint64_t slice_ns)
+{
+	struct kernel_sched attr = {0};
+
+	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) < 0)
+		return -1;
+	/* Of the usual policy an older kernel says 0. */
+	if (attr.policy != 0 || attr.slice_ns == 0)
+		return -1;
+	attr.slice_ns = slice_ns;
+	return (int)syscall(SYS_sched_setattr, 0, &attr, 0);
 }
