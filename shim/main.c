@@ -12,7 +12,7 @@
  *   signals     default, blocked
  *   descriptors as include/sandboxd/plan.h says, close-on-exec, nothing else (A2)
  *   params, policy, secrets
- *   nursery     forked; asked for the spawner, which confines itself meanwhile
+ *   nursery     forked with the request for the spawner, which confines itself meanwhile
  *   loop        tables, signalfd, listener
  *   caps        KILL only
  *   domain      no file, no TCP
@@ -72,18 +72,19 @@ static int start_secrets(struct shim *shim, struct err *err)
 
 static int start_nursery(struct shim *shim, struct err *err)
 {
+	struct nursery nursery;
 	int r;
 
 	for (size_t i = 0; i < AGENT_MAX_; i++)
 		shim->idle_fd[i] = -1;
-	r = nursery_start(&shim->context, &shim->nursery_fd, &shim->nursery_pid, err);
-	if (r < 0)
-		return r;
 	for (size_t i = 0; i < SPAWNER_MAX_; i++)
 		shim->spawner_fd[i] = -1;
-	r = message_request(shim->nursery_fd, MESSAGE_SPAWNER, &shim->spawner_fd[SPAWNER_USER]);
+	r = nursery_start(&shim->context, &nursery, err);
 	if (r < 0)
-		return err_fail(err, r, "shim-spawner", "request");
+		return r;
+	shim->nursery_fd = nursery.fd;
+	shim->nursery_pid = nursery.pid;
+	shim->spawner_fd[SPAWNER_USER] = nursery.spawner_fd;
 	return 0;
 }
 

@@ -28,6 +28,7 @@ static _Noreturn void nursery_child(const struct nursery_context *context, uint3
 		spawner_main(context, fd, type == MESSAGE_ROOT_SPAWNER);
 	(void)fd_close(SHIM_FD_LOADER);
 	(void)fd_close(SHIM_FD_GIT);
+	(void)fd_close(SHIM_FD_ARCHIVE);
 	domain_close_queues();
 	secrets_forget(context->secrets);
 	files_main(context, fd);
@@ -62,11 +63,12 @@ static void nursery_serve(const struct nursery_context *context, int socket_fd)
 	}
 }
 
-int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret_pid,
+int nursery_start(const struct nursery_context *context, struct nursery *ret_nursery,
 		  struct err *err)
 {
 	AUTO_CLOSE int ours = -1;
 	AUTO_CLOSE int theirs = -1;
+	AUTO_CLOSE int spawner_fd = -1;
 	int pair[2];
 	pid_t pid;
 	int r;
@@ -76,12 +78,20 @@ int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret
 		return err_fail(err, r, "shim-nursery", "socketpair");
 	ours = pair[0];
 	theirs = pair[1];
+	r = fd_set_nonblock(ours, 1);
+	if (r < 0)
+		return err_fail(err, r, "shim-nursery", "nonblock");
+	/* Before the fork, so that the nursery need not be woken for it. */
+	r = message_request(ours, MESSAGE_SPAWNER, &spawner_fd);
+	if (r < 0)
+		return err_fail(err, r, "shim-spawner", "request");
 
 	pid = fork();
 	if (pid < 0)
 		return err_fail(err, -errno, "shim-nursery", "fork");
 	if (pid == 0) {
 		(void)fd_close(TAKE_FD(ours));
+		(void)fd_close(TAKE_FD(spawner_fd));
 		(void)fd_close(SHIM_FD_LISTEN);
 		(void)fd_close(SHIM_FD_READY);
 		(void)signal(SIGCHLD, SIG_IGN);
@@ -92,11 +102,12 @@ int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret
 	}
 	(void)fd_close(SHIM_FD_LOADER);
 	(void)fd_close(SHIM_FD_GIT);
+	(void)fd_close(SHIM_FD_ARCHIVE);
 	domain_close_queues();
-	r = fd_set_nonblock(ours, 1);
-	if (r < 0)
-		return err_fail(err, r, "shim-nursery", "nonblock");
-	*ret_pid = pid;
-	*ret_fd = TAKE_FD(ours);
+	*ret_nursery = (struct nursery){
+		.fd = TAKE_FD(ours),
+		.pid = pid,
+		.spawner_fd = TAKE_FD(spawner_fd),
+	};
 	return 0;
 }

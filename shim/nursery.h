@@ -22,7 +22,12 @@ struct nursery_context {
 	struct secrets *secrets;
 };
 
-/* Fork the nursery. *ret_fd: the end of pid 1, non-blocking. 0 or -errno. Never returns in the
- * child. */
-MUST_USE int nursery_start(const struct nursery_context *context, int *ret_fd, pid_t *ret_pid,
+struct nursery {
+	int fd; /* the end of pid 1, non-blocking */
+	pid_t pid;
+	int spawner_fd; /* of the first spawner, which it forks at once */
+};
+
+/* Fork the nursery. 0 or -errno. Never returns in the child. */
+MUST_USE int nursery_start(const struct nursery_context *context, struct nursery *ret_nursery,
 			   struct err *err);

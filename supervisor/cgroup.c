@@ -466,16 +466,18 @@ static int set_limit(const struct cgroup *cgroup, const char *name, const struct
 	return r;
 }
 
-int cgroup_limit(const struct cgroup *cgroup, const char *name, const struct plan *plan,
+int cgroup_limit(const struct cgroup *cgroup, bool is_v2, const char *name, const struct plan *plan,
 		 struct err *err)
 {
-	for (unsigned int i = 0; i < CGROUP_CONTROLLER_MAX_; i++) {
+	for (unsigned int i = 0; !is_v2 && i < CGROUP_CONTROLLER_MAX_; i++) {
 		if (cgroup->v1_fd[i] >= 0 && mkdirat(cgroup->v1_fd[i], name, 0755) < 0)
 			return err_fail(err, -errno, "limits", "make v1 %s group",
 					controller_name[i]);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(limit_rows); i++) {
-		int r = set_limit(cgroup, name, plan, &limit_rows[i]);
+		int r = cgroup->in_v2[limit_rows[i].controller] == is_v2
+				? set_limit(cgroup, name, plan, &limit_rows[i])
+				: 0;
 		if (r < 0)
 			return err_fail(err, r, "limits", "set %s",
 					limit_rows[i].v2_file ? limit_rows[i].v2_file

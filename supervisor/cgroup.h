@@ -69,9 +69,9 @@ uint64_t cgroup_missing(const struct cgroup *cgroup);
 
 /* Make the v2 group `name` and open it for CLONE_INTO_CGROUP. The descriptor is the caller's. */
 MUST_USE int cgroup_make(const struct cgroup *cgroup, const char *name, int *ret_fd);
-/* Set v2 limits in the group (before the clone) and make and limit the v1 groups. */
-MUST_USE int cgroup_limit(const struct cgroup *cgroup, const char *name, const struct plan *plan,
-			  struct err *err);
+/* is_v2: set the limits in the v2 group, before the clone; else make the v1 groups with theirs. */
+MUST_USE int cgroup_limit(const struct cgroup *cgroup, bool is_v2, const char *name,
+			  const struct plan *plan, struct err *err);
 /*
  * Step of the child: the calling process, still single, joins the v1 groups. `tasks` is
  * "<name>/tasks". By itself and through that file, because the kernel then knows that nobody forks

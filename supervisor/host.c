@@ -305,6 +305,7 @@ static int on_turn(void *userdata, uint32_t events)
 	loop_deferred_set(host->turn, 0);
 	session_free_dead(host);
 	userns_reserve_refill(&host->reserve);
+	lookup_reserve_refill(&host->lookups);
 	if (idblock_settle(&host->idblock, clock_boottime()) < 0)
 		loop_timer_set(host->idblock_timer, clock_add(clock_boottime(), OWED_PAUSE));
 	return 0;
@@ -326,6 +327,8 @@ static int stage_loop(struct host *host, const struct host_options *options, str
 {
 	(void)options;
 	int r = userns_reserve_init(&host->reserve, host->loop, &host->idblock);
+	if (r == 0)
+		r = lookup_reserve_init(&host->lookups, host->loop);
 	if (r == 0)
 		r = loop_add_timer(host->loop, USEC_NEVER, on_idblock_timer, host,
 				   &host->idblock_timer);
@@ -495,6 +498,7 @@ struct host *host_close(struct host *host)
 	host->idblock_timer = loop_remove(host->idblock_timer);
 	if (host->reserve.idblock)
 		userns_reserve_done(&host->reserve);
+	lookup_reserve_done(&host->lookups);
 	if (host->worker_ids != 0)
 		idblock_release(&host->idblock, host->worker_ids, clock_boottime());
 	idblock_done(&host->idblock);

@@ -15,6 +15,7 @@
 #include "supervisor/egress_guard.h"
 #include "supervisor/host.h"
 #include "supervisor/idblock.h"
+#include "supervisor/lookup_reserve.h"
 #include "supervisor/rootfs.h"
 #include "supervisor/steps_child.h"
 #include "supervisor/userns.h"
@@ -49,6 +50,7 @@ struct host {
 	struct loop_source *idblock_timer; /* the next try, while it owes blocks */
 	uint32_t worker_ids;               /* first id of the workers' block; 0: not taken */
 	struct userns_reserve reserve;
+	struct lookup_reserve lookups;
 	int sockets_fd; /* <runtime>/private/sessions */
 	struct image image;
 	int policy_fd;

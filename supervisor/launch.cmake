@@ -13,6 +13,7 @@ add_library(sandboxd_launch STATIC
 	host.c
 	idblock.c
 	idmap.c
+	lookup_reserve.c
 	mountns.c
 	netns.c
 	netns_restore.c

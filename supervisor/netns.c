@@ -19,7 +19,6 @@
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
-#include "supervisor/sklookup.h"
 
 /* Connections that wait for the egress worker to accept them, while it is started again, say. */
 #define LISTEN_BACKLOG 512
@@ -142,7 +141,23 @@ static int make_resolver(void)
 	return bind(fd, &address.any, sizeof(address.v4)) < 0 ? -errno : TAKE_FD(fd);
 }
 
-int netns_sockets(bool ipv6, int ret_fds[NETNS_FDS])
+/* The link, with a program of its own where none was made ahead. */
+static int attach(const struct sklookup *lookup, int netns_fd, int listener_fd)
+{
+	struct sklookup own = SKLOOKUP_NULL;
+	int r;
+
+	if (lookup->program_fd >= 0)
+		return sklookup_attach(lookup, netns_fd, listener_fd);
+	r = sklookup_make(&own);
+	if (r < 0)
+		return r;
+	r = sklookup_attach(&own, netns_fd, listener_fd);
+	sklookup_close(&own);
+	return r;
+}
+
+int netns_sockets(bool ipv6, const struct sklookup *lookup, int ret_fds[NETNS_FDS])
 {
 	AUTO_CLOSE int netns_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	AUTO_CLOSE int listener_fd = -1;
@@ -164,7 +179,7 @@ int netns_sockets(bool ipv6, int ret_fds[NETNS_FDS])
 	r = set_first_port(SESSION_FREE_PORTS_TEXT);
 	if (r < 0)
 		return r;
-	link_fd = sklookup_attach(netns_fd, listener_fd);
+	link_fd = attach(lookup, netns_fd, listener_fd);
 	if (link_fd < 0)
 		return link_fd;
 	ret_fds[LAUNCH_NET_LISTENER] = TAKE_FD(listener_fd);

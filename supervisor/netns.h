@@ -9,6 +9,7 @@
 #include "base/auto.h"
 
 #include "sandboxd/launch.h"
+#include "supervisor/sklookup.h"
 
 /* What outlives the child: LAUNCH_NET_FDS sockets for the egress worker, and the link that steers
  * connections to the first of them while it is open. */
@@ -23,8 +24,9 @@ MUST_USE int netns_loopback(void);
 MUST_USE int netns_routes(bool ipv6);
 /* What nobody inside can change. */
 MUST_USE int netns_sysctls(void);
-/* Needs /proc. The descriptors are the caller's; on failure there is none. */
-MUST_USE int netns_sockets(bool ipv6, int ret_fds[NETNS_FDS]);
+/* Needs /proc. lookup: made ahead, or SKLOOKUP_NULL. The descriptors are the caller's; on failure
+ * there is none. */
+MUST_USE int netns_sockets(bool ipv6, const struct sklookup *lookup, int ret_fds[NETNS_FDS]);
 struct host;
 /* netns_restore.c: the same again for the sessions that this start found. */
 void netns_restore(const struct host *host);

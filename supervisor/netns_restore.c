@@ -53,7 +53,7 @@ static int restore_one(int socket_fd, const struct session *session)
 	if (setns(session->pid_fd, CLONE_NEWNET) < 0)
 		restored.error = -errno;
 	else
-		restored.error = netns_sockets(session->host->ipv6, fds);
+		restored.error = netns_sockets(session->host->ipv6, &SKLOOKUP_NULL, fds);
 	int r = sockmsg_send(socket_fd, &restored, sizeof(restored), fds,
 			     restored.error == 0 ? ARRAY_SIZE(fds) : 0);
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)

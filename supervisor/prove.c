@@ -218,8 +218,6 @@ void prove_early(struct session *session)
 		 */
 		.in_force = PROOF_USERNS_CEILING,
 	};
-	for (unsigned int i = HOST_NS_MNT; i <= HOST_NS_UTS; i++)
-		prove_namespace(session, (enum host_namespace)i);
 	prove_limits(session);
 }
 
@@ -308,8 +306,8 @@ void prove_late(struct session *session)
 {
 	struct launch_proof *proof = &session->proof;
 
-	prove_namespace(session, HOST_NS_CGROUP);
-	prove_namespace(session, HOST_NS_USER);
+	for (unsigned int i = 0; i < HOST_NS_MAX_; i++)
+		prove_namespace(session, (enum host_namespace)i);
 	prove_membership(session);
 	prove_shim(session);
 	prove_spawner(session);

@@ -7,7 +7,7 @@
 
 struct session;
 
-/* What is settled once the plan is sent: namespaces of the clone, limits of the groups. */
+/* What is settled while the child still works: limits of the groups. */
 void prove_early(struct session *session);
 /* The rest, when the shim says that it is confined. */
 void prove_late(struct session *session);

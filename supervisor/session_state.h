@@ -29,13 +29,14 @@ struct session {
 	bool has_record;
 	bool is_adopted; /* no child of ours: it is watched, not reaped */
 	uint64_t group_id;
-	int record_fd;         /* until it is live */
-	int listen_fd;         /* until the clone */
-	int group_fd;          /* until the clone */
-	int plan_fd;           /* until it is live: the child sends its sockets through it */
-	int net_fd[NETNS_FDS]; /* LIVE and FROZEN; -1: it has no network */
-	int secrets_fd;        /* not ours: while the steps run */
-	int child_plan_fd;     /* until the clone, as the next */
+	int record_fd;          /* until it is live */
+	int listen_fd;          /* until the clone */
+	int group_fd;           /* until the clone */
+	struct sklookup lookup; /* as well */
+	int plan_fd;            /* until it is live: the child sends its sockets through it */
+	int net_fd[NETNS_FDS];  /* LIVE and FROZEN; -1: it has no network */
+	int secrets_fd;                        /* not ours: while the steps run */
+	int child_plan_fd;                     /* until the clone, as the next */
 	int child_ready_fd;
 	int ready_fd; /* until the shim is confined */
 	int pid;

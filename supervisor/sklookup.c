@@ -20,19 +20,12 @@
 
 #define FIELD(name) offsetof(struct bpf_sk_lookup, name)
 
-static int make_map(int listener_fd)
+static int make_map(void)
 {
 	const struct bpf_map_form form = {BPF_MAP_TYPE_SOCKMAP, sizeof(uint32_t), sizeof(uint64_t),
 					  1, 0};
-	const uint32_t key = 0;
-	const uint64_t value = (uint64_t)listener_fd;
-	AUTO_CLOSE int map_fd = bpf_map_new(&form, "sandbox_net");
-	int r;
 
-	if (map_fd < 0)
-		return map_fd;
-	r = bpf_map_set(map_fd, &key, &value);
-	return r < 0 ? r : TAKE_FD(map_fd);
+	return bpf_map_new(&form, "sandbox_net");
 }
 
 enum label {
@@ -105,17 +98,33 @@ static int load_program(int map_fd)
 	return bpf_program_load(&program);
 }
 
-int sklookup_attach(int netns_fd, int listener_fd)
+int sklookup_make(struct sklookup *ret_lookup)
 {
-	AUTO_CLOSE int program_fd = -1;
-	AUTO_CLOSE int map_fd = make_map(listener_fd);
+	AUTO_CLOSE int map_fd = make_map();
+	int program_fd;
 
 	if (map_fd < 0)
 		return map_fd;
 	program_fd = load_program(map_fd);
 	if (program_fd < 0)
 		return program_fd;
-	return bpf_link_new(program_fd, netns_fd, BPF_SK_LOOKUP);
+	*ret_lookup = (struct sklookup){TAKE_FD(map_fd), program_fd};
+	return 0;
+}
+
+void sklookup_close(struct sklookup *lookup)
+{
+	lookup->map_fd = fd_close(lookup->map_fd);
+	lookup->program_fd = fd_close(lookup->program_fd);
+}
+
+int sklookup_attach(const struct sklookup *lookup, int netns_fd, int listener_fd)
+{
+	const uint32_t key = 0;
+	const uint64_t value = (uint64_t)listener_fd;
+	int r = bpf_map_set(lookup->map_fd, &key, &value);
+
+	return r < 0 ? r : bpf_link_new(lookup->program_fd, netns_fd, BPF_SK_LOOKUP);
 }
 
 bool sklookup_holds(int link_fd, uint64_t netns_inode)

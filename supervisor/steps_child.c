@@ -59,12 +59,30 @@ static int step_plan(struct steps_child *child)
 	    memcmp(&plan, &child->expected, sizeof(plan)) != 0)
 		return -EPROTO;
 	child->userns_fd = fd;
-	return 0;
+	/* Else the end of the supervisor would be none of what is waited for below. */
+	return close(child->parent_plan_fd) < 0 ? -errno : 0;
 }
 
-/* Before anything is made that they should count. The v2 group is this process's from birth. */
+/* Here and not in the clone: the supervisor makes the groups of version 1 meanwhile. */
+static int step_namespaces(struct steps_child *child)
+{
+	(void)child;
+	return unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? -errno : 0;
+}
+
+/* Before anything is made that they should count, and when they have their limits. The v2 group is
+ * this process's from birth. */
 static int step_groups_v1(struct steps_child *child)
 {
+	uint8_t go = 0;
+	ssize_t n = sockmsg_recv(child->plan_fd, &go, sizeof(go), NULL, 0);
+
+	if (n < 0)
+		return (int)n;
+	if (n == 0)
+		return -EPIPE;
+	if (go != STEPS_GO)
+		return -EPROTO;
 	return cgroup_join_self(child->cgroup, child->tasks);
 }
 
@@ -100,7 +118,7 @@ static int step_sockets(struct steps_child *child)
 	struct steps_net net;
 	int fds[NETNS_FDS];
 
-	int r = netns_sockets(child->ipv6, fds);
+	int r = netns_sockets(child->ipv6, &child->lookup, fds);
 	if (r < 0)
 		return r;
 	memcpy(net.session, child->params.session, sizeof(net.session));
@@ -395,6 +413,7 @@ static const struct step {
 	int (*run)(struct steps_child *child);
 } steps[] = {
 	{"plan",             step_plan            },
+	{"namespaces",       step_namespaces      },
 	{"join",             step_groups_v1       },
 	{"cgroup-namespace", step_cgroup_namespace},
 	{"loopback",         step_loopback        },

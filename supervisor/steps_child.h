@@ -14,7 +14,8 @@
 #include "supervisor/mountns.h"
 #include "supervisor/sklookup.h"
 
-#define STEPS_CHILD_MAX 32
+#define STEPS_CHILD_MAX 34
+#define STEPS_GO        'g' /* second message to the child: the v1 groups have their limits */
 
 /* Shared memory between parent and child while a launch runs: when each step ended. */
 struct steps_clock {
@@ -46,6 +47,7 @@ struct steps_child {
 	usec_t begun_at;
 	struct steps_clock *clock;
 	int plan_fd;
+	int parent_plan_fd; /* the copy of the other end */
 	int ready_fd;
 	int listen_fd;
 	int secrets_fd; /* -1: none */
@@ -55,7 +57,8 @@ struct steps_child {
 	int archive_fd;
 	int shim_fd;
 	bool ipv6;
-	const char *fail_step; /* test builds: the step that fails; NULL */
+	struct sklookup lookup; /* SKLOOKUP_NULL: it makes its own */
+	const char *fail_step;  /* test builds: the step that fails; NULL */
 	/* the child's own */
 	int userns_fd;
 	int params_fd;

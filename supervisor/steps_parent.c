@@ -5,8 +5,8 @@
  * whoever finds the session's group later also finds both. The groups have their limits before
  * anything can be in them. The plan lies in the socket when the child is cloned, so that the child
  * need not sleep for it. The clone goes straight into the v2 group, so that cgroup.kill reaches the
- * child and all it forks from its first instruction on (E3); the v1 groups it joins itself, before
- * it makes anything that they should count.
+ * child and all it forks from its first instruction on (E3); the v1 groups, made while the child
+ * makes its namespaces, it joins itself, before it makes anything that they should count.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -130,6 +130,7 @@ static void close_child_ends(struct session *session)
 	session->group_fd = fd_close(session->group_fd);
 	session->child_plan_fd = fd_close(session->child_plan_fd);
 	session->child_ready_fd = fd_close(session->child_ready_fd);
+	sklookup_close(&session->lookup);
 }
 
 static uint32_t shim_flags(const struct policy_profile *profile)
@@ -167,10 +168,11 @@ static uint8_t choose_usr_set(struct session *session, uint32_t idmap)
 /* Everything the child needs, as values: it formats, looks up and allocates nothing. */
 static int prepare_child(struct session *session, struct steps_child *child)
 {
-	const struct host *host = session->host;
+	struct host *host = session->host;
 	const struct plan *plan = &session->plan;
 	const struct policy_profile *profile = image_profile(&host->image, plan->profile);
 
+	session->lookup = lookup_reserve_take(&host->lookups);
 	*child = (struct steps_child){
 		.expected = {.plan = *plan,                .id_base = session->userns.base},
 		.params =
@@ -190,6 +192,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.clock = &host->clocks[session->clock == SESSION_NO_CLOCK ? HOST_CLOCKS
 									  : session->clock],
 		.plan_fd = session->child_plan_fd,
+		.parent_plan_fd = session->plan_fd,
 		.ready_fd = session->child_ready_fd,
 		.listen_fd = session->listen_fd,
 		.secrets_fd = session->secrets_fd,
@@ -199,6 +202,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.archive_fd = host->archive_fd,
 		.shim_fd = host->shim_fd,
 		.ipv6 = host->ipv6,
+		.lookup = session->lookup,
 		.fail_step = fail_step_of(session),
 		.userns_fd = -1,
 		.params_fd = -1,
@@ -244,8 +248,8 @@ static int step_plan(struct session *session, struct err *err)
 }
 
 /*
- * All namespaces but user (joined later, prepared) and cgroup (made by the child after the v1
- * joins) in one call. exit_signal 0: no SIGCHLD, and no wait() of anybody else can reap a session.
+ * The PID namespace; the others are the child's to make, but for user (joined later, prepared).
+ * exit_signal 0: no SIGCHLD, and no wait() of anybody else can reap a session.
  */
 static int step_clone(struct session *session, struct err *err)
 {
@@ -256,9 +260,7 @@ static int step_clone(struct session *session, struct err *err)
 	if (r < 0)
 		return err_fail(err, r, "clone", "prepare the child");
 	struct clone_args args = {
-		.flags = (uint64_t)(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-				    CLONE_NEWUTS | CLONE_PIDFD) |
-			 CLONE_INTO_CGROUP,
+		.flags = (uint64_t)(CLONE_NEWPID | CLONE_PIDFD) | CLONE_INTO_CGROUP,
 		.pidfd = (uintptr_t)&pid_fd,
 		.cgroup = (uint32_t)session->group_fd,
 	};
@@ -288,9 +290,26 @@ static int step_watch(struct session *session, struct err *err)
 	return r < 0 ? err_fail(err, r, "watch", "add to the loop") : 0;
 }
 
+/* It is in that group from birth. */
 static int step_limits(struct session *session, struct err *err)
 {
-	return cgroup_limit(&session->host->cgroup, session->name, &session->plan, err);
+	return cgroup_limit(&session->host->cgroup, true, session->name, &session->plan, err);
+}
+
+/* Groups of version 1 take as long to make as the child takes for its namespaces, which it makes
+ * meanwhile; it is in none of them before it was told that they have their limits. */
+static int step_limits_v1(struct session *session, struct err *err)
+{
+	const uint8_t go = STEPS_GO;
+	int r = cgroup_limit(&session->host->cgroup, false, session->name, &session->plan, err);
+
+	if (r < 0)
+		return r;
+	r = sockmsg_send(session->plan_fd, &go, sizeof(go), NULL, 0);
+	/* The child has ended, before it read all or after: its step stands in the ready pipe. */
+	if (r == -EPIPE || r == -ECONNRESET)
+		return 0;
+	return r < 0 ? err_fail(err, r, "limits-v1", "tell the child") : 0;
 }
 
 /* While the child works on the other processor: what it can no longer change. */
@@ -307,14 +326,15 @@ static const struct step {
 	enum launch_error busy; /* instead of LAUNCH_E_STEP when the step says -EBUSY */
 } steps[] = {
 	{"user-ids",    step_user_ids,    LAUNCH_E_IDS },
-	{"listener",    step_listener,    LAUNCH_E_STEP},
+        {"listener",    step_listener,    LAUNCH_E_STEP},
 	{"group",       step_group,       LAUNCH_E_STEP},
-	{"limits",      step_limits,      LAUNCH_E_STEP},
+        {"limits",      step_limits,      LAUNCH_E_STEP},
 	{"record",      step_record,      LAUNCH_E_STEP},
-	{"send-plan",   step_plan,        LAUNCH_E_STEP},
+        {"send-plan",   step_plan,        LAUNCH_E_STEP},
 	{"clone",       step_clone,       LAUNCH_E_STEP},
+        {"limits-v1",   step_limits_v1,   LAUNCH_E_STEP},
 	{"watch",       step_watch,       LAUNCH_E_STEP},
-	{"prove-early", step_prove_early, LAUNCH_E_STEP},
+        {"prove-early", step_prove_early, LAUNCH_E_STEP},
 };
 
 void session_crash_point(const struct session *session, const char *step)
