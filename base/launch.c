@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "base/secret.h"
+#include "base/str.h"
 
 struct request_rule {
 	enum launch_type type;
@@ -62,6 +63,13 @@ static bool hello_valid(const struct launch_hello *hello)
 	       hello->message_bytes == sizeof(struct launch_msg);
 }
 
+static bool request_id_valid(const char text[LAUNCH_REQUEST_BYTES])
+{
+	const char *end = memchr(text, '\0', LAUNCH_REQUEST_BYTES);
+
+	return end && str_only(text, (size_t)(end - text), "._-");
+}
+
 static int request_check(const struct launch_msg *msg)
 {
 	const struct request_rule *rule = find_request(msg->type);
@@ -72,7 +80,8 @@ static int request_check(const struct launch_msg *msg)
 		return -EPROTO;
 	if (rule->type == LAUNCH_HELLO && !hello_valid(&msg->u.hello))
 		return -EPROTO;
-	if (rule->type == LAUNCH_START && secret_request_check(&msg->u.start.secrets) < 0)
+	if (rule->type == LAUNCH_START && (secret_request_check(&msg->u.start.secrets) < 0 ||
+					   !request_id_valid(msg->u.start.request)))
 		return -EPROTO;
 	if (rule->type == LAUNCH_LINK && msg->u.link.egress > PLAN_EGRESS_MAX)
 		return -EPROTO;

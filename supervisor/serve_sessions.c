@@ -216,7 +216,9 @@ int serve_start(struct serve_client *client, const struct launch_msg *request, i
 	entry->asker = client;
 	entry->start_serial = request->serial;
 	add_entry(serve, entry, plan);
-	launch = (struct session_launch){.plan = &entry->plan, .secrets_fd = secrets_fd};
+	launch = (struct session_launch){.plan = &entry->plan,
+					 .secrets_fd = secrets_fd,
+					 .request_id = request->u.start.request};
 	r = session_start(serve->options.host, &launch, &session_events, entry, &entry->session,
 			  ret_error, err);
 	if (r < 0)

@@ -22,6 +22,7 @@
 #include "base/fd.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/str.h"
 
 #include "sandboxd/kernel.h"
 #include "supervisor/prove.h"
@@ -123,9 +124,15 @@ static void take_counts(struct session *session)
 		session->forks_refused = forks_refused;
 }
 
+static struct log_context log_context_of(const struct session *session)
+{
+	return (struct log_context){.session = &session->id, .request = session->request_id};
+}
+
 /* Nothing runs any more. Remove what is left, tell the owner, be freed at the end of the turn. */
 static void finish(struct session *session)
 {
+	const struct log_context context = log_context_of(session);
 	struct host *host = session->host;
 
 	take_counts(session);
@@ -136,7 +143,7 @@ static void finish(struct session *session)
 		 * as long as it takes: its ids are not free before. */
 		usec_t pause = RETRY_FIRST_US << (session->n_retries < 7 ? session->n_retries : 7);
 		if (++session->n_retries == RETRIES_TOLD)
-			log_line(LOG_LEVEL_ERROR, &(struct log_context){.session = &session->id},
+			log_line(LOG_LEVEL_ERROR, &context,
 				 "groups of an ended session cannot be removed, trying on",
 				 "errno=%d", -r);
 		wake_after(session, pause < RETRY_MAX_US ? pause : RETRY_MAX_US);
@@ -300,7 +307,7 @@ static void become_live(struct session *session)
 	prove_late(session);
 	session_trace_step(session, "proved", session_elapsed_us(session), 0);
 	if (!prove_holds(session)) {
-		const struct log_context context = {.session = &session->id};
+		const struct log_context context = log_context_of(session);
 		log_line(LOG_LEVEL_WARNING, &context, "proof of effect differs from the plan",
 			 "wanted=0x%x in_force=0x%x", session->proof.wanted,
 			 session->proof.in_force);
@@ -428,6 +435,9 @@ int session_start(struct host *host, const struct session_launch *launch,
 	session->events = *events;
 	session->userdata = userdata;
 	session->secrets_fd = launch->secrets_fd;
+	if (launch->request_id)
+		IGNORE_RESULT(str_copy(session->request_id, sizeof(session->request_id),
+				       launch->request_id));
 	r = steps_parent_run(session, &error, &why);
 	session->secrets_fd = -1;
 	host_wake(host); /* the reserve has one less */

@@ -43,7 +43,8 @@ struct session_events {
 
 struct session_launch {
 	const struct plan *plan;
-	int secrets_fd; /* becomes SHIM_FD_SECRETS; stays the caller's; -1: none */
+	const char *request_id; /* checked; "": none */
+	int secrets_fd;         /* becomes SHIM_FD_SECRETS; stays the caller's; -1: none */
 };
 
 /*

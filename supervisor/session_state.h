@@ -35,6 +35,7 @@ struct session {
 	struct sklookup lookup; /* as well */
 	int plan_fd;            /* until it is live: the child sends its sockets through it */
 	int net_fd[NETNS_FDS];  /* LIVE and FROZEN; -1: it has no network */
+	char request_id[LAUNCH_REQUEST_BYTES]; /* "": none, or it was adopted */
 	int secrets_fd;                        /* not ours: while the steps run */
 	int child_plan_fd;                     /* until the clone, as the next */
 	int child_ready_fd;

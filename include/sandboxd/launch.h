@@ -224,6 +224,9 @@ struct launch_redis {
 	uint8_t password_hash[REDIS_HASH_BYTES]; /* REDIS_MAKE */
 };
 
+/* The HTTP request that a session is made for, for the log; "": none. [A-Za-z0-9._-] */
+#define LAUNCH_REQUEST_BYTES 72
+
 struct launch_msg {
 	uint32_t magic;
 	uint16_t version;
@@ -239,6 +242,7 @@ struct launch_msg {
 		struct {
 			struct plan plan;
 			struct secret_request secrets; /* n 0: none */
+			char request[LAUNCH_REQUEST_BYTES];
 		} start;
 		struct launch_stat stat;
 		struct launch_proof proof;

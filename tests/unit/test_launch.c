@@ -107,6 +107,19 @@ static void test_launch_check_start_with_bad_secrets_is_refused(void **state)
 	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
 }
 
+static void test_launch_check_request_id_is_words(void **state)
+{
+	struct launch_msg msg = message(LAUNCH_START, session);
+
+	(void)state;
+	memcpy(msg.u.start.request, "a-1.b_2", 7);
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), 0);
+	msg.u.start.request[1] = ' ';
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
+	memset(msg.u.start.request, 'a', sizeof(msg.u.start.request));
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
+}
+
 static void test_launch_check_hello_fields(void **state)
 {
 	(void)state;
@@ -176,6 +189,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_launch_check_request_fields),
 	cmocka_unit_test(test_launch_check_start_with_two_sessions_is_refused),
 	cmocka_unit_test(test_launch_check_start_with_bad_secrets_is_refused),
+	cmocka_unit_test(test_launch_check_request_id_is_words),
 	cmocka_unit_test(test_launch_check_hello_fields),
 	cmocka_unit_test(test_launch_check_answer_fields),
 	cmocka_unit_test(test_launch_message_start_is_golden),

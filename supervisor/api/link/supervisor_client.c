@@ -7,6 +7,7 @@
 #include "base/launch.h"
 #include "base/list.h"
 #include "base/sockmsg.h"
+#include "base/str.h"
 
 #define MAX_OUTSTANDING  4096
 #define MAX_READS_A_TURN 64
@@ -241,11 +242,37 @@ struct supervisor_client *supervisor_client_free(struct supervisor_client *clien
 	return NULL;
 }
 
+static struct launch_msg message_of(const struct supervisor_request *request, uint32_t serial)
+{
+	static const uint8_t no_session[ID_BYTES];
+	struct launch_msg msg = launch_message(
+		request->type, serial, request->session ? request->session->bytes : no_session);
+
+	if (request->plan)
+		msg.u.plan = *request->plan;
+	if (request->secrets)
+		msg.u.start.secrets = *request->secrets;
+	if (request->request_id)
+		IGNORE_RESULT(str_copy(msg.u.start.request, sizeof(msg.u.start.request),
+				       request->request_id));
+	if (request->type == LAUNCH_HELLO) {
+		msg.u.hello.magic = LAUNCH_MAGIC;
+		msg.u.hello.version = LAUNCH_VERSION;
+		msg.u.hello.message_bytes = sizeof(struct launch_msg);
+	}
+	if (request->type == LAUNCH_LOG_LEVEL)
+		msg.u.level.level = request->level;
+	if (request->type == LAUNCH_LINK)
+		msg.u.link.egress = request->egress;
+	if (request->redis)
+		msg.u.redis = *request->redis;
+	return msg;
+}
+
 int supervisor_client_request(struct supervisor_client *client,
 			      const struct supervisor_request *request, supervisor_answer callback,
 			      void *userdata)
 {
-	static const uint8_t no_session[ID_BYTES];
 	struct pending *pending;
 	int r;
 
@@ -258,23 +285,7 @@ int supervisor_client_request(struct supervisor_client *client,
 	if (!pending)
 		return -ENOMEM;
 	client->last_serial++;
-	pending->msg = launch_message(request->type, client->last_serial,
-				      request->session ? request->session->bytes : no_session);
-	if (request->plan)
-		pending->msg.u.plan = *request->plan;
-	if (request->secrets)
-		pending->msg.u.start.secrets = *request->secrets;
-	if (request->type == LAUNCH_HELLO) {
-		pending->msg.u.hello.magic = LAUNCH_MAGIC;
-		pending->msg.u.hello.version = LAUNCH_VERSION;
-		pending->msg.u.hello.message_bytes = sizeof(struct launch_msg);
-	}
-	if (request->type == LAUNCH_LOG_LEVEL)
-		pending->msg.u.level.level = request->level;
-	if (request->type == LAUNCH_LINK)
-		pending->msg.u.link.egress = request->egress;
-	if (request->redis)
-		pending->msg.u.redis = *request->redis;
+	pending->msg = message_of(request, client->last_serial);
 	pending->since = clock_boottime();
 	pending->deadline = clock_add(pending->since, request->timeout);
 	pending->callback = callback;
