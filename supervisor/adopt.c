@@ -246,8 +246,10 @@ static int take_over(struct candidate *candidate)
 
 	if (!session)
 		return -ENOMEM;
-	session->state = cgroup_is_frozen(&host->cgroup, session->name) ? SESSION_STATE_FROZEN
-									: SESSION_STATE_LIVE;
+	session->is_parted = cgroup_is_parted(&host->cgroup, session->name);
+	session->state = session->is_parted || cgroup_is_frozen(&host->cgroup, session->name)
+				 ? SESSION_STATE_FROZEN
+				 : SESSION_STATE_LIVE;
 	session->userns.base = record->id_base;
 	session->group_id = record->group_id;
 	session->has_group = session->has_socket = session->has_record = true;

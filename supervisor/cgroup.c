@@ -563,6 +563,7 @@ int cgroup_remove(const struct cgroup *cgroup, const char *name)
 
 	if (planted_nth("leave-group", 5))
 		return 0;
+	cgroup_remove_work(cgroup, name);
 	/* v2 last: as long as it stands, a later start finds the session's name there. */
 	for (unsigned int i = 0; i <= CGROUP_CONTROLLER_MAX_; i++) {
 		int dir_fd = i < CGROUP_CONTROLLER_MAX_ ? cgroup->v1_fd[i] : cgroup->v2_fd;

@@ -32,6 +32,8 @@ enum cgroup_workers {
 	CGROUP_WORKERS_MAX_,
 };
 
+#define CGROUP_PART_WORK "work" /* cgroup_part.c: below a session's group */
+
 struct cgroup {
 	char name[32];                            /* sandboxd-<instance> */
 	int v2_parent_fd;                         /* the supervisor's own or the told group in v2 */
@@ -119,6 +121,23 @@ MUST_USE int cgroup_open_by_id(int tree_fd, uint64_t id);
 MUST_USE int cgroup_end_by_id(const struct cgroup *cgroup, uint64_t id, const char *name);
 /* 1: the process is in the v2 group itself; 0: it is not; -errno. */
 MUST_USE int cgroup_holds(const struct cgroup *cgroup, const char *name, int pid);
+
+/* What of a session goes on while its commands stand still. */
+struct cgroup_shim {
+	uint32_t id;
+	int pid; /* of pid 1 */
+};
+
+/* cgroup_part.c. Both wait for the kernel, up to seconds: for a process of their own. What of the
+ * frozen group is not the shim goes to a group below, which stays frozen; the rest runs. 0: so it
+ * is; else all of it is frozen, as well as may be. */
+MUST_USE int cgroup_part(const struct cgroup *cgroup, const char *name,
+			 const struct cgroup_shim *shim);
+/* All of it is frozen again, in the group itself. Also where it was left half-way. */
+MUST_USE int cgroup_join(const struct cgroup *cgroup, const char *name);
+bool cgroup_is_parted(const struct cgroup *cgroup, const char *name);
+/* Where nobody is in it: the group below. */
+void cgroup_remove_work(const struct cgroup *cgroup, const char *name);
 
 /* Processor time of all that ran in the group; 0: it is not known. */
 uint64_t cgroup_cpu_us(const struct cgroup *cgroup, const char *name);

@@ -141,8 +141,9 @@ int cgroup_end_by_id(const struct cgroup *cgroup, uint64_t id, const char *name)
 	if (parent_fd < 0)
 		return -errno;
 	r = io_write_at(fd, "cgroup.kill", "1");
-	while (r == 0 && unlinkat(parent_fd, name, AT_REMOVEDIR) < 0) {
-		if (errno == ENOENT)
+	while (r == 0) {
+		(void)unlinkat(fd, CGROUP_PART_WORK, AT_REMOVEDIR); /* there is seldom one */
+		if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
 			break;
 		if (errno != EBUSY || clock_boottime() >= deadline)
 			r = -errno;

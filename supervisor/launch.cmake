@@ -6,6 +6,7 @@ add_library(sandboxd_launch STATIC
 	cgroup.c
 	cgroup_find.c
 	cgroup_former.c
+	cgroup_part.c
 	cgroup_workers.c
 	dirwalk.c
 	egress_guard.c
@@ -25,6 +26,7 @@ add_library(sandboxd_launch STATIC
 	rootfs.c
 	rootfs_mount.c
 	session.c
+	session_part.c
 	sklookup.c
 	steps_child.c
 	steps_parent.c

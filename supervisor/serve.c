@@ -155,7 +155,11 @@ static int priv_freeze(struct serve_client *client, const struct launch_msg *msg
 {
 	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 
-	return answer_result(client, &answer, session_freeze(entry->session), "freeze");
+	int r = session_freeze(entry->session);
+
+	if (r == 0)
+		r = session_stat(entry->session, &answer.u.stat);
+	return answer_result(client, &answer, r, "freeze");
 }
 
 static int priv_thaw(struct serve_client *client, const struct launch_msg *msg,
@@ -164,6 +168,15 @@ static int priv_thaw(struct serve_client *client, const struct launch_msg *msg,
 	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
 
 	return answer_result(client, &answer, session_thaw(entry->session), "thaw");
+}
+
+static int priv_part(struct serve_client *client, const struct launch_msg *msg,
+		     struct serve_session *entry)
+{
+	struct launch_msg answer = serve_answer(msg, LAUNCH_E_NONE);
+	int r = serve_part(client, msg, entry);
+
+	return r < 0 ? answer_result(client, &answer, r, "part") : 0;
 }
 
 static int priv_stat(struct serve_client *client, const struct launch_msg *msg,
@@ -275,6 +288,8 @@ static const struct permit {
 	{LAUNCH_KILL,      "kill",      priv_kill,      FROM_API,               STARTING | LIVE | FROZEN | ENDING, 0                              },
 	{LAUNCH_FREEZE,    "freeze",    priv_freeze,    FROM_API,               LIVE,                              0                              },
 	{LAUNCH_THAW,      "thaw",      priv_thaw,      FROM_API,               FROZEN,                            0                              },
+	{LAUNCH_PART,      "part",      priv_part,      FROM_API,               FROZEN,                            0                              },
+	{LAUNCH_JOIN,      "join",      priv_part,      FROM_API,               FROZEN,                            0                              },
 	{LAUNCH_STAT,      "stat",      priv_stat,      FROM_API,               LIVE | FROZEN,                     0                              },
 	{LAUNCH_PROOF,     "proof",     priv_proof,     FROM_API,               LIVE | FROZEN,                     0                              },
 	{LAUNCH_TRACE,     "trace",     priv_trace,     FROM_API,               LIVE | FROZEN,                     0                              },

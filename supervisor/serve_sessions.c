@@ -251,11 +251,65 @@ void serve_forget_client(struct serve_client *client)
 		if (client->worker == SERVE_WORKER_API)
 			entry->announced = false;
 		forget_waiters(entry, client);
+		if (entry->parter == client) {
+			entry->parter = NULL;
+			entry->part_waits = false;
+		}
 		if (entry->asker == client) {
 			entry->asker = NULL;
 			session_kill(entry->session);
 		}
 	}
+}
+
+static void on_parted(void *userdata, struct session *session, int r);
+
+static int begin_part(struct serve_session *entry)
+{
+	return session_part(entry->session, entry->part_type == LAUNCH_PART, on_parted, entry);
+}
+
+static void on_parted(void *userdata, struct session *session, int r)
+{
+	struct serve_session *entry = userdata;
+	struct serve_client *client = entry->parter;
+	struct launch_msg answer = serve_answer_later(entry->part_type, entry->part_serial,
+						      entry->plan.session, LAUNCH_E_NONE);
+
+	(void)session;
+	if (entry->part_waits) {
+		/* This was the end of what nobody waits for. */
+		entry->part_waits = false;
+		r = begin_part(entry);
+		if (r >= 0)
+			return;
+	}
+	entry->parter = NULL;
+	if (!client)
+		return;
+	if (r < 0) {
+		answer.error = LAUNCH_E_STEP;
+		(void)err_fail(&answer.u.err, r, "part", "move the session's processes");
+	}
+	peer_send(&client->peer, &answer, -1);
+}
+
+int serve_part(struct serve_client *client, const struct launch_msg *request,
+	       struct serve_session *entry)
+{
+	int r;
+
+	/* One at a time. */
+	if (entry->parter)
+		return -EBUSY;
+	entry->part_serial = request->serial;
+	entry->part_type = (enum launch_type)request->type;
+	/* What a worker that is gone has asked for goes on first. */
+	entry->part_waits = session_is_moving(entry->session);
+	r = entry->part_waits ? 0 : begin_part(entry);
+	if (r >= 0)
+		entry->parter = client;
+	return r;
 }
 
 static void adopt_one(struct serve_client *client, struct serve_session *entry)
@@ -266,6 +320,8 @@ static void adopt_one(struct serve_client *client, struct serve_session *entry)
 	int r = session_connect(entry->session, &fd);
 
 	answer.more = 1;
+	answer.u.adopted.is_frozen = session_state(entry->session) == SESSION_STATE_FROZEN;
+	answer.u.adopted.is_parted = session_is_parted(entry->session);
 	/* No socket: the worker hears of the session all the same and can have it killed. */
 	if (r < 0) {
 		answer.error = LAUNCH_E_STEP;

@@ -19,7 +19,11 @@ struct serve_session {
 	struct plan plan;
 	struct serve_client *asker; /* START not answered yet; else NULL */
 	uint32_t start_serial;
-	bool announced; /* the api worker that runs now has its socket: its end is told */
+	struct serve_client *parter; /* PART or JOIN not answered yet; else NULL */
+	uint32_t part_serial;
+	enum launch_type part_type;
+	bool part_waits; /* for the end of one that a worker before had asked for */
+	bool announced;  /* the api worker that runs now has its socket: its end is told */
 	bool adopt_pending;
 	bool net_told; /* its egress worker, the one that runs now, has its sockets */
 	uint32_t n_waiters;
@@ -81,6 +85,9 @@ MUST_USE int serve_service(struct serve_client *client, const struct launch_msg 
 void serve_forget_services(struct serve_client *client);
 /* Ends what is under way. */
 void serve_drop_services(struct serve *serve);
+/* PART and JOIN: answered when it is done. 0, or -errno: not begun. */
+MUST_USE int serve_part(struct serve_client *client, const struct launch_msg *request,
+			struct serve_session *entry);
 /* Nobody waits under this name any more; what was started for it alone is killed. */
 void serve_forget_client(struct serve_client *client);
 /* Send the client every live session, with a connection each, then the end. */

@@ -166,7 +166,7 @@ static void advance(struct session *session)
 	if (!session->drained)
 		session->drained =
 			session->events_fd < 0 || cgroup_populated(session->events_fd) <= 0;
-	if (session->drained && session->reaped)
+	if (session->drained && session->reaped && session->mover_fd < 0)
 		finish(session);
 	else
 		/* The events below bring the next call; this is for a kernel that loses one. */
@@ -229,6 +229,7 @@ static void begin_end(struct session *session)
 	session->ready_source = loop_remove(session->ready_source);
 	session->ready_fd = fd_close(session->ready_fd);
 	session_crash_point(session, "end");
+	session_part_stop(session);
 	/* One write for everything in the group; the signal is for a child that never got into it.
 	 */
 	(void)!cgroup_kill(&host->cgroup, session->name);
@@ -251,6 +252,12 @@ static void fail_launch(struct session *session, enum launch_error error)
 {
 	session->error = error;
 	begin_end(session);
+}
+
+void session_moved(struct session *session)
+{
+	if (session->state == SESSION_STATE_ENDING)
+		advance(session);
 }
 
 int session_on_pid(void *userdata, uint32_t events)
@@ -402,7 +409,8 @@ struct session *session_alloc(struct host *host, const struct plan *plan)
 	session->listen_fd = session->group_fd = session->plan_fd = -1;
 	session->child_plan_fd = session->child_ready_fd = -1;
 	session->ready_fd = session->pid_fd = session->events_fd = session->record_fd = -1;
-	session->secrets_fd = -1;
+	session->secrets_fd = session->mover_fd = -1;
+	session->lookup = SKLOOKUP_NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(session->net_fd); i++)
 		session->net_fd[i] = -1;
 	session->begun_at = clock_boottime();
@@ -484,12 +492,23 @@ int session_freeze(struct session *session)
 
 int session_thaw(struct session *session)
 {
-	if (session->state != SESSION_STATE_FROZEN)
+	if (session->state != SESSION_STATE_FROZEN || session->is_parted || session->mover_fd >= 0)
 		return -EINVAL;
 	int r = cgroup_freeze(&session->host->cgroup, session->name, false);
 	if (r == 0)
 		session->state = SESSION_STATE_LIVE;
 	return r;
+}
+
+bool session_is_moving(const struct session *session)
+{
+	return session->mover_fd >= 0;
+}
+
+bool session_is_parted(const struct session *session)
+{
+	/* What moves them may be at any point. */
+	return session->is_parted || session_is_moving(session);
 }
 
 int session_connect(struct session *session, int *ret_fd)

@@ -4,8 +4,9 @@
  *
  * - STARTING: cloned; the child runs its steps, the shim starts. Allowed: kill.
  * - LIVE: confined, proven, its shim listens. Allowed: connect, freeze, kill, stat, proof, trace.
- * - FROZEN: as LIVE, but nothing in it runs. Allowed: thaw, kill, stat, proof, trace, and connect,
- *   which is accepted after the thaw.
+ * - FROZEN: as LIVE, but nothing in it runs, or, where it is parted, its shim alone. Allowed: thaw
+ *   (not where it is parted), part, kill, stat, proof, trace, and connect, which is accepted when
+ *   the shim runs.
  * - ENDING: killed or dead; the group drains, then group, id block, socket and tmpfs go. Allowed:
  *   nothing.
  */
@@ -59,6 +60,16 @@ MUST_USE int session_start(struct host *host, const struct session_launch *launc
 void session_kill(struct session *session); /* idempotent; `ended` follows when nothing is left */
 MUST_USE int session_freeze(struct session *session);
 MUST_USE int session_thaw(struct session *session);
+/* apart: the shim and what it starts from now on run, the rest stays frozen; else all of it is
+ * frozen again. 0: `done` follows, once, r as of cgroup_part and cgroup_join; -EINVAL: not FROZEN,
+ * or the last one is under way. */
+typedef void session_parted(void *userdata, struct session *session, int r);
+MUST_USE int session_part(struct session *session, bool apart, session_parted *done,
+			  void *userdata);
+/* On its way there, or back. */
+bool session_is_moving(const struct session *session);
+/* Or may be. */
+bool session_is_parted(const struct session *session);
 /* A new connection to the shim's socket. The descriptor is the caller's. */
 MUST_USE int session_connect(struct session *session, int *ret_fd);
 /* The sockets for its egress worker, which stay the session's. False: it has no network. */

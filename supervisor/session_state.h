@@ -47,6 +47,11 @@ struct session {
 	struct loop_source *ready_source;
 	struct loop_source *events_source;
 	struct loop_source *timer;
+	int mover_fd; /* session_part.c: its processes are being moved; pidfd */
+	struct loop_source *mover_source;
+	session_parted *parted; /* told at its end, or NULL */
+	void *parted_userdata;
+	bool is_parted;
 
 	bool announced; /* `started` with success was told */
 	bool kill_asked;
@@ -94,6 +99,10 @@ void session_fill_record(const struct session *session, struct record *ret_recor
 
 /* Test builds: end this process if it was asked to die here. */
 void session_crash_point(const struct session *session, const char *step);
+
+/* session_part.c: end what moves its processes. session.c goes on when it has ended. */
+void session_part_stop(struct session *session);
+void session_moved(struct session *session);
 
 /* session.c: callbacks that the `watch` step puts into the loop. */
 int session_on_pid(void *userdata, uint32_t events);

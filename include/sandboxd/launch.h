@@ -23,7 +23,8 @@ enum launch_type {
 	LAUNCH_START = 4,  /* struct plan; answered with a connected shim socket (1 descriptor) and
 			      struct launch_trace, or an error */
 	LAUNCH_KILL = 6,   /* by session id; answered when nothing of the session is left */
-	LAUNCH_FREEZE = 8, /* by session id */
+	LAUNCH_FREEZE = 8, /* by session id: all of it, its shim too; answered at once with struct
+			      launch_stat, whose `frozen` says whether all has stopped */
 	LAUNCH_THAW = 10,  /* by session id */
 	LAUNCH_STAT = 12,  /* by session id: struct launch_stat */
 	LAUNCH_ADOPT = 14, /* after HELLO: one answer per live session (connected socket each), and
@@ -41,6 +42,12 @@ enum launch_type {
 	LAUNCH_SERVICE = 26, /* from an egress worker, struct launch_service: answered with a
 				socket that is connected to that service of this host
 				(1 descriptor), or LAUNCH_E_STEP with the errno */
+	LAUNCH_LEASE = 28, /* struct launch_lease: so long the sessions that are there may run. They
+			      stand still from then on, until another one comes, whatever becomes
+			      of the worker. Before the first one there is no end */
+	LAUNCH_PART = 30,  /* by session id, which is frozen: its shim and what that starts run,
+			      the rest stays as it is; answered when it is so */
+	LAUNCH_JOIN = 32,  /* by session id: all of it is frozen again; answered likewise */
 	LAUNCH_EVENT_GONE =
 		101, /* the session ended by itself: struct launch_gone; it is already cleaned up */
 	LAUNCH_EVENT_FACTS = 103,  /* struct launch_facts: after HELLO and whenever they change */
@@ -197,6 +204,11 @@ struct launch_gone {         /* also in the answer to KILL, without the first tw
 	uint32_t forks_refused;
 };
 
+struct launch_adopted { /* of each live session in the answers to ADOPT */
+	uint32_t is_frozen;
+	uint32_t is_parted;
+};
+
 /* The configuration in force, and what became of the last reload. No values of it. */
 #define LAUNCH_CONFIG_TEXT 384
 struct launch_config {
@@ -217,6 +229,7 @@ struct launch_link {
 struct launch_service {
 	uint64_t id; /* host_service_id */
 };
+
 
 struct launch_redis {
 	uint32_t action;                         /* enum redis_action */
@@ -248,6 +261,7 @@ struct launch_msg {
 		struct launch_proof proof;
 		struct launch_trace trace;
 		struct launch_gone gone;
+		struct launch_adopted adopted;
 		struct launch_level level;
 		struct launch_facts facts;
 		struct launch_config config;

@@ -27,6 +27,7 @@ KNOWN = {
     "supervisor/cgroup.c": "control groups, by names of ours below descriptors",
     "supervisor/cgroup_find.c": "its own /proc, mount points of control groups",
     "supervisor/cgroup_former.c": "control groups of former starts",
+    "supervisor/cgroup_part.c": "control groups, by names of ours below a descriptor; /proc of what is in them",
     "supervisor/cgroup_workers.c": "control groups of our workers",
     "supervisor/dirwalk.c": "the host's /usr, by descriptor",
     "supervisor/etc_template.c": "the host's /etc, into a template of ours",

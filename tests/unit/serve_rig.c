@@ -160,6 +160,26 @@ int session_thaw(struct session *session)
 	return 0;
 }
 
+int session_part(struct session *session, bool apart, session_parted *done, void *userdata)
+{
+	(void)apart;
+	(void)done;
+	(void)userdata;
+	return session->state == SESSION_STATE_FROZEN ? -EIO : -EINVAL;
+}
+
+bool session_is_moving(const struct session *session)
+{
+	(void)session;
+	return false;
+}
+
+bool session_is_parted(const struct session *session)
+{
+	(void)session;
+	return false;
+}
+
 int session_connect(struct session *session, int *ret_fd)
 {
 	(void)session;

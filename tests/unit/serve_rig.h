@@ -32,6 +32,7 @@ struct session {
 	struct plan plan;
 	enum session_state state;
 	bool has_net;
+	bool is_held;
 	const struct session_events *events;
 	void *userdata;
 };
