@@ -248,6 +248,14 @@ static int priv_service(struct serve_client *client, const struct launch_msg *ms
 	return serve_service(client, msg);
 }
 
+static int priv_lease(struct serve_client *client, const struct launch_msg *msg,
+		      struct serve_session *entry)
+{
+	(void)entry;
+	serve_lease(client->serve, msg->u.lease.until);
+	return refuse(client, msg, LAUNCH_E_NONE);
+}
+
 static int priv_redis(struct serve_client *client, const struct launch_msg *msg,
 		      struct serve_session *entry)
 {
@@ -297,6 +305,7 @@ static const struct permit {
 	{LAUNCH_REDIS,     "redis",     priv_redis,     FROM_API,               0,                                 PERMIT_NEW                     },
 	{LAUNCH_LINK,      "link",      priv_link,      FROM_API,               0,                                 PERMIT_NO_SESSION              },
 	{LAUNCH_SERVICE,   "service",   priv_service,   FROM_EGRESS,            0,                                 PERMIT_NO_SESSION              },
+	{LAUNCH_LEASE,     "lease",     priv_lease,     FROM_API,               0,                                 PERMIT_NO_SESSION              },
 };
 _Static_assert(ARRAY_SIZE(permits) <= 32, "one bit each in serve_client.used");
 
@@ -485,11 +494,17 @@ uint32_t serve_session_count(const struct serve *serve)
 int serve_new(const struct serve_options *options, struct serve **ret_serve)
 {
 	struct serve *serve = calloc(1, sizeof(*serve));
+	int r;
 
 	if (!serve)
 		return -ENOMEM;
 	serve->options = *options;
 	serve->ceilings = options->ceilings;
+	r = serve_lease_init(serve);
+	if (r < 0) {
+		free(serve);
+		return r;
+	}
 	list_init(&serve->all);
 	list_init(&serve->unsealing);
 	list_init(&serve->redis_waiting);
@@ -509,6 +524,7 @@ struct serve *serve_free(struct serve *serve)
 	ASSERT(list_empty(&serve->all));
 	serve_drop_redis(serve);
 	serve_drop_services(serve);
+	serve->lease = loop_remove(serve->lease);
 	free(serve);
 	return NULL;
 }

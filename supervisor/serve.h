@@ -32,7 +32,8 @@ struct serve_options {
 	const char *instance;
 	struct ceilings ceilings; /* with nothing taken */
 	uint32_t n_egress;
-	struct unsealer *unsealer;          /* NULL: no secrets */
+	int lease_fd;              /* serve_lease.c: the next supervisor has it; -1: none */
+	struct unsealer *unsealer; /* NULL: no secrets */
 	const struct config_answer *config; /* in force, changed in place; NULL: no Redis */
 	/* The operator wants another level: of this process and of every worker. */
 	void (*log_level)(void *userdata, enum log_level level);

@@ -50,6 +50,7 @@ struct serve {
 	uint32_t n_redis_helpers;  /* of them, that run */
 	uint32_t n_redis_long;     /* of those, that look at all keys */
 	struct list service_dials; /* serve_service.c */
+	struct loop_source *lease; /* serve_lease.c: its end */
 	struct list all;
 	struct list bucket[SERVE_N_BUCKETS];
 };
@@ -102,5 +103,9 @@ void serve_net_ended(struct serve_session *entry);
 void serve_net_more(struct serve_client *client);
 /* Nothing waits for this client any more. */
 void serve_net_forget(struct serve_client *client);
+/* serve_lease.c. LAUNCH_LEASE: sessions may run until then, by CLOCK_BOOTTIME. */
+void serve_lease(struct serve *serve, usec_t until);
+/* Its timer, with the end that a former supervisor was told. 0 or -errno. */
+MUST_USE int serve_lease_init(struct serve *serve);
 /* Tells `emptied` if that is waited for and no session is left. */
 void serve_maybe_emptied(struct serve *serve);

@@ -337,6 +337,15 @@ static void become_live(struct session *session)
 		~(session->clock == SESSION_NO_CLOCK ? 0 : 1ull << session->clock);
 	session->clock = SESSION_NO_CLOCK;
 	set_state(session, SESSION_STATE_LIVE);
+	if (session->is_held) {
+		session->is_held = false;
+		r = session_hold(session, true);
+		if (r < 0) {
+			(void)err_fail(&session->err, r, "hold", "freeze the group");
+			fail_launch(session, LAUNCH_E_STEP);
+			return;
+		}
+	}
 	session->announced = true;
 	session->events.started(session->userdata, session, LAUNCH_E_NONE, NULL);
 }
@@ -494,9 +503,21 @@ int session_thaw(struct session *session)
 {
 	if (session->state != SESSION_STATE_FROZEN || session->is_parted || session->mover_fd >= 0)
 		return -EINVAL;
-	int r = cgroup_freeze(&session->host->cgroup, session->name, false);
+	int r = cgroup_freeze(&session->host->cgroup, session->name, session->is_held);
 	if (r == 0)
 		session->state = SESSION_STATE_LIVE;
+	return r;
+}
+
+int session_hold(struct session *session, bool is_held)
+{
+	if (session->is_held == is_held)
+		return 0;
+	int r = session->state == SESSION_STATE_LIVE
+			? cgroup_freeze(&session->host->cgroup, session->name, is_held)
+			: 0;
+	if (r == 0)
+		session->is_held = is_held;
 	return r;
 }
 

@@ -60,6 +60,8 @@ MUST_USE int session_start(struct host *host, const struct session_launch *launc
 void session_kill(struct session *session); /* idempotent; `ended` follows when nothing is left */
 MUST_USE int session_freeze(struct session *session);
 MUST_USE int session_thaw(struct session *session);
+/* Whatever its state: while it is held nothing in it runs, once it is live. 0 or -errno. */
+MUST_USE int session_hold(struct session *session, bool is_held);
 /* apart: the shim and what it starts from now on run, the rest stays frozen; else all of it is
  * frozen again. 0: `done` follows, once, r as of cgroup_part and cgroup_join; -EINVAL: not FROZEN,
  * or the last one is under way. */

@@ -28,6 +28,7 @@ struct session {
 	bool has_socket;
 	bool has_record;
 	bool is_adopted; /* no child of ours: it is watched, not reaped */
+	bool is_held;    /* session_hold; while STARTING it has no effect yet */
 	uint64_t group_id;
 	int record_fd;          /* until it is live */
 	int listen_fd;          /* until the clone */

@@ -318,6 +318,7 @@ static int stage_serve(struct app *app, struct err *err)
 		.instance = app->instance.id,
 		.ceilings = app->ceilings,
 		.n_egress = app->reload.config.supervisor.n_egress,
+		.lease_fd = app->instance.lock_fd,
 		.unsealer = &app->unsealer,
 		.config = &app->reload.config,
 		.log_level = on_log_level,

@@ -20,6 +20,7 @@ add_library(sandboxd_supervisor STATIC
 	serve_net.c
 	serve_redis.c
 	serve_secrets.c
+	serve_lease.c
 	serve_service.c
 	serve_sessions.c
 	signals.c

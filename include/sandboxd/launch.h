@@ -230,6 +230,10 @@ struct launch_service {
 	uint64_t id; /* host_service_id */
 };
 
+#define LAUNCH_LEASE_ENDLESS UINT64_MAX
+struct launch_lease {
+	uint64_t until; /* CLOCK_BOOTTIME, microseconds */
+};
 
 struct launch_redis {
 	uint32_t action;                         /* enum redis_action */
@@ -267,6 +271,7 @@ struct launch_msg {
 		struct launch_config config;
 		struct launch_link link;
 		struct launch_service service;
+		struct launch_lease lease;
 		struct launch_redis redis;        /* request */
 		struct redis_report redis_report; /* answer */
 		struct err err;                   /* error = LAUNCH_E_STEP, LAUNCH_E_SECRET */

@@ -160,6 +160,16 @@ int session_thaw(struct session *session)
 	return 0;
 }
 
+int session_hold(struct session *session, bool is_held)
+{
+	if (paper.n_holds_refused > 0) {
+		paper.n_holds_refused--;
+		return -EIO;
+	}
+	session->is_held = is_held;
+	return 0;
+}
+
 int session_part(struct session *session, bool apart, session_parted *done, void *userdata)
 {
 	(void)apart;
@@ -425,8 +435,11 @@ int rig_set_up(void **state)
 			    .cpu_pct = 400,
 			    .max_ptys = 16},
 	};
-	struct serve_options options = {
-		.instance = "0123abcd", .n_egress = 1, .emptied = on_emptied, .userdata = &fixture};
+	struct serve_options options = {.instance = "0123abcd",
+					.n_egress = 1,
+					.lease_fd = -1,
+					.emptied = on_emptied,
+					.userdata = &fixture};
 	static struct unsealer unsealer;
 
 	memset(&paper, 0, sizeof(paper));

@@ -60,6 +60,7 @@ extern struct paper {
 	struct unseal unseal; /* the last one */
 	unsigned int n_unseals;
 	int refuse_unseal;
+	unsigned int n_holds_refused;                     /* so many of the next ones */
 	struct redis_helper redis_helpers[PAPER_HELPERS]; /* all that were started */
 	unsigned int n_redis_helpers;
 	struct config_answer config; /* in force */

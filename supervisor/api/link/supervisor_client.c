@@ -264,6 +264,8 @@ static struct launch_msg message_of(const struct supervisor_request *request, ui
 		msg.u.level.level = request->level;
 	if (request->type == LAUNCH_LINK)
 		msg.u.link.egress = request->egress;
+	if (request->type == LAUNCH_LEASE)
+		msg.u.lease.until = request->lease_until;
 	if (request->redis)
 		msg.u.redis = *request->redis;
 	return msg;

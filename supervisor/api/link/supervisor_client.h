@@ -43,7 +43,7 @@ struct supervisor_client *supervisor_client_free(struct supervisor_client *clien
 
 struct supervisor_request {
 	enum launch_type type;
-	const struct id *session;             /* NULL: HELLO, ADOPT, LOG_LEVEL, LINK */
+	const struct id *session;             /* NULL: HELLO, ADOPT, LOG_LEVEL, LINK, LEASE */
 	const struct plan *plan;              /* LAUNCH_START only */
 	const struct secret_request *secrets; /* of it; NULL: none */
 	const char *request_id;               /* the HTTP request of it; NULL: none */
