@@ -9,8 +9,8 @@
  *
  * A worker is judged by its process alone: a broken connection, a missed deadline or a wrong
  * message kills the process, and only its end (pidfd) leads back to IDLE. Sessions never depend on
- * a worker: a new api worker says HELLO and adopts them. The pause before a restart doubles up to
- * ten seconds and starts anew after a steady half minute.
+ * a worker: a new api worker says HELLO and adopts them. After a steady half minute a restart waits
+ * for nothing; the pause before the following ones doubles up to ten seconds.
  */
 #include "supervisor/workers.h"
 
@@ -279,6 +279,15 @@ static void on_connection_lost(void *userdata)
 		kill_process(worker);
 }
 
+/* One that ends itself before it has greeted has said why in a line of its own: mostly that
+ * something it needs is away. */
+static const char *end_text(const struct worker *worker, const siginfo_t *info)
+{
+	return worker->state == WORKER_STATE_GREETING && info->si_code == CLD_EXITED
+		       ? "worker gave up at its start and is started again"
+		       : "worker died and is started again";
+}
+
 static int on_process(void *userdata, uint32_t events);
 
 static int open_worker(struct worker *worker, struct err *err)
@@ -339,11 +348,9 @@ static void pause_worker(struct worker *worker)
 	const struct workers *workers = worker->workers;
 	usec_t now = clock_boottime();
 
-	if (now - worker->started_at > STEADY_AFTER)
-		worker->backoff = BACKOFF_MIN;
 	worker->state = WORKER_STATE_IDLE;
 	loop_timer_set(worker->timer, clock_add(now, worker->backoff));
-	worker->backoff *= 2;
+	worker->backoff = worker->backoff > 0 ? worker->backoff * 2 : BACKOFF_MIN;
 	if (worker->backoff > BACKOFF_MAX)
 		worker->backoff = BACKOFF_MAX;
 	if (!worker->greeted && ++worker->n_tries == MAX_FIRST_TRIES)
@@ -395,7 +402,9 @@ static int on_process(void *userdata, uint32_t events)
 		worker_stopped(worker);
 		return 0;
 	}
-	log_line(LOG_LEVEL_ERROR, NULL, "worker died and is started again",
+	if (worker->greeted && clock_boottime() - worker->started_at > STEADY_AFTER)
+		worker->backoff = 0;
+	log_line(LOG_LEVEL_ERROR, NULL, end_text(worker, &info),
 		 "worker=%s code=%d status=%d pause_ms=%llu", kinds[worker->kind].program,
 		 info.si_code, info.si_status, (unsigned long long)(worker->backoff / USEC_PER_MS));
 	worker->workers->n_restarts[worker->kind]++;

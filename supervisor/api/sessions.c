@@ -5,6 +5,7 @@
  * The launch and the insert of the row run at once; the 201 goes out when both are done. A refusal
  * of the store does not refuse the session: the answer then says persisted false.
  */
+#include <stdlib.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -415,7 +416,9 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 		redis_begin(app, session);
 	if (before != session->state && session->state == SESSION_STATE_REBUILDING)
 		live_of(session)->rebuilding_since = clock_boottime();
-	if (actions & SESSION_ACTION_STATUS_ROW)
+	/* The row of an adopted one was written at the start: hundreds would be a commit each. */
+	if ((actions & SESSION_ACTION_STATUS_ROW) &&
+	    !(event == SESSION_EVENT_RESTORED && live_of(session)->adopted))
 		sessions_write_status(app, session);
 	if (actions & SESSION_ACTION_FAIL_JOBS)
 		fail_jobs(app, session);

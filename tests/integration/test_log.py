@@ -188,3 +188,18 @@ def test_no_endpoint_value_anywhere(daemon, alice, root):
     assert {name for name, text in texts.items() if "planted-" in text} == set()
 
 
+class Storeless(Daemon):
+    """Its store is away, so nobody answers."""
+
+    def ready(self):
+        return self.log.exists()
+
+
+def test_a_worker_whose_store_is_away_has_not_died():
+    own = Storeless(f"{CONFIG}\n[store]\ndsn = postgresql://a:b@127.0.0.1:1/x\n")
+    try:
+        wait_until(lambda: "worker gave up at its start" in own.log.read_text(), 60, "its end")
+        text = own.log.read_text()
+        assert 'error="the server cannot be reached: connection refused"' in text and "worker died" not in text
+    finally:
+        own.done()
