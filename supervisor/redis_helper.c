@@ -13,7 +13,9 @@
 
 #include "supervisor/helper_run.h"
 
-#define TIMEOUT (60 * USEC_PER_SEC) /* many keys */
+#define TIMEOUT      (60 * USEC_PER_SEC)
+/* To the end of the keys of a large server, else it begins again for ever. */
+#define DROP_TIMEOUT (600 * USEC_PER_SEC)
 
 struct redis_helper {
 	struct helper_run run;
@@ -62,7 +64,7 @@ int redis_helper_start(const struct redis_helper_place *place, const struct redi
 		.worker = {.fds = {{place->null_fd, STDOUT_FILENO},
 				   {place->null_fd, STDERR_FILENO}},
 			   .n_fds = 2},
-		.timeout = TIMEOUT,
+		.timeout = request->action == REDIS_DROP ? DROP_TIMEOUT : TIMEOUT,
 		.ended = on_ended,
 		.userdata = helper,
 	};

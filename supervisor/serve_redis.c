@@ -26,14 +26,28 @@ struct pending {
 	struct serve_client *client; /* NULL: it has ended */
 	struct launch_msg request;
 	struct redis_helper *helper; /* NULL: waits for its turn */
+	bool is_behind;              /* one about the same session came before */
 };
 
 static void run_waiting(struct serve *serve);
+
+/* The first one about the session: no other is before it. */
+static struct pending *first_of(struct serve *serve, const uint8_t session[ID_BYTES])
+{
+	LIST_FOR_EACH (link, &serve->redis_waiting) {
+		struct pending *pending = LIST_ENTRY(link, struct pending, link);
+
+		if (memcmp(pending->request.session, session, ID_BYTES) == 0)
+			return pending;
+	}
+	return NULL;
+}
 
 static void finish(struct pending *pending, const struct redis_report *report)
 {
 	struct serve *serve = pending->serve;
 	struct launch_msg answer = serve_answer(&pending->request, LAUNCH_E_NONE);
+	struct pending *first;
 
 	answer.u.redis_report = (struct redis_report){.status = REDIS_E_SERVER};
 	if (report)
@@ -42,6 +56,9 @@ static void finish(struct pending *pending, const struct redis_report *report)
 		peer_send(&pending->client->peer, &answer, -1);
 	list_remove(&pending->link);
 	serve->n_redis_waiting--;
+	first = first_of(serve, pending->request.session);
+	if (first)
+		first->is_behind = false;
 	free(pending);
 }
 
@@ -92,20 +109,6 @@ static int start(struct pending *pending, struct err *err)
 	return r;
 }
 
-/* Another request about this session came before, and is not done. */
-static bool is_behind(const struct pending *pending)
-{
-	LIST_FOR_EACH (link, &pending->serve->redis_waiting) {
-		const struct pending *before = LIST_ENTRY(link, struct pending, link);
-
-		if (before == pending)
-			return false;
-		if (memcmp(before->request.session, pending->request.session, ID_BYTES) == 0)
-			return true;
-	}
-	return false;
-}
-
 static void run_waiting(struct serve *serve)
 {
 	LIST_FOR_EACH_SAFE (link, following, &serve->redis_waiting) {
@@ -115,7 +118,7 @@ static void run_waiting(struct serve *serve)
 		if (serve->n_redis_helpers >= REDIS_HELPERS_MAX)
 			return;
 		if (pending->helper || (is_long(pending) && serve->n_redis_long >= LONG_MAX) ||
-		    is_behind(pending))
+		    pending->is_behind)
 			continue;
 		if (start(pending, &err) < 0) {
 			log_err(LOG_LEVEL_ERROR, NULL, "the helper for Redis", &err);
@@ -162,6 +165,7 @@ int serve_redis(struct serve_client *client, const struct launch_msg *request)
 	pending->serve = serve;
 	pending->client = client;
 	pending->request = *request;
+	pending->is_behind = first_of(serve, request->session) != NULL;
 	serve->n_redis_waiting++;
 	list_append(&serve->redis_waiting, &pending->link);
 	run_waiting(serve);

@@ -416,10 +416,9 @@ static void count_descriptors(struct app *app)
 	app->n_descriptors_fixed = 64;
 }
 
-static int start(struct app *app)
+/* What `stop` may walk wherever `start` ended. */
+static void init_lists(struct app *app)
 {
-	int r;
-
 	list_init(&app->lives);
 	list_init(&app->forgotten);
 	list_init(&app->crediting);
@@ -430,6 +429,14 @@ static int start(struct app *app)
 	list_init(&app->puts);
 	list_init(&app->airbyte);
 	list_init(&app->adopting);
+	list_init(&app->redis_drops);
+}
+
+static int start(struct app *app)
+{
+	int r;
+
+	init_lists(app);
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	settings_spread(app);
 	count_descriptors(app);

@@ -112,8 +112,9 @@ struct app {
 	usec_t redis_look_at;  /* boottime */
 	struct id redis_after; /* the last session whose user was looked for */
 	usec_t redis_measure_at;
-	bool redis_unmeasured; /* it was said that nothing is measured */
-	struct buf redis_owed; /* struct id: their keys could not be dropped yet */
+	bool redis_unmeasured;   /* it was said that nothing is measured */
+	struct list redis_drops; /* redis.c: not answered yet */
+	struct buf redis_owed;   /* struct id: their keys could not be dropped yet */
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;
 };
