@@ -4,7 +4,15 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 struct request;
+struct session;
+
+/* Find the session of the path, and act on it. */
+void handle_in_session(struct request *request,
+		       void (*act)(struct request *request, struct session *session));
+
 
 void handle_session_create(struct request *request);
 void handle_session_list(struct request *request);
@@ -20,6 +28,7 @@ void handle_session_tasks(struct request *request);
 void handle_session_denials(struct request *request);
 void handle_session_egress(struct request *request);
 void handle_session_egress_set(struct request *request);
+
 
 void handle_session_airbyte(struct request *request);
 void handle_airbyte_list(struct request *request);

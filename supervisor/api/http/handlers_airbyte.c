@@ -1,4 +1,3 @@
-#include <stdlib.h>
 
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/handlers.h"
@@ -7,18 +6,11 @@
 
 void handle_session_airbyte(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	AUTO_FREE char *connection = NULL;
 	struct session *session;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_airbyte((const char *)request->body.data, request->body.size, &options,
-			       &connection, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_airbyte, &connection))
 		return;
-	}
 	session = action_find_tree(request);
 	if (session)
 		action_airbyte(request, session, connection);
@@ -31,17 +23,10 @@ void handle_airbyte_list(struct request *request)
 
 void handle_airbyte_put(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct spec_airbyte spec = SPEC_AIRBYTE_NULL;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_airbyte_put((const char *)request->body.data, request->body.size, &options,
-				   &spec, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_airbyte_put, &spec))
 		return;
-	}
 	action_airbyte_put(request, &spec);
 	spec_airbyte_done(&spec);
 }

@@ -29,16 +29,13 @@ static bool wants_lines(const struct request *request)
 void handle_task_stream(struct request *request)
 {
 	const char *text = request_query(request, "after");
-	json_t *errors = NULL;
 	uint32_t after = 0;
-	int r;
 
 	/* The parameter is a client's own wish and is judged; the header is repeated by browsers
 	 * without being asked, and what is no number of ours means from the start. */
 	if (text && num_parse_u32(text, 0, UINT32_MAX, &after) < 0) {
-		r = spec_error_add(&errors, "int_parsing", "query", "after",
-				   "Input should be a valid integer");
-		reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+		reply_invalid_query(request, "int_parsing", "after",
+				    "Input should be a valid integer");
 		return;
 	}
 	if (!text && request->last_event_id[0] &&

@@ -16,11 +16,6 @@
 #define WAIT_DEFAULT_MS 30000u
 #define WAIT_MAX_MS     300000u
 
-static const char *body_text(const struct request *request)
-{
-	return (const char *)request->body.data;
-}
-
 /* The client's first wish among what we can give; lines where it has none of them. */
 static enum command_form form_of(const struct request *request)
 {
@@ -48,18 +43,12 @@ static enum command_form form_of(const struct request *request)
 
 void handle_sandbox_command(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct command_start start = {.form = form_of(request)};
 	struct spec_command spec = SPEC_COMMAND_NULL;
 	struct session *session;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_command(body_text(request), request->body.size, &options, &spec, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_command, &spec))
 		return;
-	}
 	session = action_find_tree(request);
 	if (session) {
 		request_release_body(request); /* a stream may live for hours */
@@ -70,32 +59,22 @@ void handle_sandbox_command(struct request *request)
 
 void handle_command_list(struct request *request)
 {
-	struct session *session = action_find(request, false);
-
-	if (session)
-		action_command_list(request, session);
+	handle_in_session(request, action_command_list);
 }
 
 void handle_command_get(struct request *request)
 {
-	struct session *session = action_find(request, false);
-
-	if (session)
-		action_command_get(request, session);
+	handle_in_session(request, action_command_get);
 }
 
 /* A number of the query, or *number stays. False: it was answered. */
 static bool read_number(struct request *request, const char *name, uint64_t max, uint64_t *number)
 {
 	const char *text = request_query(request, name);
-	json_t *errors = NULL;
-	int r;
 
 	if (!text || num_parse_u64(text, 0, max, number) >= 0)
 		return true;
-	r = spec_error_add(&errors, "int_parsing", "query", name,
-			   "Input should be a valid integer");
-	reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+	reply_invalid_query(request, "int_parsing", name, "Input should be a valid integer");
 	return false;
 }
 
@@ -158,45 +137,34 @@ static bool is_json(const struct request *request)
 
 void handle_command_stdin(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	const char *eof = request_query(request, "eof");
-	struct spec_stdin input = {.eof = eof && !str_equal(eof, "0") && !str_equal(eof, "false")};
+	bool ends = eof && !str_equal(eof, "0") && !str_equal(eof, "false");
+	struct spec_stdin input = {0};
 	struct session *session;
-	json_t *errors = NULL;
-	int r;
 
 	if (is_json(request)) {
-		r = spec_parse_stdin(body_text(request), request->body.size, &options, &input,
-				     &errors);
-		if (r != 0) {
-			reply_spec_error(request, r, errors);
+		if (!payload_parse(request, spec_parse_stdin, &input))
 			return;
-		}
 		session = action_find(request, false);
 		if (session)
-			action_command_stdin(request, session, input.data, input.size, input.eof);
+			action_command_stdin(request, session, input.data, input.size,
+					     input.eof || ends);
 		free(input.data);
 		return;
 	}
 	session = action_find(request, false);
 	if (session)
 		action_command_stdin(request, session, request->body.data, request->body.size,
-				     input.eof);
+				     ends);
 }
 
 void handle_command_signal(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct wire_signal signal;
 	struct session *session;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_signal(body_text(request), request->body.size, &options, &signal, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_signal, &signal))
 		return;
-	}
 	session = action_find(request, false);
 	if (session)
 		action_command_signal(request, session, &signal);
@@ -204,17 +172,11 @@ void handle_command_signal(struct request *request)
 
 void handle_command_resize(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct wire_size size;
 	struct session *session;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_size(body_text(request), request->body.size, &options, &size, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_size, &size))
 		return;
-	}
 	session = action_find(request, false);
 	if (session)
 		action_command_resize(request, session, &size);

@@ -11,6 +11,7 @@
 #include "supervisor/api/http/handlers.h"
 #include "supervisor/api/http/payload.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/http/websocket.h"
 
 #define LIST_DEFAULT 1000u
 
@@ -182,13 +183,10 @@ void handle_file_stat(struct request *request)
 
 static void handle_body(struct request *request, uint16_t op)
 {
-	struct spec_options options = payload_options(request);
 	struct spec_file spec;
-	struct query query = {.request = request, .spec = &spec};
 
-	query.r = spec_parse_file((const char *)request->body.data, request->body.size, &options,
-				  op, &spec, &query.errors);
-	go_on(&query);
+	if (payload_parse(request, spec_parse_file, op, &spec))
+		go_on(&(struct query){.request = request, .spec = &spec});
 }
 
 void handle_file_mkdir(struct request *request)

@@ -1,3 +1,8 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/handlers.h"
 #include "supervisor/api/http/payload.h"
@@ -5,17 +10,10 @@
 
 void handle_sandbox_create(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct spec_create spec = SPEC_CREATE_NULL;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_sandbox((const char *)request->body.data, request->body.size, &options,
-			       &spec, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_sandbox, &spec))
 		return;
-	}
 	action_create(request, &spec, false);
 	spec_create_done(&spec);
 }
@@ -54,8 +52,5 @@ void handle_sandbox_trace(struct request *request)
 
 void handle_sandbox_stats(struct request *request)
 {
-	struct session *session = action_find(request, false);
-
-	if (session)
-		action_stats(request, session);
+	handle_in_session(request, action_stats);
 }

@@ -9,19 +9,21 @@
 #include "supervisor/api/http/payload.h"
 #include "supervisor/api/http/reply.h"
 
+void handle_in_session(struct request *request,
+		       void (*act)(struct request *request, struct session *session))
+{
+	struct session *session = action_find(request, false);
+
+	if (session)
+		act(request, session);
+}
+
 void handle_session_create(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct spec_create spec = SPEC_CREATE_NULL;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_session((const char *)request->body.data, request->body.size, &options,
-			       &spec, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_session, &spec))
 		return;
-	}
 	action_create(request, &spec, true);
 	spec_create_done(&spec);
 }
@@ -104,26 +106,16 @@ void handle_session_get(struct request *request)
 
 void handle_session_delete(struct request *request)
 {
-	struct session *session = action_find(request, false);
-
-	if (session)
-		action_delete(request, session);
+	handle_in_session(request, action_delete);
 }
 
 void handle_session_ttl(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct session *session;
-	json_t *errors = NULL;
 	uint32_t minutes;
-	int r;
 
-	r = spec_parse_ttl((const char *)request->body.data, request->body.size, &options, &minutes,
-			   &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_ttl, &minutes))
 		return;
-	}
 	session = action_find(request, false);
 	if (session)
 		action_ttl(request, session, minutes);
@@ -131,18 +123,11 @@ void handle_session_ttl(struct request *request)
 
 void handle_session_component(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct spec_component spec = SPEC_COMPONENT_NULL;
 	struct session *session;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_component((const char *)request->body.data, request->body.size, &options,
-				 &spec, &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_component, &spec))
 		return;
-	}
 	session = action_find_tree(request);
 	if (session) {
 		buf_done(&request->body);
@@ -192,34 +177,21 @@ void handle_session_tasks(struct request *request)
 /* Of both prefixes: a dormant session is asked for nothing. */
 void handle_session_denials(struct request *request)
 {
-	struct session *session = action_find(request, false);
-
-	if (session)
-		action_denials(request, session);
+	handle_in_session(request, action_denials);
 }
 
 void handle_session_egress(struct request *request)
 {
-	struct session *session = action_find(request, false);
-
-	if (session)
-		action_egress(request, session);
+	handle_in_session(request, action_egress);
 }
 
 void handle_session_egress_set(struct request *request)
 {
-	struct spec_options options = payload_options(request);
 	struct spec_egress spec = SPEC_EGRESS_NULL;
 	struct session *session;
-	json_t *errors = NULL;
-	int r;
 
-	r = spec_parse_egress((const char *)request->body.data, request->body.size, &options, &spec,
-			      &errors);
-	if (r != 0) {
-		reply_spec_error(request, r, errors);
+	if (!payload_parse(request, spec_parse_egress, &spec))
 		return;
-	}
 	session = action_find(request, false);
 	if (session)
 		action_egress_set(request, session, &spec);

@@ -48,18 +48,24 @@ struct spec_options payload_options(const struct request *request)
 	};
 }
 
-bool payload_finish(struct request *request)
+bool payload_judge(struct request *request, int r)
 {
-	struct spec_options options = payload_options(request);
-	json_t *errors = NULL;
-	int r;
+	json_t *errors = request->errors;
 
-	if (request->route->body != ROUTE_BODY_NONE)
-		return true;
-	r = spec_parse_empty((const char *)request->body.data, request->body.size, &options,
-			     &errors);
+	request->errors = NULL;
 	if (r == 0)
 		return true;
 	reply_spec_error(request, r, errors);
 	return false;
+}
+
+bool payload_finish(struct request *request)
+{
+	struct spec_options options = payload_options(request);
+
+	if (request->route->body != ROUTE_BODY_NONE)
+		return true;
+	return payload_judge(request,
+			     spec_parse_empty((const char *)request->body.data, request->body.size,
+					      &options, &request->errors));
 }

@@ -86,13 +86,25 @@ void reply_spec_error(struct request *request, int error, json_t *items)
 	reply_json(request, MHD_HTTP_UNPROCESSABLE_CONTENT, json_pack("{s:o}", "detail", items));
 }
 
+static void reply_invalid(struct request *request, const char *type, const char *part,
+			  const char *field, const char *message)
+{
+	json_t *errors = NULL;
+	int r = spec_error_add(&errors, type, part, field, message);
+
+	reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+}
+
 void reply_invalid_body(struct request *request, const char *type, const char *field,
 			const char *message)
 {
-	json_t *errors = NULL;
-	int r = spec_error_add(&errors, type, "body", field, message);
+	reply_invalid(request, type, "body", field, message);
+}
 
-	reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+void reply_invalid_query(struct request *request, const char *type, const char *name,
+			 const char *message)
+{
+	reply_invalid(request, type, "query", name, message);
 }
 
 static void reply_later(struct request *request, const char *detail, uint32_t retry_after_s)

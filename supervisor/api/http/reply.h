@@ -18,6 +18,8 @@ void reply_detail(struct request *request, int status, const char *detail);
 /* What a parser of session/spec.h returned: 422 {"detail":[{type, loc, msg}, …]}, or 503 without
  * memory. Takes the reference to the items. */
 void reply_spec_error(struct request *request, int error, json_t *items);
+void reply_invalid_query(struct request *request, const char *type, const char *name,
+			 const char *message); /* 422 of one parameter */
 /* The same with one item for a member of the body. */
 void reply_invalid_body(struct request *request, const char *type, const char *field,
 			const char *message);

@@ -84,7 +84,8 @@ struct request {
 	char last_event_id[24];
 	struct identity identity;
 	struct buf body;
-	json_t *notes; /* request_note, or NULL */
+	json_t *errors; /* what a parser of the body finds; payload_judge takes it */
+	json_t *notes;  /* request_note, or NULL */
 	bool audited;
 	bool sought;       /* its session was looked for in the store */
 	size_t held_bytes; /* charged to the server: body and answer */
