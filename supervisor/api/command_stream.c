@@ -1,9 +1,8 @@
 #include "supervisor/api/command_stream.h"
 
 #include <errno.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "supervisor/api/stream_out.h"
 
 #define FILL_BYTES    ((size_t)64 * 1024)
 /* An event is at most one frame, of which a character can become six. */
@@ -13,12 +12,8 @@ struct command_stream {
 	struct command_reader reader;
 	struct list link; /* app->command_streams */
 	struct answer_to to;
-	struct buf pending; /* formatted; from `sent` on not yet taken */
-	size_t sent;
-	usec_t last_sent; /* boottime */
-	bool as_lines;
+	struct stream_out out;
 	bool start_shown;
-	bool heartbeat;
 	bool ended; /* the last event was formatted */
 };
 
@@ -33,17 +28,17 @@ static void on_wake(struct command_reader *reader)
 
 static int open_event(struct command_stream *stream, const char *type, uint64_t seq)
 {
-	if (stream->as_lines)
+	if (stream->out.as_lines)
 		return 0;
 	/* What has no number must not become the client's position. */
-	return seq > 0 ? buf_printf(&stream->pending,
+	return seq > 0 ? buf_printf(&stream->out.pending,
 				    "id: %llu\nevent: %s\ndata: ", (unsigned long long)seq, type)
-		       : buf_printf(&stream->pending, "event: %s\ndata: ", type);
+		       : buf_printf(&stream->out.pending, "event: %s\ndata: ", type);
 }
 
 static int close_event(struct command_stream *stream)
 {
-	return buf_append_str(&stream->pending, stream->as_lines ? "\n" : "\n\n");
+	return stream_out_end_item(&stream->out);
 }
 
 static int show_start(struct command_stream *stream)
@@ -58,7 +53,7 @@ static int show_start(struct command_stream *stream)
 	id_format(&command->id, id);
 	r = open_event(stream, "start", 0);
 	if (r >= 0)
-		r = buf_printf(&stream->pending,
+		r = buf_printf(&stream->out.pending,
 			       "{\"type\":\"start\",\"pid\":%d,\"command_id\":\"%s\"}",
 			       command->pid, id);
 	return r < 0 ? r : close_event(stream);
@@ -74,7 +69,7 @@ static int show_lost(struct command_stream *stream)
 	r = open_event(stream, "dropped", 0);
 	if (r >= 0)
 		r = buf_append_str(
-			&stream->pending,
+			&stream->out.pending,
 			"{\"type\":\"dropped\",\"detail\":\"older output was not kept\"}");
 	return r < 0 ? r : close_event(stream);
 }
@@ -90,7 +85,7 @@ static int show_event(struct command_stream *stream, const struct command_event 
 
 	r = open_event(stream, types[event->kind], event->seq);
 	if (r >= 0)
-		r = command_event_format(&stream->pending, event);
+		r = command_event_format(&stream->out.pending, event);
 	if (event->kind >= COMMAND_EVENT_EXIT)
 		stream->ended = true;
 	return r < 0 ? r : close_event(stream);
@@ -105,7 +100,7 @@ static int fill(struct command_stream *stream)
 	if (!stream->reader.command || stream->ended)
 		return 0;
 	r = show_start(stream);
-	while (r >= 0 && stream->pending.size < FILL_BYTES) {
+	while (r >= 0 && stream->out.pending.size < FILL_BYTES) {
 		r = show_lost(stream);
 		event = r >= 0 ? command_take(&stream->reader) : NULL;
 		if (!event)
@@ -123,31 +118,13 @@ static bool is_over(const struct command_stream *stream)
 static ssize_t stream_read(void *userdata, char *data, size_t size)
 {
 	struct command_stream *stream = userdata;
-	size_t n;
-	int r;
+	int r = stream_out_is_empty(&stream->out) ? fill(stream) : 0;
+	ssize_t n;
 
-	if (stream->sent == stream->pending.size) {
-		buf_reset(&stream->pending);
-		stream->sent = 0;
-		r = fill(stream);
-		if (r < 0)
-			return r;
-	}
-	if (stream->pending.size == 0 && stream->heartbeat && !is_over(stream)) {
-		stream->heartbeat = false;
-		r = buf_append_str(&stream->pending, ": heartbeat\n\n");
-		if (r < 0)
-			return r;
-	}
-	n = stream->pending.size - stream->sent;
-	if (n == 0)
-		return is_over(stream) ? -ENODATA : 0;
-	if (n > size)
-		n = size;
-	memcpy(data, stream->pending.data + stream->sent, n);
-	stream->sent += n;
-	stream->last_sent = clock_boottime();
-	return (ssize_t)n;
+	if (r < 0)
+		return r;
+	n = stream_out_take(&stream->out, is_over(stream), data, size);
+	return n == 0 && is_over(stream) ? -ENODATA : n;
 }
 
 /* The request is over: the client has everything, or it left. */
@@ -157,7 +134,7 @@ static void stream_closed(void *userdata)
 
 	command_read_end(&stream->reader);
 	list_remove(&stream->link);
-	buf_done(&stream->pending);
+	stream_out_done(&stream->out);
 	free(stream);
 }
 
@@ -171,10 +148,8 @@ void command_streams_heartbeat(struct app *app, usec_t now)
 	LIST_FOR_EACH (entry, &app->command_streams) {
 		struct command_stream *stream = LIST_ENTRY(entry, struct command_stream, link);
 
-		if (stream->as_lines || now - stream->last_sent < APP_HEARTBEAT)
-			continue;
-		stream->heartbeat = true;
-		on_wake(&stream->reader);
+		if (stream_out_is_due(&stream->out, now))
+			on_wake(&stream->reader);
 	}
 }
 
@@ -187,14 +162,10 @@ int command_stream_start(struct request *request, struct command *command,
 		return -ENOMEM;
 	stream->reader.wake = on_wake;
 	stream->to = answer_to(request);
-	stream->as_lines = options->as_lines;
+	stream_out_init(&stream->out, PENDING_BYTES, options->as_lines);
 	stream->start_shown = options->after > 0;
-	stream->pending = BUF_NULL(PENDING_BYTES);
-	stream->last_sent = clock_boottime();
 	list_append(&request_app(request)->command_streams, &stream->link);
 	command_read(command, &stream->reader, options->after, options->pacing);
-	request_start_stream(request,
-			     options->as_lines ? "application/x-ndjson" : "text/event-stream",
-			     &stream_ops, stream);
+	request_start_stream(request, stream_out_type(&stream->out), &stream_ops, stream);
 	return 0;
 }

@@ -5,13 +5,11 @@
  * are read from the store.
  */
 #include <errno.h>
-#include <string.h>
-
-#include "base/str.h"
 
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
+#include "supervisor/api/stream_out.h"
 #include "supervisor/api/tasks.h"
 
 #define READ_BYTES    ((size_t)256 * 1024)
@@ -23,21 +21,17 @@ struct task_stream {
 	struct answer_to to;
 	struct id task;
 	uint32_t after;
-	struct buf pending; /* formatted, from `sent` on not yet taken */
-	size_t sent;
-	usec_t last_sent; /* boottime */
-	bool as_lines;
+	struct stream_out out;
 	bool reading; /* the store was asked */
 	bool ended;   /* the terminal frame, or all that there is, was formatted */
 	bool failed;  /* the store cannot be read: the end that comes is none */
-	bool heartbeat;
-	bool closed; /* the request is over; freed when the store has answered */
+	bool closed;  /* the request is over; freed when the store has answered */
 };
 
 static void stream_free(struct task_stream *stream)
 {
 	list_remove(&stream->link);
-	buf_done(&stream->pending);
+	stream_out_done(&stream->out);
 	free(stream);
 }
 
@@ -45,12 +39,12 @@ static int format_frame(struct task_stream *stream, uint32_t seq, const char *te
 {
 	int r = 0;
 
-	if (!stream->as_lines)
-		r = buf_printf(&stream->pending, "id: %u\ndata: ", seq);
+	if (!stream->out.as_lines)
+		r = buf_printf(&stream->out.pending, "id: %u\ndata: ", seq);
 	if (r >= 0)
-		r = buf_append(&stream->pending, text, size);
+		r = buf_append(&stream->out.pending, text, size);
 	if (r >= 0)
-		r = buf_append_str(&stream->pending, stream->as_lines ? "\n" : "\n\n");
+		r = stream_out_end_item(&stream->out);
 	stream->after = seq;
 	return r;
 }
@@ -111,7 +105,7 @@ static int fill(struct task_stream *stream)
 		stream->reading = r >= 0;
 		return r;
 	}
-	while (stream->pending.size < READ_BYTES &&
+	while (stream->out.pending.size < READ_BYTES &&
 	       (line = frames_next_visible(&job->frames, stream->after))) {
 		r = format_frame(stream, line->seq, line->text, line->size);
 		if (r < 0)
@@ -127,33 +121,15 @@ static int fill(struct task_stream *stream)
 static ssize_t stream_read(void *userdata, char *data, size_t size)
 {
 	struct task_stream *stream = userdata;
-	size_t n;
-	int r;
+	int r = stream_out_is_empty(&stream->out) ? fill(stream) : 0;
+	ssize_t n;
 
-	if (stream->sent == stream->pending.size) {
-		buf_reset(&stream->pending);
-		stream->sent = 0;
-		r = fill(stream);
-		if (r < 0)
-			return r;
-	}
-	if (stream->pending.size == 0 && stream->heartbeat && !stream->ended) {
-		stream->heartbeat = false;
-		r = buf_append_str(&stream->pending, ": heartbeat\n\n");
-		if (r < 0)
-			return r;
-	}
-	n = stream->pending.size - stream->sent;
+	if (r < 0)
+		return r;
+	n = stream_out_take(&stream->out, stream->ended, data, size);
 	if (n == 0 && stream->failed)
 		return -EIO;
-	if (n == 0)
-		return stream->ended ? -ENODATA : 0;
-	if (n > size)
-		n = size;
-	memcpy(data, stream->pending.data + stream->sent, n);
-	stream->sent += n;
-	stream->last_sent = clock_boottime();
-	return (ssize_t)n;
+	return n == 0 && stream->ended ? -ENODATA : n;
 }
 
 static void stream_closed(void *userdata)
@@ -194,10 +170,8 @@ void tasks_heartbeat(struct app *app, usec_t now)
 	LIST_FOR_EACH (entry, &app->streams) {
 		struct task_stream *stream = LIST_ENTRY(entry, struct task_stream, link);
 
-		if (stream->as_lines || now - stream->last_sent < APP_HEARTBEAT)
-			continue;
-		stream->heartbeat = true;
-		wake(stream);
+		if (stream_out_is_due(&stream->out, now))
+			wake(stream);
 	}
 }
 
@@ -215,10 +189,7 @@ void task_stream_start(struct request *request, const struct id *task, uint32_t 
 	stream->to = answer_to(request);
 	stream->task = *task;
 	stream->after = after;
-	stream->as_lines = as_lines;
-	stream->pending = BUF_NULL(PENDING_BYTES);
-	stream->last_sent = clock_boottime();
+	stream_out_init(&stream->out, PENDING_BYTES, as_lines);
 	list_append(&app->streams, &stream->link);
-	request_start_stream(request, as_lines ? "application/x-ndjson" : "text/event-stream",
-			     &stream_ops, stream);
+	request_start_stream(request, stream_out_type(&stream->out), &stream_ops, stream);
 }
