@@ -267,6 +267,9 @@ void live_end_all(struct live *live)
 {
 	static const struct activity_result lost = {.end = ACTIVITY_LOST};
 
+	/* What was about to begin, in a turn of its own say, would have no end. */
+	if (live->shim)
+		shim_link_begin_end(live->shim);
 	while (!list_empty(&live->activities)) {
 		struct activity *activity =
 			LIST_ENTRY(live->activities.next, struct activity, link);

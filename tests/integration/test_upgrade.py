@@ -7,11 +7,13 @@ import time
 
 import pytest
 
-from harness import BIN, BUILD, ROOT, SESSIONS, Daemon, wait_until
+from harness import BIN, BUILD, ROOT, RUNTIME, SESSIONS, Daemon, wait_until
 from test_adoption import end_both, shims_of
+from test_commands import begin, commands, ended
+from test_files import get as get_file
 
 # The tag, and its commit for clones that have no tags.
-PREVIOUS = ("v0.3.0", "3338ae423bb850ebb928cc2a79c316765f91eb41")
+PREVIOUS = ("v0.4.0", "450b3f295845b717c61903bdefbe4cde5bd73b80")
 
 
 def git(*words, **more):
@@ -32,7 +34,7 @@ def previous():
     """Its programs, built once and kept in the build directory."""
     commit = find_previous()
     if commit is None:
-        pytest.skip("neither the tag v0.3.0 nor its commit is in this clone")
+        pytest.skip("neither the tag v0.4.0 nor its commit is in this clone")
     source = BUILD / "previous" / commit[:12]
     if not (source / "built").exists():
         source.mkdir(parents=True, exist_ok=True)
@@ -100,6 +102,8 @@ def test_upgrade_under_load_and_back(previous):
         caller = daemon.client("alice", workspace="blue")
         sessions = [caller.create(env_overrides={"kafka_bootstrap": "broker.example:9092"})
                     for _ in range(4)]
+        agent = daemon.client("zoe")
+        sandbox = agent.create_runtime()
         for session in sessions:
             assert caller.write(session, "one", "type: a.B\n").status == 200
         done = caller.execute(sessions[0])
@@ -108,6 +112,8 @@ def test_upgrade_under_load_and_back(previous):
         busy = daemon.client("bob").create()
         for i in range(60):
             daemon.client("bob").write(busy, f"c{i}", "attributes: [" + "1, " * 150000 + "1]\n")
+        reader = begin(caller, sessions[0], "cat", stdin_open=True)
+        shims = shims_of(daemon)
         with Load(daemon) as load:
             time.sleep(0.5)
             running = daemon.client("bob").execute(busy)
@@ -119,16 +125,31 @@ def test_upgrade_under_load_and_back(previous):
         assert not load.surprises, load.surprises[:3]
         assert load.n_answers > 0
 
-        # Its shims speak another version: the trees are ended, the rows are the promise.
-        assert "made by another release" in daemon.log.read_text()
+        # Its shims speak this version: the same trees, and what ran in them goes on.
+        assert "made by another release" not in daemon.log.read_text()
+        wait_until(lambda: set(shims) <= set(shims_of(daemon)), 5, "the same processes")
         assert {row["id"] for row in caller.get(SESSIONS).json} == set(sessions)
         assert caller.frames(done) == frames
-        ends = terminal(daemon.client("bob").frames(running))
-        assert [frame.get("code") for frame in ends] == ["incompatible_upgrade"], ends
+        told = daemon.client("bob").frames(running)
+        assert [frame["stage"] for frame in terminal(told)] == ["done"], told[-3:]
+        assert [frame["seq"] for frame in told] == sorted({frame["seq"] for frame in told})
+        assert caller.post(commands(sessions[0], reader, "/stdin"), {"text": "on", "eof": True}).status == 200
+        assert ended(caller, sessions[0], reader)["exit"]["code"] == 0
+        assert get_file(caller, sessions[0], "/session/one.yaml").body == b"type: a.B\n"
         for session in sessions:
             assert caller.run(session, "/bin/cat", "/session/one.yaml").out == b"type: a.B\n"
             assert caller.get(f"{SESSIONS}/{session}").json["components"] == ["one.yaml"]
         assert terminal(caller.frames(caller.execute(sessions[0])))[0]["stage"] == "done"
+
+        # What its tree has not is a typed error, and nothing happens to it.
+        before = set(shims_of(daemon))
+        for answer in (agent.post(f"{RUNTIME}/{sandbox}/git/clone", {"path": "w", "url": "https://git.example.com/r.git"}),
+                       agent.post(f"{RUNTIME}/{sandbox}/snapshots"),
+                       agent.get(f"{RUNTIME}/{sandbox}/files/watch?path=/session")):
+            assert (answer.status, answer.json["code"], answer.json["retryable"]) == (409, "older_tree", False), answer
+        assert agent.get(f"{RUNTIME}/{sandbox}/stats").json["disk"] is None
+        assert agent.run(sandbox, "/bin/true").code == 0 and set(shims_of(daemon)) == before
+        assert agent.delete(f"{RUNTIME}/{sandbox}").status == 200
 
         # This release over itself, under load: the same trees.
         shims = shims_of(daemon)
@@ -141,12 +162,12 @@ def test_upgrade_under_load_and_back(previous):
         wait_until(lambda: set(shims) <= set(shims_of(daemon)), 5, "the same processes")
         assert all(caller.run(s, "/bin/true").code == 0 for s in sessions)
 
-        # And back: the older release starts on the newer schema, ends the trees and makes them again.
+        # And back: the older release starts on the newer schema and has the trees, too.
         assert daemon.stop(signal.SIGUSR2) == 0
         daemon.programs = previous
         daemon.start()
         assert caller.run(sessions[0], "/bin/cat", "/session/one.yaml").out == b"type: a.B\n"
-        assert not set(shims) & set(shims_of(daemon))
+        assert set(shims) <= set(shims_of(daemon))
         assert caller.frames(done) == frames
         old = caller.create()
         assert caller.write(old, "two", "type: a.B\n").status == 200

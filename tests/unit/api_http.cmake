@@ -7,6 +7,8 @@ sandboxd_unit_test(test_routes
 		${PROJECT_SOURCE_DIR}/supervisor/api/http/openapi.c
 	LIBS sandboxd_api_http_pure sandboxd_json)
 sandboxd_unit_test(test_api_config LIBS sandboxd_api_http_pure)
-sandboxd_unit_test(test_shim_link LIBS sandboxd_api_link)
+foreach(name IN ITEMS test_shim_link test_shim_link_bounds)
+	sandboxd_unit_test(${name} SOURCES ${name}.c shim_link_rig.c LIBS sandboxd_api_link)
+endforeach()
 sandboxd_unit_test(test_supervisor_client LIBS sandboxd_api_link)
 sandboxd_unit_test(test_egress_link LIBS sandboxd_api_link)

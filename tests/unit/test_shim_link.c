@@ -9,213 +9,8 @@
 #include "base/frame.h"
 #include "base/sockmsg.h"
 
-#include "supervisor/api/link/shim_link.h"
 #include "tests/lib/test.h"
-
-struct rig {
-	sd_event *event;
-	struct shim_link *link;
-	struct flow flow;
-	struct id session;
-	uint8_t *scratch;
-	int shim_fd;
-	/* what was heard */
-	unsigned int n_started;
-	unsigned int n_output;
-	unsigned int n_exited;
-	unsigned int n_failed;
-	unsigned int n_put_done;
-	unsigned int n_known;
-	unsigned int n_lost;
-	int lost_error;
-	uint64_t last_number;
-};
-
-static void on_started(void *userdata, uint32_t job, int32_t pid)
-{
-	struct rig *rig = userdata;
-
-	(void)job;
-	(void)pid;
-	rig->n_started++;
-}
-
-static void on_output(void *userdata, uint32_t job, uint64_t number, bool is_stderr,
-		      const uint8_t *data, size_t size)
-{
-	struct rig *rig = userdata;
-
-	(void)job;
-	(void)is_stderr;
-	(void)data;
-	(void)size;
-	rig->n_output++;
-	rig->last_number = number;
-}
-
-static void on_exited(void *userdata, uint32_t job, uint64_t number, const struct wire_exit *status)
-{
-	struct rig *rig = userdata;
-
-	(void)job;
-	(void)status;
-	rig->n_exited++;
-	rig->last_number = number;
-}
-
-static void on_failed(void *userdata, uint32_t job, uint64_t number,
-		      const struct wire_failed *failed)
-{
-	struct rig *rig = userdata;
-
-	(void)job;
-	(void)failed;
-	rig->n_failed++;
-	rig->last_number = number;
-}
-
-static void on_put_done(void *userdata, uint32_t job, uint64_t number)
-{
-	struct rig *rig = userdata;
-
-	(void)job;
-	rig->n_put_done++;
-	rig->last_number = number;
-}
-
-static void on_known(void *userdata)
-{
-	struct rig *rig = userdata;
-
-	rig->n_known++;
-}
-
-static void on_lost(void *userdata, int error)
-{
-	struct rig *rig = userdata;
-
-	rig->n_lost++;
-	rig->lost_error = error;
-}
-
-static const struct shim_link_events events = {
-	.started = on_started,
-	.output = on_output,
-	.exited = on_exited,
-	.failed = on_failed,
-	.put_done = on_put_done,
-	.known = on_known,
-	.lost = on_lost,
-};
-
-static void turn(struct rig *rig)
-{
-	while (sd_event_run(rig->event, 0) > 0)
-		;
-}
-
-static void rig_open(struct rig *rig, bool adopted, uint64_t acked)
-{
-	struct shim_link_options options = {.adopted = adopted, .first_job = 1};
-	int fds[2];
-
-	*rig = (struct rig){.shim_fd = -1};
-	assert_int_equal(id_random(&rig->session), 0);
-	assert_int_equal(sd_event_new(&rig->event), 0);
-	assert_int_equal(sockmsg_pair(fds, 1), 0);
-	rig->scratch = malloc(WIRE_FRAME_MAX_BYTES);
-	assert_non_null(rig->scratch);
-	rig->shim_fd = fds[1];
-	flow_init(&rig->flow, acked);
-	options.session = &rig->session;
-	options.flow = &rig->flow;
-	options.scratch = rig->scratch;
-	assert_int_equal(shim_link_new(rig->event, fds[0], &options, &events, rig, &rig->link), 0);
-}
-
-static void rig_close(struct rig *rig)
-{
-	rig->link = shim_link_free(rig->link);
-	rig->shim_fd = fd_close(rig->shim_fd);
-	flow_done(&rig->flow);
-	free(rig->scratch);
-	rig->event = sd_event_unref(rig->event);
-}
-
-static void say(struct rig *rig, uint16_t type, uint32_t job, uint64_t number, const void *payload,
-		size_t size)
-{
-	struct wire_header header = frame_header(type, job, number, size);
-	uint8_t message[1024];
-
-	assert_true(sizeof(header) + size <= sizeof(message));
-	memcpy(message, &header, sizeof(header));
-	if (size > 0)
-		memcpy(message + sizeof(header), payload, size);
-	assert_int_equal(sockmsg_send(rig->shim_fd, message, sizeof(header) + size, NULL, 0), 0);
-}
-
-static void say_stats_of(struct rig *rig, uint32_t n_jobs, uint64_t n_held)
-{
-	const struct wire_stats stats = {.n_jobs = n_jobs, .frames_held = n_held};
-
-	say(rig, WIRE_STATS, 0, 0, &stats, sizeof(stats));
-	turn(rig);
-}
-
-static void say_stats(struct rig *rig, uint64_t n_held)
-{
-	say_stats_of(rig, 0, n_held);
-}
-
-static void say_hello(struct rig *rig, uint64_t sent)
-{
-	struct wire_hello hello = frame_hello(rig->session.bytes, sent);
-
-	say(rig, WIRE_HELLO, 0, 0, &hello, sizeof(hello));
-	turn(rig);
-}
-
-/* The next frame that the link sent; its type, or 0 where there is none. */
-static uint16_t hear(struct rig *rig, struct wire_header *ret_header, uint8_t *ret_payload,
-		     size_t payload_bytes)
-{
-	static uint8_t message[WIRE_FRAME_MAX_BYTES];
-	const uint8_t *payload;
-	size_t size;
-	ssize_t n;
-
-	n = sockmsg_recv(rig->shim_fd, message, sizeof(message), NULL, 0);
-	if (n <= 0)
-		return 0;
-	assert_int_equal(
-		frame_check(message, (size_t)n, FRAME_TO_SHIM, ret_header, &payload, &size), 0);
-	if (ret_payload)
-		memcpy(ret_payload, payload, size < payload_bytes ? size : payload_bytes);
-	return ret_header->type;
-}
-
-static uint32_t start_command(struct rig *rig)
-{
-	static const char *const argv[] = {"true", NULL};
-	static const char *const env[] = {NULL};
-	struct shim_link_command command = {.cwd = "/session", .argv = argv, .env = env};
-	uint32_t job = 0;
-
-	assert_int_equal(shim_link_exec(rig->link, &command, &job), 0);
-	return job;
-}
-
-static void start_running(struct rig *rig, uint32_t *ret_job)
-{
-	struct wire_started started = {.pid = 7};
-
-	say_hello(rig, 0);
-	*ret_job = start_command(rig);
-	say(rig, WIRE_STARTED, *ret_job, 0, &started, sizeof(started));
-	turn(rig);
-	assert_int_equal(rig->n_started, 1);
-}
+#include "tests/unit/shim_link_rig.h"
 
 static void test_shim_link_command_runs_and_is_credited(void **state)
 {
@@ -466,6 +261,33 @@ static void test_shim_link_resumed_job_that_is_not_there_fails(void **state)
 	rig_close(&rig);
 }
 
+/* What an earlier worker sent to a command goes on: the command has not ended by that. */
+static void test_shim_link_input_of_an_earlier_worker_is_no_end(void **state)
+{
+	const struct wire_started started = {.pid = 9};
+	const struct wire_taken taken = {.taken = 4096};
+	struct wire_header header = {0};
+	struct rig rig = {.shim_fd = -1};
+
+	(void)state;
+	rig_open(&rig, true, 10);
+	assert_int_equal(shim_link_resume(rig.link, 5), 0);
+	say_hello(&rig, 10);
+	say(&rig, WIRE_TAKEN, 77, 0, &taken, sizeof(taken));
+	say(&rig, WIRE_STARTED, 77, 0, &started, sizeof(started));
+	say(&rig, WIRE_TAKEN, 77, 0, &taken, sizeof(taken));
+	say_stats_of(&rig, 1, 0);
+	turn(&rig);
+	assert_int_equal(rig.n_lost, 0);
+	assert_int_equal(rig.n_known, 1);
+	assert_int_equal(rig.n_failed, 1); /* 5, which the shim does not have */
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_HELLO);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_PING);
+	assert_int_equal(hear(&rig, &header, NULL, 0), WIRE_CANCEL);
+	assert_int_equal(header.job, 77);
+	rig_close(&rig);
+}
+
 /* One that is being forked is not announced, and counted. */
 static void test_shim_link_resumed_job_that_begins_is_waited_for(void **state)
 {
@@ -569,39 +391,6 @@ static void test_shim_link_ended_jobs_count_until_acknowledged(void **state)
 	rig_close(&rig);
 }
 
-static void test_shim_link_stops_reading_at_its_window(void **state)
-{
-	struct rig rig = {.shim_fd = -1};
-	uint64_t number = 0;
-	uint32_t job = 0;
-
-	(void)state;
-	rig_open(&rig, false, 0);
-	start_running(&rig, &job);
-	/* Nothing is settled: the link takes its window and no more, the socket fills. */
-	for (int i = 0; i < 200; i++) {
-		struct wire_header header = frame_header(WIRE_STDOUT, job, number + 1, 1);
-		uint8_t message[sizeof(header) + 1] = {0};
-
-		for (int k = 0; k < 200; k++) {
-			header.number = number + 1;
-			memcpy(message, &header, sizeof(header));
-			if (sockmsg_send(rig.shim_fd, message, sizeof(message), NULL, 0) < 0)
-				break;
-			number++;
-		}
-		turn(&rig);
-	}
-	assert_int_equal(rig.n_lost, 0);
-	assert_int_equal(rig.n_output, SHIM_LINK_WINDOW);
-	assert_true(number > SHIM_LINK_WINDOW);
-	for (uint64_t n = 1; n <= SHIM_LINK_WINDOW; n++)
-		shim_link_settle(rig.link, n);
-	turn(&rig);
-	assert_int_equal(rig.n_output, number);
-	rig_close(&rig);
-}
-
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_shim_link_command_runs_and_is_credited),
 	cmocka_unit_test(test_shim_link_put_sends_all_pieces),
@@ -612,11 +401,11 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_shim_link_adopted_jobs_are_dropped_and_cancelled),
 	cmocka_unit_test(test_shim_link_resumed_job_goes_on),
 	cmocka_unit_test(test_shim_link_resumed_job_that_is_not_there_fails),
+	cmocka_unit_test(test_shim_link_input_of_an_earlier_worker_is_no_end),
 	cmocka_unit_test(test_shim_link_resumed_job_that_begins_is_waited_for),
 	cmocka_unit_test(test_shim_link_jobs_of_an_earlier_worker_count),
 	cmocka_unit_test(test_shim_link_jobs_are_bounded),
 	cmocka_unit_test(test_shim_link_ended_jobs_count_until_acknowledged),
-	cmocka_unit_test(test_shim_link_stops_reading_at_its_window),
 };
 
 TEST_MAIN(tests)

@@ -9,7 +9,8 @@
  * acknowledged is the longest settled run from the start (jobs/flow.h), once per turn by
  * shim_link_flush.
  * Where the unsettled run grows beyond SHIM_LINK_WINDOW the link stops reading, and the kernel
- * stops the shim: no queue here grows without bound.
+ * stops the shim: no queue here grows without bound. Nor by long frames: a shim that sends more
+ * bytes than its rings hold before they are acknowledged is none of ours.
  */
 #pragma once
 
@@ -23,7 +24,10 @@
 #include "sandboxd/wire.h"
 #include "supervisor/api/jobs/flow.h"
 
-#define SHIM_LINK_WINDOW        ((size_t)16384)           /* unsettled frames */
+#define SHIM_LINK_WINDOW ((size_t)16384) /* unsettled frames */
+/* Twice what an honest one may owe, see shim_link_state.h. */
+#define SHIM_LINK_OWED_MAX_BYTES                                                                   \
+	((size_t)2 * (SHIM_MAX_JOBS * SHIM_RING_BYTES + SHIM_N_SLOTS * WIRE_FRAME_MAX_BYTES))
 #define SHIM_LINK_OUT_MAX_BYTES ((size_t)8 * 1024 * 1024) /* waiting for the socket */
 
 struct shim_link;
@@ -48,6 +52,8 @@ struct shim_link_events {
 	void (*put_done)(void *userdata, uint32_t job, uint64_t number);
 	/* The command filter refused calls. May be NULL. */
 	void (*denied)(void *userdata, const struct wire_denied *denied);
+	/* The shim knows that it is about to be frozen. May be NULL. */
+	void (*paused)(void *userdata);
 	/* Of an adopted session, once: everything that an earlier worker left has been heard of.
 	 * Before that no job can be started. */
 	void (*known)(void *userdata);
@@ -85,6 +91,13 @@ struct shim_link_command {
 	uint16_t note_bytes;
 };
 
+/* Its session ends: what is still to be begun finds the link lost. */
+void shim_link_begin_end(struct shim_link *link);
+/* An adopted session's is known when all that an earlier worker left has been heard of. */
+bool shim_link_known(const struct shim_link *link);
+/* A tree of an earlier release may lack it. */
+bool shim_link_has(const struct shim_link *link, enum wire_features feature);
+
 /* Both: 0 and the job's number; -ENOBUFS: too much waits for this session (retry later); -E2BIG:
  * does not fit a frame; -EPIPE: lost; -EBUSY: SHIM_MAX_JOBS are running, or have ended and are not
  * acknowledged (a flush may make room). */
@@ -113,6 +126,9 @@ MUST_USE int shim_link_stdin_end(struct shim_link *link, uint32_t job);
 MUST_USE int shim_link_signal(struct shim_link *link, uint32_t job,
 			      const struct wire_signal *signal);
 MUST_USE int shim_link_resize(struct shim_link *link, uint32_t job, const struct wire_size *size);
+/* The session is about to be frozen (`paused` follows), or was thawed. -EOPNOTSUPP: the tree is of
+ * an earlier release. Of an adopted session not before it is known. */
+MUST_USE int shim_link_pause(struct shim_link *link, bool is_paused);
 /* A kept command that has ended takes no room in the shim any more. */
 void shim_link_forget(struct shim_link *link, uint32_t id);
 void shim_link_cancel(struct shim_link *link, uint32_t job); /* its last frame still follows */
