@@ -73,35 +73,30 @@ HANDLER(handle_quota)
 static struct route_match match(const char *method, const char *path)
 {
 	struct route_match found;
-	const struct route *routes;
-	size_t n;
 
-	routes = routes_table(&n);
-	routes_match(routes, n, method, path, &found);
+	routes_match(method, path, &found);
 	return found;
 }
 
 static void test_routes_match_finds_each_row(void **state)
 {
-	const struct route *routes;
+	const struct route *route;
 	char path[128];
-	size_t n;
 
 	(void)state;
-	routes = routes_table(&n);
-	for (size_t i = 0; i < n; i++) {
-		const char *id = strstr(routes[i].pattern, "{id}");
-		int length = id ? (int)(id - routes[i].pattern) : 0;
+	for (size_t i = 0; (route = routes_at(i)); i++) {
+		const char *id = strstr(route->pattern, "{id}");
+		int length = id ? (int)(id - route->pattern) : 0;
 		struct route_match found;
 
 		if (id)
 			assert_int_equal(str_format(path, sizeof(path), "%.*sabc%s", length,
-						    routes[i].pattern, id + 4),
+						    route->pattern, id + 4),
 					 0);
 		else
-			assert_int_equal(str_copy(path, sizeof(path), routes[i].pattern), 0);
-		found = match(routes_method_name(routes[i].method), path);
-		assert_ptr_equal(found.route, &routes[i]);
+			assert_int_equal(str_copy(path, sizeof(path), route->pattern), 0);
+		found = match(routes_method_name(route->method), path);
+		assert_ptr_equal(found.route, route);
 		assert_string_equal(found.id, id ? "abc" : "");
 	}
 }
@@ -163,14 +158,10 @@ static void test_routes_match_long_id_is_no_id(void **state)
 
 static void test_routes_mutators_need_both_scopes(void **state)
 {
-	const struct route *routes;
-	size_t n;
+	const struct route *route;
 
 	(void)state;
-	routes = routes_table(&n);
-	for (size_t i = 0; i < n; i++) {
-		const struct route *route = &routes[i];
-
+	for (size_t i = 0; (route = routes_at(i)); i++) {
 		if (!(route->flags & ROUTE_PEER_ONLY))
 			assert_int_not_equal(route->scopes, 0);
 		if (str_has_prefix(route->pattern, API_PREFIX_DAGSTER "/sessions/") &&
@@ -178,6 +169,8 @@ static void test_routes_mutators_need_both_scopes(void **state)
 			assert_int_equal(route->scopes, AUTH_DATA_READ | AUTH_DATA_WRITE);
 		if (str_has_prefix(route->pattern, API_PREFIX_RUNTIME))
 			assert_true(route->flags & ROUTE_V1);
+		if (str_has_prefix(route->pattern, API_PREFIX_RUNTIME) && route->audit)
+			assert_int_equal(route->scopes, AUTH_SANDBOX_WRITE);
 		assert_true(route->method == ROUTE_GET || route->audit != NULL);
 		/* Only what is handed on as it comes has no bound here. */
 		assert_true(route->body_max_bytes > 0 &&
@@ -195,15 +188,12 @@ static void test_openapi_describes_each_route(void **state)
 		[ROUTE_PATCH] = "patch", [ROUTE_PUT] = "put",
 	};
 	json_t *schemas;
-	const struct route *routes;
-	size_t n;
+	const struct route *route;
 
 	(void)state;
 	assert_non_null(document);
 	schemas = json_object_get(json_object_get(document, "components"), "schemas");
-	routes = routes_table(&n);
-	for (size_t i = 0; i < n; i++) {
-		const struct route *route = &routes[i];
+	for (size_t i = 0; (route = routes_at(i)); i++) {
 		json_t *path = json_object_get(json_object_get(document, "paths"), route->pattern);
 		const json_t *operation = json_object_get(path, keys[route->method]);
 

@@ -1,6 +1,6 @@
 /*
- * Matching of method and path against a route table: pure, apart from the table itself, which names
- * every handler.
+ * Matching of method and path against the route table: pure, apart from the table itself, which
+ * names every handler.
  */
 #include <string.h>
 
@@ -20,8 +20,17 @@ const char *routes_method_name(enum route_method method)
 	return method_names[method];
 }
 
+#define SEGMENTS 2 /* the object, and one of its own */
+
 /* Segments that stand for one of these. */
-static const char *const placeholders[] = {"{id}", "{cid}"};
+static const struct {
+	const char *text;
+	size_t segment;
+} placeholders[] = {
+	{"{id}",          0},
+	{"{cid}",         1},
+	{"{snapshot_id}", 1},
+};
 
 struct segment {
 	const char *text;
@@ -32,15 +41,14 @@ struct segment {
 static int placeholder_at(const char *pattern)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(placeholders); i++)
-		if (str_has_prefix(pattern, placeholders[i]))
+		if (str_has_prefix(pattern, placeholders[i].text))
 			return (int)i;
 	return -1;
 }
 
-static bool path_fits(const char *pattern, const char *path,
-		      struct segment ret_segment[ARRAY_SIZE(placeholders)])
+static bool path_fits(const char *pattern, const char *path, struct segment ret_segment[SEGMENTS])
 {
-	memset(ret_segment, 0, ARRAY_SIZE(placeholders) * sizeof(*ret_segment));
+	memset(ret_segment, 0, SEGMENTS * sizeof(*ret_segment));
 	while (*pattern) {
 		int which = placeholder_at(pattern);
 
@@ -49,8 +57,8 @@ static bool path_fits(const char *pattern, const char *path,
 
 			if (length == 0)
 				return false;
-			ret_segment[which] = (struct segment){path, length};
-			pattern += strlen(placeholders[which]);
+			ret_segment[placeholders[which].segment] = (struct segment){path, length};
+			pattern += strlen(placeholders[which].text);
 			path += length;
 			continue;
 		}
@@ -81,17 +89,16 @@ static void add_allow(struct route_match *match, const char *name)
 				 separator, name));
 }
 
-void routes_match(const struct route *routes, size_t n_routes, const char *method, const char *path,
-		  struct route_match *ret_match)
+void routes_match(const char *method, const char *path, struct route_match *ret_match)
 {
 	struct route_match match = {0};
+	const struct route *route;
 
 	if (str_equal(method, "HEAD"))
 		method = "GET";
-	for (size_t i = 0; i < n_routes; i++) {
-		const struct route *route = &routes[i];
+	for (size_t i = 0; (route = routes_at(i)); i++) {
 		const char *name = routes_method_name(route->method);
-		struct segment segment[ARRAY_SIZE(placeholders)];
+		struct segment segment[SEGMENTS];
 
 		if (!path_fits(route->pattern, path, segment))
 			continue;

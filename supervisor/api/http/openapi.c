@@ -223,10 +223,8 @@ static json_t *make_parameters(const struct route *route)
 	json_t *parameters = json_array();
 	const char *at = route->parameter;
 
-	if (strstr(route->pattern, "{id}"))
-		add_parameter(parameters, "id", 2, "path");
-	if (strstr(route->pattern, "{cid}"))
-		add_parameter(parameters, "cid", 3, "path");
+	for (const char *open = strchr(route->pattern, '{'); open; open = strchr(open + 1, '{'))
+		add_parameter(parameters, open + 1, strcspn(open + 1, "}"), "path");
 	while (at && *at) {
 		size_t length = strcspn(at, ",");
 
@@ -304,19 +302,17 @@ static json_t *make_paths(void)
 		[ROUTE_PATCH] = "patch", [ROUTE_PUT] = "put",
 	};
 	json_t *paths = json_object();
-	const struct route *routes;
-	size_t n_routes;
+	const struct route *route;
 
-	routes = routes_table(&n_routes);
-	for (size_t i = 0; i < n_routes; i++) {
-		json_t *path = json_object_get(paths, routes[i].pattern);
-		const char *method = method_keys[routes[i].method];
+	for (size_t i = 0; (route = routes_at(i)); i++) {
+		json_t *path = json_object_get(paths, route->pattern);
+		const char *method = method_keys[route->method];
 
 		if (!path) {
 			path = json_object();
-			(void)json_object_set_new(paths, routes[i].pattern, path);
+			(void)json_object_set_new(paths, route->pattern, path);
 		}
-		(void)json_object_set_new(path, method, make_operation(&routes[i]));
+		(void)json_object_set_new(path, method, make_operation(route));
 	}
 	return paths;
 }

@@ -1,11 +1,10 @@
 /*
- * The one route table. It dispatches, it says which scopes and bodies a route takes, and
- * /openapi.json is generated from it, so that the three cannot differ.
+ * The one route table, in a file for each surface. It dispatches, it says which scopes and bodies a
+ * route takes, and /openapi.json is generated from it, so that the three cannot differ.
  *
- * A pattern is a path in which a segment may be `{id}`, and one `{cid}`: any non-empty segment
- * without
- * `/`. Path bytes are compared as they came: nothing is percent-decoded, so there is one spelling
- * only.
+ * A pattern is a path in which a segment may be `{id}`, and one `{cid}` or `{snapshot_id}`: any
+ * non-empty segment without `/`. Path bytes are compared as they came: nothing is percent-decoded,
+ * so there is one spelling only.
  */
 #pragma once
 
@@ -66,11 +65,21 @@ struct route_match {
 	bool path_known;           /* another method fits: 405 */
 	char allow[32];            /* "GET, POST" */
 	char id[ROUTE_ID_BYTES];   /* "" where longer than fits, or there is none */
-	char cid[ROUTE_ID_BYTES];
+	char cid[ROUTE_ID_BYTES];  /* of the object below it */
 };
 
-const struct route *routes_table(size_t *ret_n);
+/* Routes of one surface. */
+struct route_list {
+	const struct route *row;
+	size_t n;
+};
+extern const struct route_list routes_dagster;
+extern const struct route_list routes_sandbox;
+extern const struct route_list routes_files;
+extern const struct route_list routes_git;
+extern const struct route_list routes_service;
+
+const struct route *routes_at(size_t at); /* of all of them; NULL: there are fewer */
 const char *routes_method_name(enum route_method method);
-/* Pure. HEAD is matched as GET. */
-void routes_match(const struct route *routes, size_t n_routes, const char *method, const char *path,
-		  struct route_match *ret_match);
+/* HEAD is matched as GET. */
+void routes_match(const char *method, const char *path, struct route_match *ret_match);

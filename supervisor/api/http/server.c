@@ -277,8 +277,6 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 	struct http_connection *own = connection_of(connection);
 	struct judge_walk walk = {.request = request};
 	struct route_match match;
-	const struct route *routes;
-	size_t n_routes;
 
 	if (!request)
 		return MHD_NO;
@@ -286,8 +284,7 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
 	if (own)
 		own->request = request;
 	(void)MHD_get_connection_values_n(connection, MHD_HEADER_KIND, judge_take_header, &walk);
-	routes = routes_table(&n_routes);
-	routes_match(routes, n_routes, method, origin_form(path), &match);
+	routes_match(method, origin_form(path), &match);
 	request->route = match.route;
 	request->may_upgrade =
 		str_equal(method, MHD_HTTP_METHOD_GET) && str_equal(version, MHD_HTTP_VERSION_1_1);
