@@ -1,12 +1,15 @@
 """Clients that mean no good: framing, floods, slow senders and readers, ends at every moment."""
 import contextlib
+import os
+import re
 import resource
+import signal
 import socket
 import time
 
 import pytest
 
-from harness import RUNTIME, SESSIONS, stopped_shim, wait_until
+from harness import CONFIG, RUNTIME, SESSIONS, Daemon, status_of, stopped_shim, wait_until
 
 IDENTITY = "X-Sandbox-User: alice\r\nX-Sandbox-Scopes: data:read data:write\r\n"
 OTHER = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -40,6 +43,10 @@ def connect(path, data=b""):
 
 def request(method, path, headers="", body="", identity=IDENTITY):
     return (f"{method} {path} HTTP/1.1\r\nHost: x\r\n{identity}{headers}\r\n{body}").encode()
+
+
+def identity_of(user):
+    return IDENTITY.replace("alice", user)
 
 
 def statuses(answer):
@@ -194,18 +201,19 @@ def many_descriptors():
     b"", b"GET /dagster/sandbox/sessions HTTP/1.1\r\nX-Slow: ",
     request("POST", SESSIONS, "Content-Length: 100\r\n", "{"),
 ], ids=["nothing", "half a head", "half a body"])
-def test_slow_senders_make_room_for_others(alice, begun):
+def test_slow_senders_make_room_for_others(daemon, alice, begun):
     """More of them than there may be connections never keep others away for long."""
     held = []
+    bob = daemon.client("bob", scopes="data:read")
     with many_descriptors():
         try:
             for _ in range(1100):
                 held.append(connect(alice.path, begun))
-            wait_until(lambda: alice.get(SESSIONS).status == 200, 40, "others are served again")
+            wait_until(lambda: bob.get(SESSIONS).status == 200, 40, "others are served again")
             # And from now on each new connection takes the place of an old one.
             for _ in range(20):
                 held.append(connect(alice.path, begun))
-                assert alice.get(SESSIONS).status == 200
+                assert bob.get(SESSIONS).status == 200
         finally:
             for sock in held:
                 sock.close()
@@ -217,25 +225,25 @@ def test_streams_are_counted_apart_and_bounded(daemon, alice, session):
     held = []
     with many_descriptors(), stopped_shim(daemon, alice, session):
         task = alice.execute(session)
-        stream = request("GET", f"/chat/stream/{task}", "X-Sandbox-Workspace: blue\r\n")
-        socket_stream = stream.replace(
-            b"X-Sandbox-Workspace", b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-            b"X-Sandbox-Workspace")
+
+        def stream(user, in_frames=False):
+            headers = ("Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                       "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n") if in_frames else ""
+            sock = connect(alice.path, request("GET", f"/chat/stream/{task}", f"X-Sandbox-Workspace: blue\r\n{headers}",
+                                               identity=identity_of(user)))
+            held.append(sock)
+            return statuses(sock.recv(1000))
+
         try:
             for number in range(1024):
-                held.append(connect(alice.path, (stream, socket_stream)[number % 2]))
-                assert statuses(held[-1].recv(1000)) == [(200, 101)[number % 2]]
-            for kind in (stream, socket_stream):
-                sock = connect(alice.path, kind)
-                held.append(sock)
-                assert statuses(sock.recv(1000)) == [429]
+                assert stream(f"u{number % 16}", number % 2) == [(200, 101)[number % 2]]
+            for in_frames in (False, True):
+                assert stream("v", in_frames) == [429]
             assert alice.get(SESSIONS).status == 200
             held.pop(0).close()
             held.pop(0).close()
             wait_until(lambda: metric(daemon, "http_streams") == 1022, 10, "two have left")
-            held.append(connect(alice.path, socket_stream))
-            assert statuses(held[-1].recv(1000)) == [101]
+            assert stream("v", True) == [101]
         finally:
             for sock in held:
                 sock.close()
@@ -255,11 +263,12 @@ def test_target_in_absolute_form(alice, target, status):
 def test_bodies_in_flight_are_bounded_in_all(alice):
     """As much as the service holds for all requests together, and then a refusal."""
     size = 2 * 1024 * 1024 - 8
-    head = request("POST", f"{SESSIONS}/x/components", f"Content-Length: {size}\r\n")
     held = []
     refused = 0
     try:
-        for _ in range(150):
+        for number in range(150):
+            head = request("POST", f"{SESSIONS}/x/components", f"Content-Length: {size}\r\n",
+                           identity=identity_of(f"u{number % 16}"))
             sock = connect(alice.path)
             held.append(sock)
             try:
@@ -280,6 +289,104 @@ def test_bodies_in_flight_are_bounded_in_all(alice):
             sock.close()
     wait_until(lambda: alice.request("POST", SESSIONS, raw_body=b" " * 100000 + b"1").status == 422,
                5, "room again")
+
+
+def opened(path, data, held, limit=1100):
+    """How many such requests are taken in, and the first other status."""
+    for number in range(limit):
+        sock = connect(path, data)
+        held.append(sock)
+        status = statuses(sock.recv(1000))
+        if status != [200]:
+            return number, status[0]
+    return limit, None
+
+
+def test_one_user_keeps_nobody_from_streams(daemon, alice, session):
+    events = f"{RUNTIME}/{session}/events"
+    scopes = "X-Sandbox-User: {}\r\nX-Sandbox-Workspace: blue\r\nX-Sandbox-Scopes: sandbox:read\r\n"
+    held = []
+    with many_descriptors():
+        try:
+            assert opened(alice.path, request("GET", events, identity=scopes.format("mallory")), held) == (512, 429)
+            assert opened(alice.path, request("GET", events, identity=scopes.format("bob")), held) == (128, 429)
+            assert opened(alice.path, request("GET", events, identity=scopes.format("carol")), held) == (128, 429)
+            assert opened(alice.path, request("GET", events, identity=scopes.format("mallory")), held) == (0, 429)
+            assert daemon.client("alice").get("/healthz").status == 200
+        finally:
+            for sock in held:
+                sock.close()
+
+
+def test_one_user_keeps_nobody_from_asking(alice, session):
+    """Requests that wait, as many as there may be."""
+    command = alice.post(f"{RUNTIME}/{session}/commands", {"argv": ["sleep", "600"], "background": True})
+    assert command.status == 201, command
+    wait = f"{RUNTIME}/{session}/commands/{command.json['command_id']}/wait?timeout_ms=100000"
+    scopes = "X-Sandbox-User: {}\r\nX-Sandbox-Workspace: blue\r\nX-Sandbox-Scopes: sandbox:read data:read data:write\r\n"
+    held = []
+
+    def ask(user):
+        return alice.raw(request("GET", SESSIONS, "Connection: close\r\n", identity=scopes.format(user)))
+
+    with many_descriptors():
+        try:
+            for _ in range(500):
+                held.append(connect(alice.path, request("GET", wait, identity=scopes.format("mallory"))))
+            while statuses(answer := ask("mallory")) == [200] and len(held) < 600:
+                held.append(connect(alice.path, request("GET", wait, identity=scopes.format("mallory"))))
+            assert statuses(answer) == [503] and b"too many requests of this user at once" in answer, answer
+            assert statuses(ask("bob")) == statuses(ask("alice")) == [200]
+            for _ in range(20):
+                held.pop().close()
+            wait_until(lambda: statuses(ask("mallory")) == [200], 20, "room again")
+        finally:
+            for sock in held:
+                sock.close()
+    alice.post(f"{RUNTIME}/{session}/commands/{command.json['command_id']}/signal", {"signal": "KILL"})
+
+
+@pytest.fixture(name="crowded")
+def fixture_crowded():
+    started = Daemon(config=f"{CONFIG}[limits]\nmemory = 1024GiB\n[owner]\nsessions = 100\nmemory = 1024GiB\n")
+    yield started
+    started.done()
+
+
+def test_one_user_keeps_nobody_waiting(crowded):
+    """Who asks for much at once is served in turn with the others: 60 long answers, and one of somebody else's."""
+    mallory = crowded.client("mallory", scopes="sandbox:read sandbox:write")
+    for _ in range(30):
+        mallory.create_runtime(metadata={f"{key}{'k' * 60}": "v" * 256 for key in range(16)})
+    scopes = "X-Sandbox-User: {}\r\nX-Sandbox-Scopes: sandbox:read\r\n"
+    worker = crowded.worker_pid("sandboxd-api")
+    held = []
+    try:
+        for _ in range(61):
+            held.append(connect(mallory.path, request("GET", f"{RUNTIME}?limit=1", identity=scopes.format("nobody"))))
+            assert statuses(held[-1].recv(10000)) == [200]
+        before = len(crowded.log.read_bytes())
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            wait_until(lambda: status_of(worker)["State"].startswith("T"), 10, "it stands still")
+            for sock in held:
+                user = "bob" if sock is held[-1] else "mallory"
+                sock.sendall(request("GET", f"{RUNTIME}?limit=500", identity=scopes.format(user)))
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        for sock in held:
+            assert sock.recv(1000).startswith(b"HTTP/1.1 200")
+            sock.close()  # the rest of it is not needed
+
+        def order():
+            text = crowded.log.read_bytes()[before:].decode()
+            users = re.findall(r"user=(mallory|bob) ", text)
+            return users if len(users) >= 61 else None
+        users = wait_until(order, 30, "all are logged")
+        assert users.index("bob") < 30, users
+    finally:
+        for sock in held:
+            sock.close()
 
 
 @pytest.mark.slow

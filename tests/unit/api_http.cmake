@@ -1,6 +1,7 @@
 sandboxd_unit_test(test_auth LIBS sandboxd_api_http_pure)
 sandboxd_unit_test(test_handshake LIBS sandboxd_api_http_pure)
 sandboxd_unit_test(test_lines LIBS sandboxd_api_http_pure)
+sandboxd_unit_test(test_shares LIBS sandboxd_api_http_pure)
 sandboxd_unit_test(test_runtime_errors LIBS sandboxd_api_http_pure)
 sandboxd_unit_test(test_routes
 	SOURCES test_routes.c ${PROJECT_SOURCE_DIR}/supervisor/api/http/openapi.c

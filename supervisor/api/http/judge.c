@@ -107,6 +107,7 @@ void judge_headers(struct request *request, const struct judge_walk *walk,
 	case AUTH_OK:
 		break;
 	}
+	request_enter(request);
 	missing = auth_missing(&request->identity, route->scopes);
 	if (missing) {
 		if (auth_missing_text(missing, &text) < 0)

@@ -8,6 +8,7 @@
 #include "sandboxd/api.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/http/server_state.h"
+#include "supervisor/api/http/turns.h"
 #include "supervisor/api/http/websocket.h"
 
 #define STREAM_BLOCK_BYTES ((size_t)32 * 1024)
@@ -23,6 +24,7 @@ struct request *request_new(struct http_server *server, struct MHD_Connection *c
 	request->connection = connection;
 	request->began = clock_boottime();
 	request->peer_uid = UINT32_MAX;
+	list_init(&request->turn_link);
 	if (id_random(&id) < 0 || slots_add(&server->requests, request, &request->id) < 0) {
 		free(request);
 		return NULL;
@@ -32,6 +34,27 @@ struct request *request_new(struct http_server *server, struct MHD_Connection *c
 	return request;
 }
 
+/* A stream is no request that waits. */
+static void stream_begins(struct request *request)
+{
+	request->server->n_streams++;
+	request->server->options.counters->n_streams++;
+	if (!request->share)
+		return;
+	request->share->used[SHARE_STREAMS]++;
+	request->share->used[SHARE_REQUESTS]--;
+}
+
+static void stream_ends(struct request *request)
+{
+	request->server->n_streams--;
+	request->server->options.counters->n_streams--;
+	if (!request->share)
+		return;
+	request->share->used[SHARE_STREAMS]--;
+	request->share->used[SHARE_REQUESTS]++;
+}
+
 void request_end_stream(struct request *request)
 {
 	const struct request_stream *stream = request->stream;
@@ -39,8 +62,7 @@ void request_end_stream(struct request *request)
 	if (!stream)
 		return;
 	request->stream = NULL;
-	request->server->n_streams--;
-	request->server->options.counters->n_streams--;
+	stream_ends(request);
 	stream->closed(request->stream_userdata);
 }
 
@@ -51,8 +73,7 @@ static void end_upload(struct request *request)
 	if (!upload)
 		return;
 	request->upload = NULL;
-	request->server->n_streams--;
-	request->server->options.counters->n_streams--;
+	stream_ends(request);
 	upload->closed(request->upload_userdata);
 }
 
@@ -72,14 +93,29 @@ void request_free(struct request *request)
 		request->server->options.answered(request);
 	json_decref(request->notes);
 	request_release_body(request);
+	turns_leave(request);
+	if (request->share)
+		request->share->used[SHARE_REQUESTS]--;
+	request->share = share_put(request->share);
 	free(request);
+}
+
+void request_enter(struct request *request)
+{
+	const struct identity *identity = &request->identity;
+
+	if (identity->is_operator || request->share)
+		return;
+	request->share = shares_get(&request->server->shares, identity->user);
+	if (request->share)
+		request->share->used[SHARE_REQUESTS]++;
 }
 
 void request_release_body(struct request *request)
 {
 	/* It may hold a credential or a secret. */
 	buf_wipe(&request->body);
-	request->server->held_bytes -= request->held_bytes;
+	share_give(request->share, SHARE_BYTES, &request->server->held_bytes, request->held_bytes);
 	request->held_bytes = 0;
 }
 
@@ -87,9 +123,9 @@ bool request_hold(struct request *request, size_t size)
 {
 	struct http_server *server = request->server;
 
-	if (size > HTTP_HELD_MAX_BYTES - server->held_bytes)
+	if (!share_take(request->share, SHARE_BYTES, &server->held_bytes, HTTP_HELD_MAX_BYTES,
+			size))
 		return false;
-	server->held_bytes += size;
 	request->held_bytes += size;
 	return true;
 }
@@ -151,7 +187,7 @@ void request_note_id(struct request *request, const char *key, const struct id *
 
 /* Waiting. */
 
-static void resume(struct request *request)
+void request_resume(struct request *request)
 {
 	if (!request->suspended)
 		return;
@@ -166,7 +202,7 @@ void request_cut(struct request *request)
 	if (request->websocket)
 		websocket_stop(request->websocket);
 	request->client_left = true;
-	resume(request);
+	request_resume(request);
 }
 
 static int on_client_left(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -218,7 +254,7 @@ void request_answer(struct request *request, int status, struct MHD_Response *re
 	if (response)
 		add_common_headers(request, response);
 	request->server->options.answered(request);
-	resume(request);
+	request_resume(request);
 }
 
 static ssize_t read_stream(void *userdata, uint64_t position, char *data, size_t size)
@@ -242,7 +278,10 @@ static ssize_t read_stream(void *userdata, uint64_t position, char *data, size_t
 
 bool request_may_stream(struct request *request)
 {
-	if (request->server->n_streams < request->server->options.max_streams)
+	const struct http_server *server = request->server;
+
+	if (share_allows(request->share, SHARE_STREAMS, server->n_streams,
+			 server->options.max_streams, 1))
 		return true;
 	request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "5");
 	reply_detail(request, MHD_HTTP_TOO_MANY_REQUESTS, "too many streams");
@@ -276,8 +315,7 @@ static void start_stream(struct request *request, int status, struct MHD_Respons
 	request->stream = stream;
 	request->stream_userdata = userdata;
 	request->stream_read_at = clock_boottime();
-	request->server->n_streams++;
-	request->server->options.counters->n_streams++;
+	stream_begins(request);
 	request_answer(request, status, response);
 }
 
@@ -316,16 +354,15 @@ void request_start_upload(struct request *request, const struct request_upload *
 	request->upload = upload;
 	request->upload_userdata = userdata;
 	request->stream_read_at = clock_boottime();
-	request->server->n_streams++;
-	request->server->options.counters->n_streams++;
+	stream_begins(request);
 	request->state = REQUEST_STATE_UPLOADING;
-	resume(request);
+	request_resume(request);
 }
 
 void request_wake_upload(struct request *request)
 {
 	if (request->state == REQUEST_STATE_UPLOADING)
-		resume(request);
+		request_resume(request);
 }
 
 void request_wake(struct request *request)
@@ -333,5 +370,5 @@ void request_wake(struct request *request)
 	if (request->websocket)
 		websocket_wake(request->websocket);
 	else if (request->stream)
-		resume(request);
+		request_resume(request);
 }

@@ -27,6 +27,7 @@
 
 #include "supervisor/api/http/auth.h"
 #include "supervisor/api/http/routes.h"
+#include "supervisor/api/http/shares.h"
 
 struct app;
 struct http_server;
@@ -83,6 +84,9 @@ struct request {
 	char accept[128];
 	char last_event_id[24];
 	struct identity identity;
+	struct share *share;   /* of its user; NULL: the operator's, or nobody's */
+	struct list turn_link; /* share->waiting */
+	bool has_turn;
 	struct buf body;
 	json_t *errors; /* what a parser of the body finds; payload_judge takes it */
 	json_t *notes;  /* request_note, or NULL */
@@ -128,12 +132,13 @@ void request_note_id(struct request *request, const char *key, const struct id *
 void request_on_left(struct request *request, void (*left)(void *userdata), void *userdata);
 /* Set by reply_*: takes the response, and wakes the connection where it waits. */
 void request_answer(struct request *request, int status, struct MHD_Response *response);
-/* Charge memory to the request until its end. False: the server holds too much. */
+/* Charge memory to the request until its end. False: the server holds too much, or too much of it
+ * is its user's. */
 MUST_USE bool request_hold(struct request *request, size_t size);
 /* The body was taken over by its handler and is bounded there. */
 void request_release_body(struct request *request);
-/* Is there room for one more stream? If not, the request is answered. For what must not be begun in
- * vain. */
+/* Is there room for one more stream of this user? If not, the request is answered. For what must
+ * not be begun in vain. */
 MUST_USE bool request_may_stream(struct request *request);
 /* Answer with a stream. `closed` is called in every case, also when this fails. */
 void request_start_stream(struct request *request, const char *content_type,

@@ -25,6 +25,7 @@
 #include "supervisor/api/http/payload.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/http/server_state.h"
+#include "supervisor/api/http/turns.h"
 #include "supervisor/api/http/websocket.h"
 
 #define CONNECTION_MEMORY_BYTES ((size_t)64 * 1024)
@@ -39,6 +40,7 @@
 #define CROWDED_HEAD_TIMEOUT    (10 * USEC_PER_SEC)
 #define CROWDED_BODY_TIMEOUT    (20 * USEC_PER_SEC)
 #define RUNS_A_TURN             8
+#define RUN_TIME                (2 * USEC_PER_MS)
 
 static void log_request(const struct request *request, enum MHD_RequestTerminationCode code)
 {
@@ -114,8 +116,12 @@ static bool is_stale(const struct http_connection *connection, usec_t now)
 		return false;
 	if (!request)
 		return clock_add(connection->since, CROWDED_HEAD_TIMEOUT) < now;
-	return request->state == REQUEST_STATE_RECEIVING &&
-	       clock_add(request->began, CROWDED_BODY_TIMEOUT) < now;
+	/* One that was refused for the crowd is part of it as long as it sends its body. */
+	if (request->state != REQUEST_STATE_RECEIVING &&
+	    (request->state != REQUEST_STATE_ANSWERED || request->stream ||
+	     request->status != MHD_HTTP_SERVICE_UNAVAILABLE))
+		return false;
+	return clock_add(request->began, CROWDED_BODY_TIMEOUT) < now;
 }
 
 static void cut_connection(struct http_server *server, struct http_connection *connection)
@@ -227,6 +233,9 @@ static void judge_load(struct request *request)
 
 	if (n_counted(server) > server->options.max_connections)
 		reply_busy(request, "too many connections");
+	else if (request->share && !share_allows(request->share, SHARE_REQUESTS, n_counted(server),
+						 server->options.max_connections, 0))
+		reply_busy(request, "too many requests of this user at once");
 	else if (server->quiet && !(request->route->flags & ROUTE_PEER_ONLY))
 		reply_busy(request, "the service is stopping");
 }
@@ -249,11 +258,14 @@ static const char *origin_form(const char *target)
 
 static void run_handler(struct request *request)
 {
+	usec_t began = clock_boottime();
+
 	request->state = REQUEST_STATE_HANDLING;
 	log_set_request(request->request_id);
 	if (payload_finish(request))
 		request->route->handler(request);
 	log_set_request(NULL);
+	turns_count(request, began);
 	if (request->state == REQUEST_STATE_HANDLING)
 		request->state = REQUEST_STATE_WAITING;
 }
@@ -406,8 +418,13 @@ static enum MHD_Result on_access(void *userdata, struct MHD_Connection *connecti
 		return open_upload(request);
 	if (*upload_data_size > 0)
 		return take_body(request, upload_data, upload_data_size);
-	if (request->state == REQUEST_STATE_RECEIVING)
+	if (request->state == REQUEST_STATE_RECEIVING) {
+		if (!turns_may_run(&request->server->turns, request)) {
+			request_suspend(request);
+			return MHD_YES;
+		}
 		run_handler(request);
+	}
 	if (request->state == REQUEST_STATE_UPLOADING) {
 		request->upload_ended = true;
 		request->state = REQUEST_STATE_WAITING;
@@ -433,16 +450,24 @@ static uint64_t next_run_ms(struct http_server *server)
 }
 
 /* After each piece of an answer the library wants to run again at once. A timer for "at once" costs
- * a millisecond, so it runs in this turn, and what is then left is the next turn's. */
+ * a millisecond, so it runs in this turn, and what is then left is the next turn's: many streams
+ * that have much to send must not keep a request waiting for a shim's or the supervisor's answer.
+ */
 static void run(struct http_server *server)
 {
-	uint64_t next_ms = 0;
+	usec_t end = clock_add(clock_boottime(), RUN_TIME);
+	uint64_t next_ms;
 
-	for (int i = 0; i < RUNS_A_TURN && next_ms == 0; i++) {
+	turns_next(&server->turns);
+	for (int i = 0;; i++) {
 		server->dirty = false;
 		(void)MHD_run(server->daemon);
 		next_ms = next_run_ms(server);
+		if (next_ms != 0 || i + 1 == RUNS_A_TURN || clock_boottime() >= end)
+			break;
 	}
+	if (turns_are_awaited(&server->turns))
+		next_ms = 0;
 	(void)sd_event_source_set_enabled(server->again,
 					  next_ms == 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
 	if (next_ms != 0 && next_ms != UINT64_MAX) {
@@ -530,6 +555,8 @@ int http_server_new(sd_event *event, int listen_fd, const struct http_server_opt
 	server->options = *options;
 	server->event = event;
 	list_init(&server->connections);
+	shares_init(&server->shares);
+	turns_init(&server->turns);
 	r = slots_init(&server->requests, options->max_connections + options->max_streams + 16);
 	if (r >= 0) {
 		*ret_reason = "the HTTP library does not take the socket";
@@ -587,6 +614,7 @@ struct http_server *http_server_free(struct http_server *server)
 		(void)MHD_run(server->daemon);
 		MHD_stop_daemon(server->daemon);
 	}
+	turns_done(&server->turns);
 	slots_done(&server->requests);
 	free(server);
 	return NULL;

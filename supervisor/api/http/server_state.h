@@ -32,6 +32,8 @@ struct http_server {
 	struct slots requests;
 	struct list connections;
 	size_t n_connections;
+	struct shares shares;
+	struct turns turns;
 	size_t n_streams;
 	size_t n_cut;
 	size_t held_bytes;
@@ -43,6 +45,9 @@ struct http_server {
 /* In RECEIVING, with an id of its own. NULL: no memory, or too many. */
 struct request *request_new(struct http_server *server, struct MHD_Connection *connection);
 void request_free(struct request *request);
+/* It is known who asks. */
+void request_enter(struct request *request);
 void request_suspend(struct request *request);
+void request_resume(struct request *request);
 /* The client left, as the loop or the end of the server says. */
 void request_cut(struct request *request);
