@@ -95,6 +95,8 @@ struct app {
 	struct list streams;   /* struct task_stream */
 	struct list cancels;   /* struct cancel_waiter */
 	struct list command_streams;
+	/* Output that waits for its command's end, in all answers. */
+	size_t command_answer_bytes;
 	size_t command_bytes; /* kept output of commands, of all sessions */
 	struct list puts;     /* struct component_put, until the store has them */
 	struct list airbyte;  /* struct asked, until the store has answered */

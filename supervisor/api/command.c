@@ -177,16 +177,34 @@ static void drop_first(struct command *command)
 	command_log_drop_first(&command->log);
 }
 
+/* What is kept of all sessions of its owner. The operator is no one's rival. */
+static size_t bytes_of_owner(const struct session *session)
+{
+	const struct tenant *owner = session->place[QUOTA_SCOPE_OWNER].tenant;
+	size_t bytes = 0;
+
+	if (!owner)
+		return 0;
+	LIST_FOR_EACH (link, &owner->sessions)
+		bytes += live_of(LIST_ENTRY(link, struct tenant_place, link)->session)
+				 ->command_bytes;
+	return bytes;
+}
+
 static bool is_over(const struct command *command)
 {
 	const struct live *live = command->live;
+	size_t all = live->app->command_bytes;
 	size_t bytes = command->log.bytes;
 
 	if (bytes > COMMAND_KEPT_MAX_BYTES)
 		return true;
-	return bytes > COMMAND_KEPT_FLOOR_BYTES &&
-	       (live->command_bytes > COMMAND_SESSION_KEPT_MAX_BYTES ||
-		live->app->command_bytes > COMMAND_ALL_KEPT_MAX_BYTES);
+	if (bytes <= COMMAND_KEPT_FLOOR_BYTES)
+		return false;
+	if (live->command_bytes > COMMAND_SESSION_KEPT_MAX_BYTES)
+		return true;
+	return share_is_scarce(all, COMMAND_ALL_KEPT_MAX_BYTES) &&
+	       share_exceeds(bytes_of_owner(live->session), all, COMMAND_ALL_KEPT_MAX_BYTES);
 }
 
 /* The end stays, and what the pacer has not taken. */

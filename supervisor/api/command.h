@@ -20,15 +20,18 @@
 #include "supervisor/api/live.h"
 #include "supervisor/api/session/spec.h"
 
-/* Kept output: of one command, of all of a session, of all sessions; beyond the last two what is
- * over the floor goes. */
+/* Kept output: of one command, of all of a session, of all sessions; beyond the last two, or of an
+ * owner whose share of the last is too large (shares.h), what is over the floor goes. */
 #define COMMAND_KEPT_MAX_BYTES         ((size_t)1024 * 1024)
 #define COMMAND_SESSION_KEPT_MAX_BYTES ((size_t)4 * 1024 * 1024)
 #define COMMAND_ALL_KEPT_MAX_BYTES     ((size_t)256 * 1024 * 1024)
 #define COMMAND_KEPT_FLOOR_BYTES       ((size_t)64 * 1024)
-/* What one JSON answer holds at most, and what it holds where the caller says nothing. */
+/* What one JSON answer holds at most, what it holds where the caller says nothing, and what all
+ * hold that wait for their command's end: apart from what is held for requests, as they may wait
+ * for hours. */
 #define COMMAND_ANSWER_MAX_BYTES       ((size_t)8 * 1024 * 1024)
 #define COMMAND_ANSWER_BYTES           ((size_t)1024 * 1024)
+#define COMMAND_ALL_ANSWERS_MAX_BYTES  ((size_t)128 * 1024 * 1024)
 #define COMMAND_TEXT_BYTES             256
 /* Standard input that was sent and that the command has not taken. */
 #define COMMAND_STDIN_WINDOW_BYTES     ((size_t)768 * 1024)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "supervisor/api/command_output.h"
 #include "supervisor/api/command_reply.h"
 #include "supervisor/api/http/reply.h"
 
@@ -14,34 +15,16 @@ struct command_waiter {
 	struct answer_to to;
 	sd_event_source *timer;
 	enum command_wait_for what;
-	bool broken;                  /* no memory for the output */
 	struct command_reader reader; /* COMMAND_WAIT_OUTPUT */
-	struct buf output[2];
+	struct command_output output;
 };
-
-/* Taken at once, so that the command goes on; what it may say is bounded by its max_output. */
-static void collect(struct command_waiter *waiter)
-{
-	const struct command_event *event;
-
-	while ((event = command_take(&waiter->reader))) {
-		if (event->kind != COMMAND_EVENT_STDOUT && event->kind != COMMAND_EVENT_STDERR)
-			continue;
-		if (buf_append(&waiter->output[event->kind == COMMAND_EVENT_STDERR], event->data,
-			       event->size) < 0) {
-			command_cancel(waiter->command);
-			waiter->broken = true;
-		}
-	}
-}
 
 static void waiter_free(struct command_waiter *waiter)
 {
 	waiter->timer = sd_event_source_disable_unref(waiter->timer);
 	list_remove(&waiter->link);
 	command_read_end(&waiter->reader);
-	buf_done(&waiter->output[0]);
-	buf_done(&waiter->output[1]);
+	command_output_done(&waiter->output);
 	free(waiter);
 }
 
@@ -53,11 +36,11 @@ static void answer(struct command_waiter *waiter)
 	if (!request)
 		return;
 	if (waiter->what == COMMAND_WAIT_OUTPUT)
-		collect(waiter);
-	if (waiter->broken)
-		reply_runtime_error(request, RUNTIME_BUSY, "out of memory");
+		command_output_take(&waiter->output, &waiter->reader);
+	if (waiter->output.broken)
+		reply_runtime_error(request, RUNTIME_BUSY, waiter->output.broken);
 	else if (waiter->what == COMMAND_WAIT_OUTPUT)
-		reply_command_output(request, command, waiter->output);
+		reply_command_output(request, command, waiter->output.text);
 	else if (waiter->what == COMMAND_WAIT_START)
 		reply_command_begun(request, command);
 	else
@@ -102,7 +85,9 @@ static void on_left(void *userdata)
 
 static void on_wake(struct command_reader *reader)
 {
-	collect(LIST_ENTRY(reader, struct command_waiter, reader));
+	struct command_waiter *waiter = LIST_ENTRY(reader, struct command_waiter, reader);
+
+	command_output_take(&waiter->output, reader);
 }
 
 int command_wait(struct request *request, struct command *command, enum command_wait_for what,
@@ -117,8 +102,8 @@ int command_wait(struct request *request, struct command *command, enum command_
 	waiter->to = answer_to(request);
 	waiter->what = what;
 	waiter->reader.wake = on_wake;
-	waiter->output[0] = BUF_NULL(COMMAND_ANSWER_MAX_BYTES);
-	waiter->output[1] = BUF_NULL(COMMAND_ANSWER_MAX_BYTES);
+	command_output_init(&waiter->output, request_app(request), request->share,
+			    COMMAND_ANSWER_MAX_BYTES);
 	list_append(&command->waiters, &waiter->link);
 	if (timeout != USEC_NEVER)
 		r = sd_event_add_time(request_app(request)->event, &waiter->timer, CLOCK_BOOTTIME,

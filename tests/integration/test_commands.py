@@ -1,10 +1,12 @@
 """Commands of the runtime API: answers, background, standard input, signals, bounds."""
 import base64
 import json
+import os
 import signal
+import threading
 import time
 
-from harness import RUNTIME, RUNTIME_NOT_FOUND, SLOW, Result, event_bytes, sse_events, wait_until
+from harness import RUNTIME, RUNTIME_NOT_FOUND, SLOW, Result, UnixConnection, event_bytes, sse_events, stopped_shim, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 
 JSON = {"Accept": "application/json"}
@@ -123,9 +125,6 @@ def test_foreground_ends_with_its_client(caller, session):
 
 
 def test_json_answer_ends_with_its_client(caller, session):
-    connection = None
-    import http.client
-    from harness import UnixConnection
     connection = UnixConnection(caller.path, 30)
     body = json.dumps({"cmd": "sleep 100"}).encode()
     connection.request("POST", commands(session), body=body, headers={**caller.headers, **JSON})
@@ -133,7 +132,6 @@ def test_json_answer_ends_with_its_client(caller, session):
     assert listed[0]["status"] in ("starting", "running")
     connection.close()
     wait_until(lambda: caller.get(commands(session)).json["commands"] == [], 15, "it is gone")
-    assert http.client
 
 
 def test_timeout_kills_the_whole_tree(caller, session):
@@ -173,13 +171,35 @@ def test_output_is_bounded(caller, session):
 
 def test_ten_gigabytes_against_max_output(caller, session):
     """What is beyond is neither sent nor kept, and costs no more than the pipe."""
-    answer = caller.post(commands(session), {"cmd": "head -c 10G /dev/zero", "max_output": 1000},
-                         headers=JSON, timeout=120 * SLOW)
+    answer = caller.post(commands(session), {"cmd": "head -c 10G /dev/zero", "max_output": 1000, "timeout_ms": 300000 * SLOW},
+                         headers=JSON, timeout=320 * SLOW)
     assert answer.status == 200 and answer.json["code"] == 0, answer
     assert answer.json["truncated"] and answer.json["stdout"] is None  # NUL bytes are no text
     assert base64.b64decode(answer.json["stdout_base64"]) == bytes(1000)
     assert answer.json["dropped_bytes"] == 10 * 1024 ** 3 - 1000
     assert caller.shell(session, "echo on").text == "on\n"
+
+
+def test_answers_that_wait_are_bounded_together(caller, session):
+    """16 x 8 MiB is all; whoever streams, and other requests, are not concerned."""
+    body = json.dumps({"cmd": "head -c 8M /dev/zero; sleep 300", "max_output": 8 << 20}).encode()
+    waiting = [UnixConnection(caller.path, 60 * SLOW) for _ in range(16)]
+    other = caller.create_runtime()
+
+    def echo(form):
+        return caller.post(commands(other), {"cmd": "echo on"}, headers=form, timeout=60 * SLOW)
+    assert echo(JSON).status == 200
+    for connection in waiting:
+        connection.request("POST", commands(session), body=body, headers={**caller.headers, **JSON})
+    wait_until(lambda: echo(JSON).status != 200, 60 * SLOW, "they hold what there is")
+    refused = echo(JSON)
+    assert (refused.status, refused.json["code"]) == (503, "busy"), refused
+    assert "answers of commands" in refused.json["detail"]
+    assert echo(LINES).status == 200 and b"on" in echo(LINES).body
+    for connection in waiting:
+        connection.close()
+    wait_until(lambda: echo(JSON).status == 200, 30 * SLOW, "there is room again")
+    caller.delete(f"{RUNTIME}/{other}")
 
 
 def test_stdin(caller, session):
@@ -193,6 +213,8 @@ def test_stdin(caller, session):
     assert Result(stream(caller, session, cid)).out == b"\xff\x00raw-json"
     answer = caller.post(url, {"text": "x"})
     assert (answer.status, answer.json["code"]) == (409, "not_running")
+    cid = begin(caller, session, "cat", stdin_open=True)
+    assert caller.post(commands(session, cid, "/stdin?eof=1"), {"text": "x"}).json["stdin_open"] is False
     cid = begin(caller, session, "sleep", "60")
     answer = caller.post(commands(session, cid, "/stdin"), {"text": "x"})
     assert (answer.status, answer.json["code"]) == (409, "stdin_closed")
@@ -286,7 +308,6 @@ def test_kept_over_a_restart_of_the_worker(daemon, caller, session):
     before = stream(caller, session, done)
     wait_until(lambda: caller.get(commands(session, running)).json["seq"] > 0, 10, "it has spoken")
     daemon.deaths_expected = True
-    import os
     os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)
     wait_until(daemon.ready, 20, "the next worker answers")
     state = wait_until(lambda: answer_of(caller, session, running), 20, "it is known")
@@ -296,6 +317,26 @@ def test_kept_over_a_restart_of_the_worker(daemon, caller, session):
     assert caller.post(commands(session, running, "/stdin"), {"text": "after\n"}).status == 200
     assert ended(caller, session, running)["exit"]["code"] == 0
     assert Result(stream(caller, session, running)).text == "before\nafter\n"
+
+
+def test_a_shim_that_has_not_said_what_it_has(daemon, caller, session):
+    """To the next worker it is not yet known: no command of it is lost for that."""
+    running = begin(caller, session, "sleep", "1000")
+    daemon.deaths_expected = True
+    answers = []
+    with stopped_shim(daemon, caller, session):
+        os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)
+        wait_until(daemon.ready, 20, "the next worker answers")
+        asking = [threading.Thread(target=lambda url=url: answers.append(caller.get(url, timeout=60)))
+                  for url in (commands(session, running), commands(session))]
+        for thread in asking:
+            thread.start()
+        time.sleep(1)
+        assert not answers, answers
+    for thread in asking:
+        thread.join(60)
+    assert [answer.status for answer in answers] == [200, 200], answers
+    assert caller.get(commands(session, running)).json["status"] == "running"
 
 
 def answer_of(caller, session, cid):
