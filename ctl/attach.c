@@ -140,8 +140,11 @@ static int write_raw(struct attachment *attachment, const char *data, size_t siz
 		ssize_t n;
 		int r;
 
-		if (poll(fds, ARRAY_SIZE(fds), -1) < 0)
-			return errno == EINTR ? 0 : -errno;
+		r = poll(fds, ARRAY_SIZE(fds), -1);
+		if (r < 0 && errno == EINTR)
+			continue; /* as after a stop */
+		if (r < 0)
+			return -errno;
 		r = fds[1].revents ? take_signals(attachment) : 0;
 		if (r < 0)
 			return r;
@@ -326,6 +329,23 @@ static int open_channel(struct attachment *attachment, const char *session, cons
 					     : client_result(attachment->client, r, &reply);
 }
 
+/* One that was begun for us, and that nobody would ever attach to. */
+static void end_command(struct client *client, const char *session, const char *command_id)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	json_t *body = json_pack("{s:s, s:s}", "signal", "KILL", "scope", "tree");
+	char prefix[256];
+	char path[512];
+	const struct client_request request = {.method = "POST", .path = path, .body = body};
+	int r = client_path(prefix, sizeof(prefix), API_PREFIX_RUNTIME, session, "/commands");
+
+	if (r >= 0)
+		r = client_path(path, sizeof(path), prefix, command_id, "/signal");
+	if (r >= 0)
+		IGNORE_RESULT(client_perform(client, &request, &reply));
+	json_decref(body);
+}
+
 int attach_command(struct client *client, const struct options *options, const char *session,
 		   const char *command_id, const struct attach_mode *mode)
 {
@@ -351,6 +371,8 @@ int attach_command(struct client *client, const struct options *options, const c
 		print_stream_end(&attachment.streams[0]);
 		print_stream_end(&attachment.streams[1]);
 		r = result(&attachment, r);
+	} else if (mode->kills) {
+		end_command(client, session, command_id);
 	}
 	channel_close(&attachment.channel);
 	return r;

@@ -15,6 +15,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/loader_run.h"
+#include "supervisor/api/rebuild.h"
 
 #define NOTED_PROGRAM_MAX 256
 #define START_TIMEOUT     (30 * USEC_PER_SEC)
@@ -162,7 +163,9 @@ void action_command_attach(struct request *request, struct session *session, uin
 {
 	struct command *command = find(request, session);
 
-	if (command && command_attach(request, command, after, kills) < 0)
+	/* What is refused ends no command. */
+	if (command && request_may_stream(request) &&
+	    command_attach(request, command, after, kills) < 0)
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
 }
 

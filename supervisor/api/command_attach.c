@@ -7,9 +7,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/http/payload.h"
-
-/* What one turn of a WebSocket may bring (http/websocket.c) and some. */
-#define TURN_BYTES ((size_t)32 * 1024)
+#include "supervisor/api/http/websocket.h"
 
 struct attachment {
 	struct command_reader reader;
@@ -83,7 +81,7 @@ static bool attach_may_take(void *userdata)
 	const struct command *command = attachment->reader.command;
 
 	return !command || command->stdin_closed || command->state == COMMAND_STATE_ENDED ||
-	       command_stdin_room(command) >= TURN_BYTES;
+	       command_stdin_room(command) >= WEBSOCKET_TURN_MAX_BYTES;
 }
 
 static int take_resize(struct attachment *attachment, const char *text, size_t size)

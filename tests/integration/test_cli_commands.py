@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
@@ -13,7 +14,8 @@ import time
 
 import pytest
 
-from harness import ABSENT_ID, BIN, SLOW, ctl, wait_until
+from harness import ABSENT_ID, BIN, RUNTIME, SLOW, Client, ctl, wait_until
+from test_websocket import handshake
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +135,18 @@ def test_a_stop_restores_the_terminal_for_a_while(terminal, session):
     assert shell.ended() == 3
 
 
+def test_a_stop_while_output_waits_loses_nothing(terminal, session):
+    loud = terminal("exec", "--tty", session, "--", "sh", "-c", "seq 60000; echo en''d")
+    time.sleep(2)  # nobody reads what it says
+    loud.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: open(f"/proc/{loud.process.pid}/stat").read().split(") ")[1][0] == "T", 20, "it is stopped")
+    loud.process.send_signal(signal.SIGCONT)
+    end = loud.read_until(rb"\nend\r")
+    said = end.string[:end.start()].split()
+    assert said == [str(i).encode() for i in range(1, 60001)]
+    assert loud.ended() == 0
+
+
 def test_the_end_of_a_session_restores_the_terminal(daemon, terminal):
     other = ctl(daemon, "create", "--profile", "agent").stdout.decode().strip()
     shell = terminal("shell", other)
@@ -241,3 +255,30 @@ def test_who_may_only_read_cannot_attach(daemon, session):
     refused = ctl(daemon, *reads, "attach", own, cid, socket_path=daemon.control)
     assert refused.returncode == 4 and b"(HTTP 403)" in refused.stderr, refused
     ctl(daemon, *words, "rm", own, socket_path=daemon.control)
+
+
+def test_what_cannot_be_attached_to_is_not_left_behind(daemon):
+    """The service has no stream left: a refused attachment ends no command, but `exec` ends its own."""
+    session = ctl(daemon, "create").stdout.decode().strip()
+    cid = begin(daemon, session, "sleep 300")
+    url = f"{RUNTIME}/{session}/commands/{cid}"
+    streams = []
+
+    def opened(head):
+        streams.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        streams[-1].settimeout(30 * SLOW)
+        streams[-1].connect(str(daemon.operator))
+        streams[-1].sendall(head)
+        return streams[-1].recv(12)
+    try:
+        while opened(f"GET {url}/stream HTTP/1.1\r\nHost: sandboxd\r\n\r\n".encode()) == b"HTTP/1.1 200":
+            assert len(streams) <= 1024
+        assert opened(handshake(Client(daemon.operator), f"{url}/attach?on_disconnect=kill")) == b"HTTP/1.1 429"
+        refused = ctl(daemon, "exec", "-i", session, "--", "cat", stdin=b"")
+        assert refused.returncode != 0 and b"too many streams" in refused.stderr, refused
+        wait_until(lambda: [c["status"] for c in listed(daemon, session).values()] == ["running", "exited"],
+                   20, "the other one has ended, this one goes on")
+    finally:
+        for stream in streams:
+            stream.close()
+        ctl(daemon, "rm", session)

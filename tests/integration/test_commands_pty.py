@@ -4,13 +4,16 @@ import json
 import os
 import pty
 import signal
+import socket
+import struct
+import time
 
 import pytest
 
 from harness import RUNTIME, SLOW, Result, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_commands import begin, commands, ended, stream
-from test_websocket import connect
+from test_websocket import connect, frame, frames_of, handshake
 
 websockets = pytest.importorskip("websockets", reason="python3-websockets is not installed")
 SIZE = {"rows": 24, "cols": 80}
@@ -119,6 +122,7 @@ def test_attach(caller, session):
         assert attach(caller, session, cid, [bad])[2] == 4001, bad
     assert caller.get(commands(session, cid)).json["status"] == "running"
     assert caller.get(commands(session, cid, "/attach")).status == 426
+    assert caller.get(commands(session, cid, "/attach?on_disconnect=Kill")).status == 422
 
 
 def test_attach_that_kills(caller, session):
@@ -136,6 +140,73 @@ def test_large_input_waits_for_its_reader(caller, session):
     blocks = [b"x" * 16000] * 200
     out, events, _ = attach(caller, session, cid, [*blocks, '{"type":"eof"}'])
     assert int(out) == 3200000 and events[-1]["code"] == 0
+
+
+def held_command(caller, session, room):
+    """A command that reads nothing before there is a file `go`, with room for so much more input."""
+    cid = begin(caller, session, "sh", "-c", "while ! [ -e go ]; do sleep 0.1; done; wc -c", stdin_open=True)
+    pending = []
+
+    def give(size):
+        answer = caller.request("POST", commands(session, cid, "/stdin"), raw_body=bytes(size),
+                                headers={"Content-Type": "application/octet-stream"})
+        assert answer.status == 200, answer
+        return answer.json["pending_bytes"]
+
+    def settled():
+        pending.append(give(0))
+        return len(pending) > 3 and len(set(pending[-3:])) == 1
+    size = 128 << 10
+    give(size)
+    wait_until(settled, 20, "its pipe is full")
+    more = (768 << 10) - room - pending[-1]
+    give(more)
+    return cid, size + more
+
+
+def test_input_of_one_turn_fits(caller, session):
+    """The rest of a message that was begun in an earlier turn comes on top of what a turn reads."""
+    cid, size = held_command(caller, session, 33 << 10)
+    message = b"x" * 16384
+    first = frame(2, message)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(20 * SLOW)
+        sock.connect(caller.path)
+        sock.sendall(handshake(caller, commands(session, cid, "/attach")) + first[:-1])
+        time.sleep(0.5)
+        sock.sendall(first[-1:] + frame(2, message) + frame(2, b"x" * 3500) + frame(1, b'{"type":"eof"}'))
+        time.sleep(0.5)
+        assert caller.shell(session, "touch go").code == 0
+        data = b""
+        while not (got := frames_of(data.partition(b"\r\n\r\n")[2])) or got[-1][0] != 8:
+            data += sock.recv(65536)
+    size += 2 * len(message) + 3500
+    assert (2, f"{size}\n".encode()) in got, got
+    assert struct.unpack(">H", got[-1][1][:2]) == (1000,)
+
+
+def test_who_waits_for_a_command_that_does_not_read_is_not_cut(caller, session):
+    """Its answers to pings lie behind input that is not read: 20 s to a ping, 55 s of patience."""
+    cid, size = held_command(caller, session, 1000)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(caller.path)
+        sock.sendall(handshake(caller, commands(session, cid, "/attach")) + frame(2, b"x" * 2000))
+        sock.settimeout(100)
+        data, pings, begun = b"", 0, time.monotonic()
+        while time.monotonic() < begun + 85 or pings < 3:
+            more = sock.recv(65536)
+            assert more, f"cut after {time.monotonic() - begun} s"
+            data += more
+            got = frames_of(data.partition(b"\r\n\r\n")[2])
+            if sum(opcode == 9 for opcode, _ in got) > pings:
+                pings += 1
+                sock.sendall(frame(10))
+        sock.sendall(frame(1, b'{"type":"eof"}'))
+        assert caller.shell(session, "touch go").code == 0
+        sock.settimeout(20 * SLOW)
+        while not (got := frames_of(data.partition(b"\r\n\r\n")[2])) or got[-1][0] != 8:
+            data += sock.recv(65536)
+    assert (2, f"{size + 2000}\n".encode()) in got, got
 
 
 # Input of our own making, with high bits that a careless filter does not see; another line discipline.

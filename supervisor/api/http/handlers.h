@@ -13,6 +13,8 @@ struct session;
 void handle_in_session(struct request *request,
 		       void (*act)(struct request *request, struct session *session));
 
+/* Of a stream: lines, which a WebSocket's messages are too; else events. */
+bool handler_gives_lines(const struct request *request);
 
 void handle_session_create(struct request *request);
 void handle_session_list(struct request *request);

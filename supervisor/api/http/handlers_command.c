@@ -41,6 +41,11 @@ static enum command_form form_of(const struct request *request)
 	return form;
 }
 
+bool handler_gives_lines(const struct request *request)
+{
+	return request->websocket || form_of(request) != COMMAND_FORM_EVENTS;
+}
+
 void handle_sandbox_command(struct request *request)
 {
 	struct command_start start = {.form = form_of(request)};
@@ -103,18 +108,30 @@ void handle_command_stream(struct request *request)
 		after = 0;
 	session = action_find(request, false);
 	if (session && websocket_judge(request))
-		action_command_stream(request, session,
-				      request->websocket || form_of(request) != COMMAND_FORM_EVENTS,
-				      after);
+		action_command_stream(request, session, handler_gives_lines(request), after);
+}
+
+/* As read_number. */
+static bool read_on_disconnect(struct request *request, bool *ret_kills)
+{
+	const char *text = request_query(request, "on_disconnect");
+
+	*ret_kills = text && str_equal(text, "kill");
+	if (!text || *ret_kills || str_equal(text, "keep"))
+		return true;
+	reply_invalid_query(request, "literal_error", "on_disconnect",
+			    "Input should be 'kill' or 'keep'");
+	return false;
 }
 
 void handle_command_attach(struct request *request)
 {
-	const char *text = request_query(request, "on_disconnect");
 	struct session *session;
 	uint64_t after = 0;
+	bool kills;
 
-	if (!read_number(request, "after", UINT64_MAX, &after))
+	if (!read_number(request, "after", UINT64_MAX, &after) ||
+	    !read_on_disconnect(request, &kills))
 		return;
 	session = action_find(request, false);
 	if (!session || !websocket_judge(request))
@@ -124,7 +141,7 @@ void handle_command_attach(struct request *request)
 		reply_detail(request, MHD_HTTP_UPGRADE_REQUIRED, "this is for a WebSocket");
 		return;
 	}
-	action_command_attach(request, session, after, text && str_equal(text, "kill"));
+	action_command_attach(request, session, after, kills);
 }
 
 static bool is_json(const struct request *request)

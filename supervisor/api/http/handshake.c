@@ -6,16 +6,16 @@
 #include "base/str.h"
 #include "base/websocket_key.h"
 
-/* Is `word` in a list between commas? */
-static bool list_has(const char *list, const char *word)
+/* Is `word` in a list between any of `separators`? */
+static bool list_has(const char *list, const char *separators, const char *word)
 {
 	size_t length = strlen(word);
 
 	while (list[0]) {
 		size_t n;
 
-		list += strspn(list, ", \t");
-		n = strcspn(list, ", \t");
+		list += strspn(list, separators);
+		n = strcspn(list, separators);
 		if (n == length && strncasecmp(list, word, n) == 0)
 			return true;
 		list += n;
@@ -28,9 +28,9 @@ void handshake_add(struct handshake *handshake, const char *name, const char *va
 	if (!value)
 		value = "";
 	if (strcasecmp(name, "Upgrade") == 0) {
-		handshake->upgrade |= list_has(value, "websocket");
+		handshake->upgrade |= list_has(value, ", \t", "websocket");
 	} else if (strcasecmp(name, "Connection") == 0) {
-		handshake->connection |= list_has(value, "upgrade");
+		handshake->connection |= list_has(value, ", \t", "upgrade");
 	} else if (strcasecmp(name, "Sec-WebSocket-Key") == 0) {
 		handshake->key = value;
 		handshake->n_key++;
@@ -56,31 +56,14 @@ static bool key_well_formed(const char *key)
 	       size == sizeof(nonce);
 }
 
-static bool origin_listed(const char *origin, const char *origins)
-{
-	size_t length = strlen(origin);
-
-	while (origins[0]) {
-		size_t n;
-
-		origins += strspn(origins, " ");
-		n = strcspn(origins, " ");
-		if (n == 1 && origins[0] == '*')
-			return true;
-		if (n == length && strncasecmp(origins, origin, n) == 0)
-			return true;
-		origins += n;
-	}
-	return false;
-}
-
 static bool origin_allowed(const struct handshake *handshake, const char *origins)
 {
 	const char *authority;
 
 	if (handshake->n_origin == 0)
 		return true;
-	if (handshake->origin[0] != '\0' && origin_listed(handshake->origin, origins))
+	if (handshake->origin[0] != '\0' &&
+	    (list_has(origins, " ", "*") || list_has(origins, " ", handshake->origin)))
 		return true;
 	authority = strstr(handshake->origin, "://");
 	if (!authority || handshake->n_host != 1 || handshake->host[0] == '\0')

@@ -77,6 +77,16 @@ static void end_upload(struct request *request)
 	upload->closed(request->upload_userdata);
 }
 
+/* Who waits with an answer for it ends that. */
+static void tell_left(struct request *request)
+{
+	void (*left)(void *userdata) = request->left;
+
+	request->left = NULL;
+	if (left)
+		left(request->left_userdata);
+}
+
 void request_free(struct request *request)
 {
 	request->left_source = sd_event_source_disable_unref(request->left_source);
@@ -85,8 +95,7 @@ void request_free(struct request *request)
 	end_upload(request);
 	free(request->refusal);
 	request->websocket = websocket_free(request->websocket);
-	if (request->left)
-		request->left(request->left_userdata);
+	tell_left(request);
 	if (request->response)
 		MHD_destroy_response(request->response);
 	if (request->state != REQUEST_STATE_ANSWERED)
@@ -202,6 +211,8 @@ void request_cut(struct request *request)
 	if (request->websocket)
 		websocket_stop(request->websocket);
 	request->client_left = true;
+	/* Now: nobody can answer it from here on, and so nobody would take `left` back. */
+	tell_left(request);
 	request_resume(request);
 }
 

@@ -26,6 +26,8 @@
 #define BLOCK_TIMEOUT     (60 * USEC_PER_SEC) /* for one block of the stream */
 #define GOODBYE_TIMEOUT   (10 * USEC_PER_SEC)
 
+_Static_assert(MESSAGE_MAX_BYTES + READ_A_TURN_BYTES <= WEBSOCKET_TURN_MAX_BYTES, "one turn");
+
 struct websocket {
 	struct request *request;
 	struct MHD_UpgradeResponseHandle *handle; /* NULL: not ours yet, or not any more */
@@ -79,7 +81,8 @@ bool websocket_judge(struct request *request)
 {
 	struct handshake handshake = {0};
 
-	if (!request->may_upgrade)
+	/* A handler that waited runs once more. */
+	if (!request->may_upgrade || request->websocket)
 		return true;
 	(void)MHD_get_connection_values(request->connection, MHD_HEADER_KIND, take_header,
 					&handshake);
@@ -356,13 +359,17 @@ static void on_frame(wslay_event_context_ptr wslay,
 
 /* A turn. */
 
-static bool may_read(const struct websocket *socket)
+/* The stream takes nothing now: what the client sends, pongs too, stays where it is. */
+static bool is_held(const struct websocket *socket)
 {
 	const struct request_stream *stream = socket->request->stream;
 
-	if (stream && stream->may_take && !stream->may_take(socket->request->stream_userdata))
-		return false;
-	return wslay_event_want_read(socket->wslay) &&
+	return stream && stream->may_take && !stream->may_take(socket->request->stream_userdata);
+}
+
+static bool may_read(const struct websocket *socket)
+{
+	return !is_held(socket) && wslay_event_want_read(socket->wslay) &&
 	       wslay_event_get_queued_msg_count(socket->wslay) < QUEUED_MAX;
 }
 
@@ -501,7 +508,8 @@ static void sweep_silence(struct websocket *socket, usec_t now)
 {
 	struct wslay_event_msg ping = {.opcode = WSLAY_PING};
 
-	if (socket->heard < socket->pinged) {
+	/* Of one that we do not read its answers are not awaited: they lie behind its input. */
+	if (socket->heard < socket->pinged && !is_held(socket)) {
 		if (clock_add(socket->pinged, SILENCE_TIMEOUT) < now)
 			give_back(socket);
 		return;

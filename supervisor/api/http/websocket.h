@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
@@ -23,6 +24,9 @@ struct websocket;
 #define WEBSOCKET_CLOSE_LATER    1013 /* too slow a reader; it may come back with ?after= */
 #define WEBSOCKET_CLOSE_PROTOCOL 4001
 #define WEBSOCKET_CLOSE_INTERNAL 4500
+
+/* What one turn gives a stream that takes messages, at most: the rest of one, and what follows. */
+#define WEBSOCKET_TURN_MAX_BYTES ((size_t)36 * 1024)
 
 /* Where the request asks for a WebSocket, its stream will be one (request->websocket). False: it
  * was answered, 400, 403 or 426. */
