@@ -291,11 +291,21 @@ static int jobs_on_time(void *userdata, uint32_t events)
 {
 	struct shim *shim = userdata;
 	usec_t now = clock_boottime();
+	bool is_first_known = false;
 
 	(void)events;
-	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
-		if (shim->job[i].state != JOB_STATE_FREE && job_next(&shim->job[i]) <= now)
-			job_on_time(&shim->job[i], now);
+	/* Another one is first each time: where tokens of the session are short it takes what there
+	 * is. */
+	for (size_t n = 0, i = shim->first_on_time; n < SHIM_N_SLOTS; n++, i++) {
+		struct job *job = &shim->job[i % SHIM_N_SLOTS];
+
+		if (job->state == JOB_STATE_FREE || job_next(job) > now)
+			continue;
+		if (!is_first_known) {
+			shim->first_on_time = i % SHIM_N_SLOTS + 1;
+			is_first_known = true;
+		}
+		job_on_time(job, now);
 	}
 	jobs_arm(shim);
 	return 0;

@@ -4,8 +4,11 @@
  * watched at all, the kernel fills it and then blocks the command; no queue of ours grows.
  *
  * A token has to be there twice: of the command, and of the session, whose rate is that of
- * STDIO_SESSION_RATES commands. Who floods with all the commands that a session may have at once
+ * SESSION_OUTPUT_RATES commands. Who floods with all the commands that a session may have at once
  * would keep the api worker busy alone, which serves everybody's sessions.
+ *
+ * Who has to wait for tokens waits until there is a portion of them: each frame wakes everybody on
+ * its way, and at the same rate small ones are a load of their own.
  *
  * Beyond output_max the bytes are read and dropped, so that a command that floods still ends, and
  * counted for the exit.
@@ -38,9 +41,10 @@
 #define STDIO_FRAMES_A_TURN    4
 #define STDIO_LARGE_PIPE_BYTES (256 * 1024)
 #define STDIO_MIN_BURST_BYTES  (64ul * 1024)
-#define STDIO_SESSION_RATES    2
-/* With fewer tokens than this reading waits: frames stay large under a rate. */
+/* With fewer tokens than this reading waits. */
 #define STDIO_MIN_TOKENS       4096
+/* Then for so much of a second's, but at least that, and no more than a frame. */
+#define STDIO_PORTIONS         64
 
 static int stdio_on_output(void *userdata, uint32_t events)
 {
@@ -194,9 +198,13 @@ static void stdio_refill(struct bucket *bucket, uint64_t rate_bytes, usec_t now)
 /* When there will be enough to read. */
 static usec_t stdio_enough_at(const struct bucket *bucket, uint64_t rate_bytes, usec_t now)
 {
-	uint64_t missing = STDIO_MIN_TOKENS - bucket->tokens;
+	uint64_t portion = rate_bytes / STDIO_PORTIONS;
 
-	return clock_add(now, missing * USEC_PER_SEC / rate_bytes + 1);
+	if (portion < STDIO_MIN_TOKENS)
+		portion = STDIO_MIN_TOKENS;
+	if (portion > WIRE_PAYLOAD_MAX_BYTES)
+		portion = WIRE_PAYLOAD_MAX_BYTES;
+	return clock_add(now, (portion - bucket->tokens) * USEC_PER_SEC / rate_bytes + 1);
 }
 
 /* Of all commands of the session. */
@@ -204,7 +212,7 @@ static uint64_t stdio_session_rate(const struct job *job)
 {
 	uint64_t rate;
 
-	if (__builtin_mul_overflow(job->rate_bytes, (uint64_t)STDIO_SESSION_RATES, &rate))
+	if (__builtin_mul_overflow(job->rate_bytes, (uint64_t)SESSION_OUTPUT_RATES, &rate))
 		return UINT64_MAX;
 	return rate;
 }
@@ -214,7 +222,10 @@ static size_t stdio_allowance(struct job *job, usec_t now)
 {
 	size_t room = outbox_room(&job->outbox, (size_t)job->shim->context.params.ring_bytes);
 	struct bucket *session = &job->shim->output;
+	bool waits = job->read_at != USEC_NEVER && now < job->read_at;
 
+	if (waits && room > 0)
+		return 0; /* also where something else woke us */
 	job->read_at = USEC_NEVER;
 	if (room == 0 || job->rate_bytes == 0)
 		return room;

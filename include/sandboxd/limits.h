@@ -16,6 +16,7 @@
 #define SHIM_RING_BYTES        (1024 * 1024) /* unacknowledged frames of one running job */
 #define SHIM_MAX_JOBS          16 /* commands and file operations at once in one session */
 #define SHIM_N_SLOTS           56 /* with those that ended: not acknowledged yet, or kept */
+#define SESSION_OUTPUT_RATES   2  /* all output of a session, as a multiple of one command's rate */
 #define SHIM_MAX_KEPT          16 /* kept commands of a session that have ended */
 #define WIRE_NOTE_MAX_BYTES    512
 #define WIRE_FILE_WINDOW_BYTES ((size_t)256 * 1024) /* on the way, of one file operation */

@@ -20,7 +20,7 @@
 
 _Static_assert((int)DENIAL_KIND_MAX_ == (int)METRICS_DENIAL_MAX_ &&
 		       (int)DENIAL_SYSCALL == (int)METRICS_DENIAL_SYSCALL &&
-		       (int)DENIAL_TIME == (int)METRICS_DENIAL_TIME,
+		       (int)DENIAL_OUTPUT == (int)METRICS_DENIAL_OUTPUT,
 	       "the same kinds in the same order");
 
 #define MIB (1024ULL * 1024)
@@ -66,6 +66,7 @@ void denials_count(struct app *app, struct session *session, uint32_t oom_kills,
 	IGNORE_RESULT(str_format(rule, sizeof(rule),
 				 "memory limit of %llu MiB, files of the session included",
 				 session->plan.memory_bytes / MIB));
+	denials_output(app, session);
 	denials_note(app, session,
 		     &(struct denial_report){
 			     .kind = DENIAL_MEMORY,
@@ -229,6 +230,7 @@ void denials_activity_ended(struct live *live, const struct activity *activity,
 		note_full(live);
 	if (result->end != ACTIVITY_EXITED)
 		return;
+	denials_output_ended(live, activity, result->exit_info);
 	if (result->exit_info->flags & WIRE_EXIT_TIMED_OUT)
 		note_timeout(live, activity);
 	else if (result->exit_info->signal == SIGKILL || result->exit_info->code == 128 + SIGKILL)

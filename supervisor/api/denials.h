@@ -17,6 +17,10 @@ void denials_count(struct app *app, struct session *session, uint32_t oom_kills,
 void denials_tree_gone(struct app *app, struct session *session, const struct launch_gone *gone);
 /* The shim says that the filter of commands refused calls. */
 void denials_syscall(struct live *live, const struct wire_denied *denied);
+/* denials_output.c: a look at how fast output comes, and at what one that ended was cut by. */
+void denials_output(struct app *app, struct session *session);
+void denials_output_ended(struct live *live, const struct activity *activity,
+			  const struct wire_exit *exit_info);
 /* A command or a file operation ended so. */
 void denials_activity_ended(struct live *live, const struct activity *activity,
 			    const struct activity_result *result);

@@ -37,10 +37,12 @@ static void on_output(void *userdata, uint32_t wire_job, uint64_t number, bool i
 	struct live *live = userdata;
 	struct activity *activity = find_activity(live, wire_job);
 
-	if (activity)
+	if (activity) {
+		activity->came_bytes += size;
 		activity->ops->output(activity, number, is_stderr, data, size);
-	else
+	} else {
 		live_settle(live, number); /* given up; its last frame is still to come */
+	}
 }
 
 static void end_activity(struct live *live, uint32_t wire_job, const struct activity_result *result)

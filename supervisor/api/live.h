@@ -47,8 +47,9 @@ struct activity {
 	const struct activity_ops *ops;
 	struct live *live;
 	uint32_t wire_job;
-	int32_t pid;      /* in the session; 0: not known */
-	char program[16]; /* argv[0] without its path, cut: a caller's word; "": none */
+	int32_t pid;         /* in the session; 0: not known */
+	char program[16];    /* argv[0] without its path, cut: a caller's word; "": none */
+	uint64_t came_bytes; /* of output, since the last look (denials_output.c) */
 };
 
 enum live_redis {
@@ -66,6 +67,7 @@ struct live {
 	struct list activities;
 	struct list commands; /* struct command (command.h), the oldest first */
 	size_t command_bytes; /* that are kept of them */
+	usec_t output_since;  /* boottime of the last look at how much output came */
 	struct list waiters;  /* struct end_waiter: told when nothing of the session is left */
 	struct creation *creation;
 	struct row_close *row_close; /* sessions.c */

@@ -90,6 +90,27 @@ def test_full_folder_is_told(alice, session):
     assert "256 MiB" in record["rule"]
 
 
+def test_output_that_was_dropped_is_told(alice, session):
+    assert alice.run(session, "head", "-c", "100000", "/dev/zero", max_output=1000).exit["truncated"]
+    [record] = of_kind(alice, session, "output")
+    assert record["program"]["comm"] == "head" and "dropped" in record["what"]
+    assert alice.run(session, "head", "-c", "1000", "/dev/zero", max_output=1000).code == 0
+    assert denials(alice, session)["counts"] == {"output": 1}
+
+
+def test_output_at_its_rate_is_told_while_it_runs(root, alice, session):
+    before = counted(root, "output")
+    with ThreadPoolExecutor() as pool:
+        flood = pool.submit(alice.run, session, "timeout", "20", "yes")
+        wait_until(lambda: of_kind(alice, session, "output"), 15, "told")
+        [record] = of_kind(alice, session, "output")
+        assert record["program"]["comm"] == "timeout" and "10240 KiB a second" in record["rule"]
+        assert "limit output-rate" in record["advice"]
+        alice.shell(session, "pkill yes")
+        flood.result()
+    assert counted(root, "output") > before
+
+
 @pytest.mark.parametrize("program, kind", [(FORKS, "pids"), (HOG, "memory")])
 def test_running_task_is_told_once(alice, session, program, kind):
     task = stopped_task(alice, session)

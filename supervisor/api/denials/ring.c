@@ -9,9 +9,9 @@
 #define FIRST_ALLOCATED 4u
 
 static const char *const kinds[] = {
-	[DENIAL_SYSCALL] = "syscall", [DENIAL_FILE] = "file", [DENIAL_NETWORK] = "network",
-	[DENIAL_MEMORY] = "memory",   [DENIAL_PIDS] = "pids", [DENIAL_DISK] = "disk",
-	[DENIAL_TIME] = "time",
+	[DENIAL_SYSCALL] = "syscall", [DENIAL_FILE] = "file",     [DENIAL_NETWORK] = "network",
+	[DENIAL_MEMORY] = "memory",   [DENIAL_PIDS] = "pids",     [DENIAL_DISK] = "disk",
+	[DENIAL_TIME] = "time",       [DENIAL_OUTPUT] = "output",
 };
 _Static_assert(ARRAY_SIZE(kinds) == DENIAL_KIND_MAX_, "one name per kind");
 

@@ -24,6 +24,7 @@ enum denial_kind {
 	DENIAL_PIDS,
 	DENIAL_DISK,
 	DENIAL_TIME,
+	DENIAL_OUTPUT,
 	DENIAL_KIND_MAX_,
 };
 const char *denial_kind_text(enum denial_kind kind);

@@ -87,7 +87,7 @@ static const struct schema_row schemas[] = {
 	 "},\"records_dropped\":" INTEGER "}}"									     },
 	{"Denial",
 	 "{\"type\":\"object\",\"properties\":{\"time\":" STRING ",\"kind\":{\"enum\":"
-	 "[\"syscall\",\"file\",\"network\",\"memory\",\"pids\",\"disk\",\"time\"]},\"what\":" STRING
+	 "[\"syscall\",\"file\",\"network\",\"memory\",\"pids\",\"disk\",\"time\",\"output\"]},\"what\":" STRING
 	 ",\"program\":{\"type\":[\"object\",\"null\"]},\"rule\":" STRING ",\"source\":" STRING
 	 ",\"advice\":" STRING ",\"count\":" INTEGER "}}"								  },
 	{"Frame",

@@ -19,7 +19,7 @@ static const char *const denial_labels[] = {
 	[METRICS_DENIAL_SYSCALL] = "kind=\"syscall\"", [METRICS_DENIAL_FILE] = "kind=\"file\"",
 	[METRICS_DENIAL_NETWORK] = "kind=\"network\"", [METRICS_DENIAL_MEMORY] = "kind=\"memory\"",
 	[METRICS_DENIAL_PIDS] = "kind=\"pids\"",       [METRICS_DENIAL_DISK] = "kind=\"disk\"",
-	[METRICS_DENIAL_TIME] = "kind=\"time\"",
+	[METRICS_DENIAL_TIME] = "kind=\"time\"",       [METRICS_DENIAL_OUTPUT] = "kind=\"output\"",
 };
 _Static_assert(ARRAY_SIZE(denial_labels) == METRICS_DENIAL_MAX_, "one label per kind");
 

@@ -28,6 +28,7 @@ enum metrics_denial { /* the kinds of a denial record */
 	METRICS_DENIAL_PIDS,
 	METRICS_DENIAL_DISK,
 	METRICS_DENIAL_TIME,
+	METRICS_DENIAL_OUTPUT,
 	METRICS_DENIAL_MAX_,
 };
 
