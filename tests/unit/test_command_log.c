@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <jansson.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -170,6 +171,37 @@ static void test_command_event_format_text_where_it_is_utf8(void **state)
 	command_log_done(&log);
 }
 
+static void test_command_text_format_every_byte_comes_back(void **state)
+{
+	uint8_t data[2048];
+	size_t size = 0;
+	struct buf out = BUF_NULL(sizeof(data) * 8);
+	json_t *text;
+
+	(void)state;
+	/* Each byte below 0x80 behind enough letters, and characters of two to four bytes. */
+	for (unsigned int byte = 0; byte < 0x80; byte++) {
+		memset(data + size, 'x', 8);
+		size += 8;
+		data[size++] = (uint8_t)byte;
+	}
+	memcpy(data + size, "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 9);
+	size += 9;
+	assert_int_equal(command_text_format(&out, data, size), 1);
+	text = json_loadb((const char *)out.data, out.size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+	assert_non_null(text);
+	assert_int_equal(json_string_length(text), size);
+	assert_memory_equal(json_string_value(text), data, size);
+	json_decref(text);
+	buf_done(&out);
+	/* One byte too few: nothing is added. */
+	out = BUF_NULL(4);
+	assert_int_equal(command_text_format(&out, (const uint8_t *)"a\n\"", 3), -EMSGSIZE);
+	assert_int_equal(out.size, 0);
+	assert_int_equal(command_text_format(&out, (const uint8_t *)"", 0), 1);
+	buf_done(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -180,6 +212,7 @@ int main(void)
 		cmocka_unit_test(test_command_log_drop_first_is_counted),
 		cmocka_unit_test(test_command_event_format_text_where_it_is_utf8),
 		cmocka_unit_test(test_command_text_format_control_characters_are_no_text),
+		cmocka_unit_test(test_command_text_format_every_byte_comes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 #include "supervisor/api/jobs/command_log.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -141,35 +140,66 @@ void command_log_drop_first(struct command_log *log)
 
 /* Formats. */
 
-/* What is mostly control characters is no text, although it may be UTF-8: each would be six bytes
- * of JSON, formatted one by one, which holds up the loop for all when much of it comes. */
-static bool is_binary(const uint8_t *data, size_t size)
+/* Output becomes JSON here and by no library: all that sessions say passes the one loop, and what
+ * each byte takes there all others wait for. */
+static const char short_escapes[] = {
+	['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n',  ['\f'] = 'f',
+	['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\',
+};
+
+/* What a byte becomes in a JSON string. */
+static size_t escaped_bytes(uint8_t byte)
 {
-	size_t n = 0;
+	if (byte >= ' ' && byte != '"' && byte != '\\')
+		return 1;
+	return short_escapes[byte] ? 2 : 6;
+}
 
-	for (size_t i = 0; i < size; i++) {
-		uint8_t byte = data[i];
+static size_t escape(uint8_t *at, uint8_t byte)
+{
+	static const char digits[] = "0123456789abcdef";
+	static const uint8_t control[] = {'\\', 'u', '0', '0'};
+	size_t n = escaped_bytes(byte);
 
-		n += byte < 0x20 && byte != '\b' && byte != '\t' && byte != '\n' && byte != '\f' &&
-		     byte != '\r';
+	if (n == 1) {
+		*at = byte;
+	} else if (n == 2) {
+		at[0] = '\\';
+		at[1] = (uint8_t)short_escapes[byte];
+	} else {
+		memcpy(at, control, sizeof(control));
+		at[4] = (uint8_t)digits[byte >> 4];
+		at[5] = (uint8_t)digits[byte & 0xf];
 	}
-	return n > 64 + size / 16;
+	return n;
 }
 
 int command_text_format(struct buf *out, const uint8_t *data, size_t size)
 {
-	json_t *text = is_binary(data, size) ? NULL : json_stringn((const char *)data, size);
-	size_t n;
+	size_t total = 2;
+	size_t n_controls = 0;
+	uint8_t *at;
 	int r;
 
-	if (!text) /* or no UTF-8 */
+	for (size_t i = 0; i < size; i++) {
+		size_t n = escaped_bytes(data[i]);
+
+		total += n;
+		n_controls += n > 2;
+	}
+	/* What is mostly control characters is no text, although it may be UTF-8. */
+	if (n_controls > 64 + size / 16 || !str_utf8_valid((const char *)data, size))
 		return 0;
-	n = json_dumpb(text, NULL, 0, JSON_ENCODE_ANY);
-	r = n > 0 ? buf_reserve(out, n) : -ENOMEM;
-	if (r >= 0)
-		out->size += json_dumpb(text, (char *)out->data + out->size, n, JSON_ENCODE_ANY);
-	json_decref(text);
-	return r < 0 ? r : 1;
+	r = buf_reserve(out, total);
+	if (r < 0)
+		return r;
+	at = out->data + out->size;
+	*at++ = '"';
+	for (size_t i = 0; i < size; i++)
+		at += escape(at, data[i]);
+	*at = '"';
+	out->size += total;
+	return 1;
 }
 
 int command_base64_format(struct buf *out, const uint8_t *data, size_t size)
