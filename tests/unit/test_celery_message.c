@@ -77,6 +77,52 @@ static void test_celery_message_parse_what_a_client_sends(void **state)
 	buf_done(&text);
 }
 
+/* Each member of the envelope and of its objects, away or of another type: never more than refused.
+ */
+static void test_celery_message_parse_without_each_member(void **state)
+{
+	struct buf text = BUF_NULL(65536);
+	static const char *const objects[] = {NULL, "headers", "properties"};
+
+	(void)state;
+	make(&text, headers_real, BODY, ", \"priority\": 5");
+	for (size_t i = 0; i < ARRAY_SIZE(objects); i++) {
+		json_t *whole = json_loadb((const char *)text.data, text.size, 0, NULL);
+		json_t *object = objects[i] ? json_object_get(whole, objects[i]) : whole;
+		json_t *keys = json_copy(object);
+		const char *name;
+		json_t *value;
+
+		assert_true(json_object_size(keys) > 0);
+		json_object_foreach(keys, name, value)
+		{
+			json_t *const others[] = {NULL, json_null(), json_integer(7), json_array()};
+
+			for (size_t k = 0; k < ARRAY_SIZE(others); k++) {
+				struct celery_message message;
+				char *changed;
+				int r;
+
+				if (others[k])
+					assert_int_equal(
+						json_object_set_new(object, name, others[k]), 0);
+				else
+					assert_int_equal(json_object_del(object, name), 0);
+				changed = json_dumps(whole, 0);
+				r = celery_message_parse(changed, strlen(changed), &message);
+				assert_true(r == 0 || r == CELERY_E_BROKEN ||
+					    r == CELERY_E_INVALID);
+				celery_message_done(&message);
+				free(changed);
+			}
+			assert_int_equal(json_object_set(object, name, value), 0);
+		}
+		json_decref(keys);
+		json_decref(whole);
+	}
+	buf_done(&text);
+}
+
 static void test_celery_message_parse_times(void **state)
 {
 	static const struct {
@@ -435,6 +481,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_celery_message_parse_what_a_client_sends),
+		cmocka_unit_test(test_celery_message_parse_without_each_member),
 		cmocka_unit_test(test_celery_message_parse_times),
 		cmocka_unit_test(test_celery_message_parse_refuses),
 		cmocka_unit_test(test_celery_message_parse_is_bounded),

@@ -189,6 +189,7 @@ static const char *take_headers(const json_t *envelope, struct celery_message *m
 {
 	const json_t *headers = json_object_get(envelope, "headers");
 	const char *task = celery_text(headers, "task");
+	const char *content_type = celery_text(envelope, "content-type");
 
 	message->ignore_result = json_is_true(json_object_get(headers, "ignore_result"));
 	if (!task || !task[0] || str_copy(message->task, sizeof(message->task), task) < 0)
@@ -196,7 +197,7 @@ static const char *take_headers(const json_t *envelope, struct celery_message *m
 	if (!take_time(headers, "eta", &message->eta) ||
 	    !take_time(headers, "expires", &message->expires))
 		return "eta or expires is no time";
-	if (!str_equal(json_string_value(json_object_get(envelope, "content-type")), CONTENT_TYPE))
+	if (!content_type || !str_equal(content_type, CONTENT_TYPE))
 		return "the message is not JSON";
 	return NULL;
 }
