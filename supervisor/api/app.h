@@ -144,8 +144,6 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 /* After HELLO: asks for what lives, adopts or cleans up, then calls app_serve. */
 MUST_USE int sessions_adopt(struct app *app);
 void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone);
-void sessions_write_log(struct app *app, const struct session *session);
-void sessions_write_status(struct app *app, const struct session *session);
 void sessions_expire(struct app *app); /* and arms the timer for the next one */
 /* Asks again for the end of each session whose end was asked for and did not come, and ends trees
  * whose shim does not answer: requests wait for it. */
@@ -155,14 +153,22 @@ void sessions_forget(struct app *app, struct session *session);
 /* The service stops: every tree ends, the rows stay open. */
 void sessions_stop_all(struct app *app);
 size_t sessions_with_tree(const struct app *app); /* or with a rest of one */
+
+/* session_writes.c */
+
 /* A line of ours in log_summary, and in its row. */
 void sessions_note(struct app *app, struct session *session, const char *code, const char *message);
+void sessions_write_log(struct app *app, const struct session *session);
+void sessions_write_status(struct app *app, const struct session *session);
+/* Its rules and its variables. */
+void sessions_write_egress(struct app *app, const struct session *session);
 /* Every write about a session goes through one of these: they keep persisted and degraded true. */
 store_done sessions_write_done(void);
 void *sessions_write(struct app *app, const struct id *session);
 /* What the store said of one write. session: NULL where it is gone. *is_degraded: of this write,
  * false before its first answer. */
 void sessions_note_write(struct session *session, enum store_result result, bool *is_degraded);
+
 /* A row that another program has written. 0 or -errno; the session is dormant. */
 MUST_USE int sessions_adopt_row(struct app *app, const struct store_session *row);
 void app_serve(struct app *app);

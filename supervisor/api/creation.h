@@ -37,6 +37,6 @@ void creation_failed(struct session *session);
 /* The session's plan to the supervisor. What follows is LAUNCHED or another event. 0 or -errno. */
 MUST_USE int creation_launch(struct app *app, struct session *session);
 
-/* From creation.c and adopt.c. */
+/* From creation.c and adopt.c: session_writes.c, sessions.c. */
 void sessions_insert(struct app *app, struct session *session);
 void sessions_kill_unknown(struct app *app, const struct id *session);

@@ -70,7 +70,7 @@ struct live {
 	usec_t output_since;  /* boottime of the last look at how much output came */
 	struct list waiters;  /* struct end_waiter: told when nothing of the session is left */
 	struct creation *creation;
-	struct row_close *row_close; /* sessions.c */
+	struct row_close *row_close; /* session_close.c */
 	struct list tree_waiters;    /* rebuild.c: requests that need a process tree */
 	struct rebuild *rebuild;     /* under way, or how the last one failed */
 	usec_t rebuilding_since;     /* boottime */

@@ -6,217 +6,21 @@
  * of the store does not refuse the session: the answer then says persisted false.
  */
 #include <stdlib.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/launch.h"
 #include "base/log.h"
-#include "base/str.h"
 
 #include "supervisor/api/audit.h"
 #include "supervisor/api/creation.h"
 #include "supervisor/api/denials.h"
 #include "supervisor/api/egress.h"
-#include "supervisor/api/http/actions.h"
-#include "supervisor/api/http/reply.h"
 #include "supervisor/api/quotas.h"
 #include "supervisor/api/rebuild.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/session/fit.h"
-#include "supervisor/api/session_seek.h"
-
-/* Writes. */
-
-struct write_op {
-	struct app *app;
-	struct id session;
-	bool is_degraded;
-	bool is_insert;
-};
-
-void sessions_note_write(struct session *session, enum store_result result, bool *is_degraded)
-{
-	bool was_degraded = *is_degraded;
-
-	*is_degraded = result == STORE_DEGRADED;
-	if (!session)
-		return;
-	if (*is_degraded && !was_degraded)
-		session->n_degraded++;
-	else if (was_degraded && !*is_degraded)
-		session->n_degraded--;
-	if (result != STORE_OK && result != STORE_DEGRADED)
-		session->row_incomplete = true;
-}
-
-static void on_write(void *userdata, enum store_result result)
-{
-	struct write_op *op = userdata;
-	struct session *session = registry_find(&op->app->registry, &op->session);
-
-	sessions_note_write(session, result, &op->is_degraded);
-	if (session && op->is_insert) {
-		session->row_exists = result == STORE_OK;
-		creation_row_done(session);
-	}
-	if (!op->is_degraded)
-		free(op);
-}
-
-void *sessions_write(struct app *app, const struct id *session)
-{
-	struct write_op *op = calloc(1, sizeof(*op));
-
-	if (op) {
-		op->app = app;
-		op->session = *session;
-	}
-	return op;
-}
-
-store_done sessions_write_done(void)
-{
-	return on_write;
-}
-
-void sessions_write_status(struct app *app, const struct session *session)
-{
-	void *op = sessions_write(app, &session->id);
-
-	if (op && store_session_status(app->store, session, clock_realtime(), on_write, op) < 0)
-		free(op);
-}
-
-void sessions_write_log(struct app *app, const struct session *session)
-{
-	void *op = sessions_write(app, &session->id);
-
-	if (op && store_session_log(app->store, session, clock_realtime(), on_write, op) < 0)
-		free(op);
-}
-
-void sessions_note(struct app *app, struct session *session, const char *code, const char *message)
-{
-	/* A summary for readers: nothing depends on it. */
-	if (session_log_note(session, code, message, clock_realtime()) >= 0)
-		sessions_write_log(app, session);
-}
-
-void sessions_insert(struct app *app, struct session *session)
-{
-	struct write_op *op = sessions_write(app, &session->id);
-
-	if (op)
-		op->is_insert = true;
-	if (op && store_session_insert(app->store, session, on_write, op) >= 0)
-		return;
-	free(op);
-	creation_row_done(session);
-}
+#include "supervisor/api/session_close.h"
 
 /* The end. */
-
-/* The end of a row, on its way: it begins with the close and outlives the session. */
-struct row_close {
-	struct list waiters; /* once nothing is left of the tree */
-	bool is_gone;
-	bool is_answered; /* the store has spoken */
-	bool is_owed;     /* it will speak, or speak again */
-	bool redis_owed;  /* Redis has not answered */
-	uint32_t n_redis_keys;
-	enum end_result result;
-};
-
-static void tell_waiters(struct list *waiters, enum end_result result, uint32_t n_redis_keys)
-{
-	while (!list_empty(waiters)) {
-		struct end_waiter *waiter = LIST_ENTRY(waiters->next, struct end_waiter, link);
-
-		list_remove(&waiter->link);
-		waiter->n_redis_keys = n_redis_keys;
-		waiter->ended(waiter, result);
-	}
-}
-
-/* Once all have spoken, those who wait hear of it. */
-static void close_step(struct row_close *close)
-{
-	if (!close->is_gone || close->redis_owed)
-		return;
-	if (close->is_answered)
-		tell_waiters(&close->waiters, close->result, close->n_redis_keys);
-	if (!close->is_owed)
-		free(close);
-}
-
-static void on_redis_dropped(void *userdata, uint32_t n_keys)
-{
-	struct row_close *close = userdata;
-
-	close->redis_owed = false;
-	close->n_redis_keys = n_keys;
-	close_step(close);
-}
-
-static void on_row_closed(void *userdata, enum store_result result)
-{
-	struct row_close *close = userdata;
-
-	close->is_answered = true;
-	close->result = result == STORE_OK ? END_DONE : END_DEGRADED;
-	close->is_owed = result == STORE_DEGRADED;
-	close_step(close);
-}
-
-/* Nobody waits for it. */
-static void close_without_row(struct row_close *close)
-{
-	close->is_gone = true;
-	close->is_owed = false;
-	close_step(close);
-}
-
-static void close_row(struct app *app, struct session *session)
-{
-	struct live *live = live_of(session);
-	struct row_close *close = calloc(1, sizeof(*close));
-
-	ASSERT(!live->row_close);
-	if (!close) {
-		(void)redis_drop(app, &session->id, NULL, NULL);
-		return;
-	}
-	list_init(&close->waiters);
-	close->is_owed = true;
-	/* At once: from here on its programs reach nothing there. */
-	close->redis_owed = redis_drop(app, &session->id, on_redis_dropped, close);
-	if (store_session_close(app->store, &session->id, session_reason_text(session->reason),
-				clock_realtime(), on_row_closed, close) >= 0)
-		live->row_close = close;
-	else
-		close_without_row(close);
-}
-
-/* Nothing is left of the tree: those who wait hear of it when the row says so, too. */
-static void end_row(struct live *live)
-{
-	struct row_close *close = live->row_close;
-
-	live->row_close = NULL;
-	if (!close) {
-		tell_waiters(&live->waiters, END_DEGRADED, 0);
-		return;
-	}
-	close->is_gone = true;
-	while (!list_empty(&live->waiters)) {
-		struct list *entry = live->waiters.next;
-
-		list_remove(entry);
-		list_append(&close->waiters, entry);
-	}
-	close_step(close);
-}
 
 struct kill_op {
 	struct app *app;
@@ -242,7 +46,7 @@ static void kill_failed(struct app *app, struct session *session, const struct i
 	}
 	live_of(session)->kill_asked = false;
 	fail_jobs(app, session);
-	tell_waiters(&live_of(session)->waiters, END_UNKNOWN, 0);
+	session_close_tell(&live_of(session)->waiters, END_UNKNOWN, 0);
 }
 
 static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
@@ -337,9 +141,9 @@ void sessions_forget(struct app *app, struct session *session)
 	creation_failed(session);
 	egress_forget(app, session);
 	rebuild_drop(live);
-	tell_waiters(&live->waiters, END_UNKNOWN, 0);
+	session_close_tell(&live->waiters, END_UNKNOWN, 0);
 	if (live->row_close)
-		end_row(live);
+		session_close_end(live);
 	registry_remove(&app->registry, session);
 	list_remove(&live->link);
 	list_append(&app->forgotten, &live->link);
@@ -428,7 +232,7 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	if (actions & SESSION_ACTION_ANSWER_FAILED || session->state >= SESSION_STATE_CLOSING)
 		creation_failed(session);
 	if (actions & SESSION_ACTION_CLOSE_ROW)
-		close_row(app, session);
+		session_close_row(app, session);
 	if (actions & SESSION_ACTION_KILL &&
 	    (event != SESSION_EVENT_LOST || !live_of(session)->kill_later))
 		end_session(app, session);
@@ -440,7 +244,7 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 		egress_end_waits(app, session);
 	do_tree_actions(app, session, actions);
 	if (actions & SESSION_ACTION_FORGET) {
-		end_row(live_of(session));
+		session_close_end(live_of(session));
 		sessions_forget(app, session);
 	}
 }
@@ -511,60 +315,4 @@ size_t sessions_with_tree(const struct app *app)
 	LIST_FOR_EACH (entry, &app->lives)
 		n += LIST_ENTRY(entry, struct live, link)->session->state != SESSION_STATE_DORMANT;
 	return n;
-}
-
-/* Requests. */
-
-static struct viewer viewer_of(const struct request *request, bool all)
-{
-	return (struct viewer){
-		.owner = request->identity.user,
-		.workspace = request->identity.workspace,
-		.sees_all = request->identity.is_operator ||
-			    (all && (request->identity.scopes & AUTH_ADMIN)),
-	};
-}
-
-struct session *action_find(struct request *request, bool all)
-{
-	struct app *app = request_app(request);
-	struct viewer viewer = viewer_of(request, all);
-	struct session *session;
-
-	session =
-		registry_find_visible(&app->registry, request->path_id, &viewer, clock_realtime());
-	if (!session && !session_seek(request, &viewer))
-		reply_not_found(request);
-	return session;
-}
-
-struct session *action_find_tree(struct request *request)
-{
-	struct session *session = action_find(request, false);
-
-	if (!session || session_has_tree(session))
-		return session;
-	if (request_app(request)->phase != APP_PHASE_SERVING)
-		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the service stops");
-	else
-		rebuild_wait(request, session);
-	return NULL;
-}
-
-int action_list(struct request *request, const struct registry_filter *filter, struct session **ret)
-{
-	struct viewer viewer = viewer_of(request, false);
-
-	return registry_list(&request_app(request)->registry, &viewer, filter, clock_realtime(),
-			     ret);
-}
-
-json_t *action_summary(struct request *request, const struct session *session)
-{
-	return summary_session(session, &request_app(request)->summary);
-}
-
-json_t *action_sandbox(struct request *request, const struct session *session)
-{
-	return summary_sandbox(session, &request_app(request)->summary);
 }

@@ -1,6 +1,6 @@
 /*
  * What handlers ask of the rest of the worker. Declared here and done to the right of http/ (in
- * sessions.c, tasks.c, commands.c, ops.c), so that http/ knows neither shim nor store.
+ * session_find.c, tasks.c, commands.c, ops.c), so that http/ knows neither shim nor store.
  *
  * An action answers the request, now or later. It takes over what a spec owns (the spec is left
  * empty); sessions are borrowed for the call.

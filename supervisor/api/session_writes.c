@@ -1,0 +1,96 @@
+/*
+ * Writes about sessions, and what the store says of them.
+ */
+#include <stdlib.h>
+
+
+#include "supervisor/api/app.h"
+#include "supervisor/api/creation.h"
+#include "supervisor/api/live.h"
+
+struct write_op {
+	struct app *app;
+	struct id session;
+	bool is_degraded;
+	bool is_insert;
+};
+
+void sessions_note_write(struct session *session, enum store_result result, bool *is_degraded)
+{
+	bool was_degraded = *is_degraded;
+
+	*is_degraded = result == STORE_DEGRADED;
+	if (!session)
+		return;
+	if (*is_degraded && !was_degraded)
+		session->n_degraded++;
+	else if (was_degraded && !*is_degraded)
+		session->n_degraded--;
+	if (result != STORE_OK && result != STORE_DEGRADED)
+		session->row_incomplete = true;
+}
+
+static void on_write(void *userdata, enum store_result result)
+{
+	struct write_op *op = userdata;
+	struct session *session = registry_find(&op->app->registry, &op->session);
+
+	sessions_note_write(session, result, &op->is_degraded);
+	if (session && op->is_insert) {
+		session->row_exists = result == STORE_OK;
+		creation_row_done(session);
+	}
+	if (!op->is_degraded)
+		free(op);
+}
+
+void *sessions_write(struct app *app, const struct id *session)
+{
+	struct write_op *op = calloc(1, sizeof(*op));
+
+	if (op) {
+		op->app = app;
+		op->session = *session;
+	}
+	return op;
+}
+
+store_done sessions_write_done(void)
+{
+	return on_write;
+}
+
+void sessions_write_status(struct app *app, const struct session *session)
+{
+	void *op = sessions_write(app, &session->id);
+
+	if (op && store_session_status(app->store, session, clock_realtime(), on_write, op) < 0)
+		free(op);
+}
+
+void sessions_write_log(struct app *app, const struct session *session)
+{
+	void *op = sessions_write(app, &session->id);
+
+	if (op && store_session_log(app->store, session, clock_realtime(), on_write, op) < 0)
+		free(op);
+}
+
+void sessions_note(struct app *app, struct session *session, const char *code, const char *message)
+{
+	/* A summary for readers: nothing depends on it. */
+	if (session_log_note(session, code, message, clock_realtime()) >= 0)
+		sessions_write_log(app, session);
+}
+
+void sessions_insert(struct app *app, struct session *session)
+{
+	struct write_op *op = sessions_write(app, &session->id);
+
+	if (op)
+		op->is_insert = true;
+	if (op && store_session_insert(app->store, session, on_write, op) >= 0)
+		return;
+	free(op);
+	creation_row_done(session);
+}
