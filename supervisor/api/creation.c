@@ -1,8 +1,11 @@
 #include "supervisor/api/creation.h"
 
 #include <errno.h>
+#include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/launch.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -15,8 +18,13 @@
 #include "supervisor/api/session/body_fields.h"
 #include "supervisor/api/session/fit.h"
 
+/* Creates with the same key that came before the first one's answer. */
+#define CREATION_SAME_MAX 8
+
 struct creation {
 	struct answer_to to;
+	struct answer_to same[CREATION_SAME_MAX];
+	size_t n_same;
 	usec_t began; /* boottime: the request */
 	char request[REQUEST_ID_BYTES];
 	struct refusal refusal;
@@ -31,22 +39,27 @@ static void creation_end(struct live *live)
 	live->creation = NULL;
 }
 
+static void answer_created(struct request *request, const struct session *session)
+{
+	if (!request)
+		return;
+	if (!session_persisted(session))
+		request_add_header(request, "Sandbox-Degraded", "store");
+	reply_json(request, MHD_HTTP_CREATED,
+		   session->dagster ? action_summary(request, session)
+				    : action_sandbox(request, session));
+}
+
 static void answer_if_done(struct session *session)
 {
 	struct live *live = live_of(session);
 	struct creation *creation = live->creation;
-	struct request *request;
 
 	if (!creation || !creation->launched || !creation->row_done || !creation->policy_done)
 		return;
-	request = answer_get(&creation->to);
-	if (request) {
-		if (!session_persisted(session))
-			request_add_header(request, "Sandbox-Degraded", "store");
-		reply_json(request, MHD_HTTP_CREATED,
-			   session->dagster ? action_summary(request, session)
-					    : action_sandbox(request, session));
-	}
+	answer_created(answer_get(&creation->to), session);
+	for (size_t i = 0; i < creation->n_same; i++)
+		answer_created(answer_get(&creation->same[i]), session);
 	histogram_add(&live->app->metrics.create, clock_boottime() - creation->began);
 	creation_end(live);
 }
@@ -130,6 +143,11 @@ void creation_failed(struct session *session)
 	request = answer_get(&creation->to);
 	if (request)
 		refusal_reply(&creation->refusal, request);
+	for (size_t i = 0; i < creation->n_same; i++) {
+		request = answer_get(&creation->same[i]);
+		if (request)
+			refusal_reply(&creation->refusal, request);
+	}
 	creation_end(live);
 }
 
@@ -406,6 +424,79 @@ static bool is_of_organization(struct request *request, const struct spec_create
 	return false;
 }
 
+/* As with the organisation; a caller who comes for no project may name one. False: it was answered.
+ */
+static bool is_of_project(struct request *request, const struct spec_create *spec)
+{
+	struct identity *identity = &request->identity;
+
+	if (spec->runtime.project[0] == '\0')
+		return true;
+	if (identity->project[0] == '\0')
+		memcpy(identity->project, spec->runtime.project, sizeof(identity->project));
+	if (str_equal(identity->project, spec->runtime.project))
+		return true;
+	reply_runtime_error(request, RUNTIME_DENIED, "project_uuid is of another one");
+	return false;
+}
+
+/* Of what the body says, however it is written. False: no memory. */
+static bool digest_body(const struct buf *body, char ret_digest[SPEC_DIGEST_BYTES])
+{
+	unsigned char sum[crypto_hash_sha256_BYTES];
+	const char *reason;
+	json_t *doc = NULL;
+	char *text = NULL;
+
+	_Static_assert(SPEC_DIGEST_BYTES == 2 * sizeof(sum) + 1, "hexadecimal digits and a NUL");
+	if (doc_parse((const char *)body->data, body->size, &doc, &reason) == 0)
+		text = json_dumps(doc, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+	json_decref(doc);
+	if (!text)
+		return false;
+	(void)crypto_hash_sha256(sum, (const unsigned char *)text, strlen(text));
+	(void)sodium_bin2hex(ret_digest, SPEC_DIGEST_BYTES, sum, sizeof(sum));
+	free(text);
+	return true;
+}
+
+/* What a create with this key has made, or makes, is its answer too. False: it was answered. */
+static bool is_first_of_key(struct request *request, struct spec_create *spec)
+{
+	const struct identity *identity = &request->identity;
+	struct spec_runtime *runtime = &spec->runtime;
+	const struct viewer viewer = {
+		.owner = identity->is_operator ? "" : identity->user,
+		.workspace = identity->workspace,
+		.project = identity->project,
+	};
+	const struct session *session;
+	struct creation *creation;
+
+	if (runtime->idempotency_key[0] == '\0')
+		return true;
+	if (!digest_body(&request->body, runtime->idempotency_digest)) {
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+		return false;
+	}
+	session = registry_find_idempotent(&request_app(request)->registry, &viewer,
+					   runtime->idempotency_key, clock_realtime());
+	if (!session)
+		return true;
+	request_note_id(request, "session", &session->id);
+	creation = live_of(session)->creation;
+	if (!str_equal(session->spec.runtime.idempotency_digest, runtime->idempotency_digest))
+		reply_runtime_error(request, RUNTIME_CONFLICT,
+				    "another request has used this idempotency_key");
+	else if (!creation)
+		answer_created(request, session);
+	else if (creation->n_same == CREATION_SAME_MAX)
+		reply_runtime_error(request, RUNTIME_BUSY, NULL);
+	else
+		creation->same[creation->n_same++] = answer_to(request);
+	return false;
+}
+
 void action_create(struct request *request, struct spec_create *spec, bool dagster)
 {
 	struct app *app = request_app(request);
@@ -415,14 +506,11 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 
 	profile = spec_find_profile(app->policy.header, spec->profile);
 	if (profile < 0) {
-		json_t *errors = NULL;
-		int r = spec_error_add(&errors, "value_error", "body", "profile",
-				       "Unknown profile");
-
-		reply_spec_error(request, r < 0 ? r : SPEC_E_INVALID, errors);
+		reply_invalid_body(request, "value_error", "profile", "Unknown profile");
 		return;
 	}
-	if (!is_of_organization(request, spec) || !name_is_free(request, spec->name))
+	if (!is_of_organization(request, spec) || !is_of_project(request, spec) ||
+	    !is_first_of_key(request, spec) || !name_is_free(request, spec->name))
 		return;
 	quota = quota_session(registry_count(&app->registry), app->config->max_sessions,
 			      app->n_descriptors_fixed + registry_count(&app->registry) +

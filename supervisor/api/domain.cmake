@@ -22,6 +22,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_control.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_egress.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_files.c
+	${CMAKE_CURRENT_LIST_DIR}/session/spec_runtime.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenants.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenant_quota.c

@@ -49,6 +49,10 @@ int main(int argc, char *argv[])
 	log_init("sandboxd-api", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
 	doc_wipe_freed();
+	if (sodium_init() < 0) {
+		log_line(LOG_LEVEL_ERROR, NULL, "cannot start", "reason=\"libsodium\"");
+		return EXIT_FAILURE;
+	}
 	/* What it reads of the worker's root is out of reach afterwards. */
 	r = network ? names_new(&names) : 0;
 	if (r < 0) {

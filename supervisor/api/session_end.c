@@ -46,7 +46,10 @@ void action_delete(struct request *request, struct session *session)
 	op->to = answer_to(request);
 	op->session = session->id;
 	list_append(&live_of(session)->waiters, &op->waiter.link);
-	sessions_event(request_app(request), session, SESSION_EVENT_CLOSE, SESSION_REASON_DELETED);
+	/* Two at once wait for the same end. */
+	if (session->state < SESSION_STATE_CLOSING)
+		sessions_event(request_app(request), session, SESSION_EVENT_CLOSE,
+			       SESSION_REASON_DELETED);
 }
 
 /* The janitor's answer waits until nothing is left of any victim. */

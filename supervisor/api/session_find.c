@@ -9,6 +9,7 @@ static struct viewer viewer_of(const struct request *request, bool all)
 	return (struct viewer){
 		.owner = request->identity.user,
 		.workspace = request->identity.workspace,
+		.project = request->identity.project,
 		.sees_all = request->identity.is_operator ||
 			    (all && (request->identity.scopes & AUTH_ADMIN)),
 	};
@@ -40,9 +41,19 @@ struct session *action_find_tree(struct request *request)
 	return NULL;
 }
 
-int action_list(struct request *request, const struct registry_filter *filter, struct session **ret)
+struct session *action_find_delete(struct request *request)
 {
 	struct viewer viewer = viewer_of(request, false);
+	struct session *session =
+		registry_find_deleting(&request_app(request)->registry, request->path_id, &viewer);
+
+	return session ? session : action_find(request, false);
+}
+
+int action_list(struct request *request, const struct registry_filter *filter, bool all,
+		struct session **ret)
+{
+	struct viewer viewer = viewer_of(request, all);
 
 	return registry_list(&request_app(request)->registry, &viewer, filter, clock_realtime(),
 			     ret);

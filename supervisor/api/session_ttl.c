@@ -3,6 +3,7 @@
  * restart would forget was no promise.
  */
 #include "base/log.h"
+#include "base/str.h"
 
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
@@ -13,6 +14,7 @@ struct ttl_op {
 	struct answer_to to;
 	struct id session;
 	bool is_degraded;
+	bool is_sandbox;
 };
 
 static void on_stored(void *userdata, enum store_result result)
@@ -28,13 +30,16 @@ static void on_stored(void *userdata, enum store_result result)
 	} else if (request) {
 		if (!session_persisted(session))
 			request_add_header(request, "Sandbox-Degraded", "store");
-		reply_json(request, MHD_HTTP_OK, action_summary(request, session));
+		reply_json(request, MHD_HTTP_OK,
+			   op->is_sandbox ? action_sandbox(request, session)
+					  : action_summary(request, session));
 	}
 	if (!op->is_degraded)
 		free(op);
 }
 
-void action_ttl(struct request *request, struct session *session, uint32_t ttl_minutes)
+static void set_ttl(struct request *request, struct session *session, uint32_t ttl_minutes,
+		    bool is_sandbox)
 {
 	struct app *app = request_app(request);
 	struct log_context context = {.session = &session->id, .request = request->request_id};
@@ -49,6 +54,7 @@ void action_ttl(struct request *request, struct session *session, uint32_t ttl_m
 	op->app = app;
 	op->to = answer_to(request);
 	op->session = session->id;
+	op->is_sandbox = is_sandbox;
 	session->spec.ttl_minutes = ttl_minutes;
 	session->expires_at = clock_add(now, ttl_minutes * USEC_PER_MINUTE);
 	LIST_FOR_EACH (entry, &session->jobs)
@@ -59,4 +65,20 @@ void action_ttl(struct request *request, struct session *session, uint32_t ttl_m
 		 ttl_minutes);
 	if (store_session_status(app->store, session, now, on_stored, op) < 0)
 		on_stored(op, STORE_LOST);
+}
+
+void action_ttl(struct request *request, struct session *session, uint32_t ttl_minutes)
+{
+	set_ttl(request, session, ttl_minutes, false);
+}
+
+void action_timeout(struct request *request, struct session *session, uint32_t ttl_minutes)
+{
+	bool is_component = str_equal(session->spec.profile, "component");
+
+	if (is_component && ttl_minutes > TTL_MAX_MINUTES)
+		reply_invalid_body(request, "less_than_equal", "timeout_ms",
+				   "Input should be less than or equal to 43200000");
+	else
+		set_ttl(request, session, ttl_minutes, true);
 }

@@ -34,12 +34,12 @@ static void drop(struct registry *registry, struct session *session)
 static void test_registry_find_visible_is_one_not_found(void **state)
 {
 	struct test_random random = TEST_RANDOM(1);
-	const struct viewer alice = {"alice", "", false};
-	const struct viewer bob = {"bob", "", false};
-	const struct viewer carol = {"carol", "w1", false};
-	const struct viewer local = {"operator", "", true};
-	const struct viewer nobody = {"", "", false};
-	const struct viewer same_name = {"operator", "", false};
+	const struct viewer alice = {"alice", "", false, NULL};
+	const struct viewer bob = {"bob", "", false, NULL};
+	const struct viewer carol = {"carol", "w1", false, NULL};
+	const struct viewer local = {"operator", "", true, NULL};
+	const struct viewer nobody = {"", "", false, NULL};
+	const struct viewer same_name = {"operator", "", false, NULL};
 	struct registry registry;
 	struct session *plain;
 	struct session *shared;
@@ -84,7 +84,7 @@ static void test_registry_find_visible_is_one_not_found(void **state)
 static void test_registry_list_pages_newest_first(void **state)
 {
 	struct test_random random = TEST_RANDOM(2);
-	const struct viewer viewer = {"alice", "", false};
+	const struct viewer viewer = {"alice", "", false, NULL};
 	struct registry_filter filter = {.limit = 4};
 	struct session *sessions[20];
 	struct session *page[4];
@@ -202,8 +202,8 @@ static void test_registry_next_deadline_passes_over_closing_ones(void **state)
 static void test_registry_names_are_of_one_owner(void **state)
 {
 	struct test_random random = TEST_RANDOM(5);
-	const struct viewer colleague = {"bob", "w1", false};
-	const struct viewer stranger = {"carol", "", false};
+	const struct viewer colleague = {"bob", "w1", false, NULL};
+	const struct viewer stranger = {"carol", "", false, NULL};
 	struct registry_filter filter = {.limit = 4, .name = "web"};
 	struct session *named = make(&random, 0, "alice", "w1");
 	struct session *plain = make(&random, 0, "alice", "w1");
@@ -236,11 +236,118 @@ static void test_registry_names_are_of_one_owner(void **state)
 	registry_done(&registry);
 }
 
+static void test_registry_project_is_part_of_whose_it_is(void **state)
+{
+	struct test_random random = TEST_RANDOM(7);
+	const struct {
+		const char *project;
+		bool dagster;
+		const char *asks;
+		bool sees;
+	} rows[] = {
+		{"p1", false, "p1", true },
+                {"p1", false, "p2", false},
+                {"p1", false, "",   true },
+		{"p1", false, NULL, true },
+                {"",   false, "p2", true },
+                {"p1", true,  "p2", true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct viewer viewer = {"alice", "", false, rows[i].asks};
+		const struct viewer all = {"x", "", true, rows[i].asks};
+		struct session *session = make(&random, 1, "alice", "");
+		struct registry registry;
+		char id[ID_TEXT_BYTES];
+
+		assert_int_equal(registry_init(&registry), 0);
+		(void)strcpy(session->project, rows[i].project);
+		session->dagster = rows[i].dagster;
+		assert_int_equal(registry_add(&registry, session), 0);
+		id_format(&session->id, id);
+		assert_int_equal(registry_find_visible(&registry, id, &viewer, 0) != NULL,
+				 rows[i].sees);
+		assert_non_null(registry_find_visible(&registry, id, &all, 0));
+		drop(&registry, session);
+		registry_done(&registry);
+	}
+}
+
+/* Of one moment, in any order of adding, in pages of one, while what was shown ends. */
+static void test_registry_list_goes_on_behind_what_has_ended(void **state)
+{
+	struct test_random random = TEST_RANDOM(8);
+	const struct viewer viewer = {"alice", "", false, NULL};
+	struct registry_filter filter = {.limit = 1};
+	struct session *page[1];
+	struct registry registry;
+	struct id last = {{0}};
+	int n = 0;
+
+	(void)state;
+	assert_int_equal(registry_init(&registry), 0);
+	for (size_t i = 0; i < 20; i++) {
+		struct session *session = make(&random, 5, "alice", "");
+
+		assert_int_equal(registry_add(&registry, session), 0);
+	}
+	while (registry_list(&registry, &viewer, &filter, 0, page) == 1) {
+		if (n > 0)
+			assert_true(memcmp(last.bytes, page[0]->id.bytes, ID_BYTES) > 0);
+		last = page[0]->id;
+		filter.before_at = page[0]->created_at;
+		filter.before_id = last;
+		drop(&registry, page[0]);
+		n++;
+	}
+	assert_int_equal(n, 20);
+	registry_done(&registry);
+}
+
+#define VIEWER(OWNER, WORKSPACE, PROJECT)                                                          \
+	(&(const struct viewer){.owner = OWNER, .workspace = WORKSPACE, .project = PROJECT})
+
+static void test_registry_key_is_one_organisations(void **state)
+{
+	struct test_random random = TEST_RANDOM(9);
+	struct registry registry;
+	struct session *session;
+	uint32_t actions;
+	usec_t now = 100;
+
+	(void)state;
+	assert_int_equal(registry_init(&registry), 0);
+	session = make(&random, now, "alice", "");
+	session->expires_at = now + 2 * REGISTRY_IDEMPOTENCY_AGE;
+	(void)strcpy(session->spec.runtime.idempotency_key, "k");
+	(void)strcpy(session->project, "p");
+	assert_int_equal(registry_add(&registry, session), 0);
+	assert_ptr_equal(registry_find_idempotent(&registry, VIEWER("alice", "", "p"), "k", now),
+			 session);
+	assert_null(registry_find_idempotent(&registry, VIEWER("alice", "", ""), "k", now));
+	assert_null(registry_find_idempotent(&registry, VIEWER("", "alice", "p"), "k", now));
+	assert_null(
+		registry_find_idempotent(&registry, VIEWER("bob", "user:alice", "p"), "k", now));
+	assert_null(registry_find_idempotent(&registry, VIEWER("bob", "", "p"), "k", now));
+	assert_null(registry_find_idempotent(&registry, VIEWER("alice", "", "p"), "l", now));
+	assert_null(registry_find_idempotent(&registry, VIEWER("alice", "", "p"), "k",
+					     now + REGISTRY_IDEMPOTENCY_AGE));
+	assert_int_equal(
+		session_apply(session, SESSION_EVENT_CLOSE, SESSION_REASON_DELETED, &actions), 0);
+	assert_null(registry_find_idempotent(&registry, VIEWER("alice", "", "p"), "k", now));
+	drop(&registry, session);
+	registry_done(&registry);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_registry_find_visible_is_one_not_found),
 		cmocka_unit_test(test_registry_list_pages_newest_first),
+		cmocka_unit_test(test_registry_project_is_part_of_whose_it_is),
+		cmocka_unit_test(test_registry_list_goes_on_behind_what_has_ended),
+		cmocka_unit_test(test_registry_key_is_one_organisations),
 		cmocka_unit_test(test_registry_random_model),
 		cmocka_unit_test(test_registry_next_deadline_passes_over_closing_ones),
 		cmocka_unit_test(test_registry_names_are_of_one_owner),

@@ -214,6 +214,40 @@ static void test_spec_parse_sandbox_answers(void **state)
 	spec_create_done(&spec);
 }
 
+static void test_spec_runtime_survives_the_row(void **state)
+{
+	static const char text[] =
+		"{\"metadata\": {\"a\": \"1\"}, \"workspace\": {\"include\": [\"/session/x\"]},"
+		" \"idempotency_key\": \"k\", \"project_uuid\": \"p\"}";
+	struct spec_runtime read = SPEC_RUNTIME_NULL;
+	struct spec_create spec;
+	json_t *errors = NULL;
+	char *row;
+
+	(void)state;
+	assert_int_equal(spec_parse_sandbox(text, strlen(text), NULL, &spec, &errors), 0);
+	assert_string_equal(spec.runtime.project, "p");
+	memset(spec.runtime.idempotency_digest, 'f', SPEC_DIGEST_BYTES - 1);
+	row = spec_runtime_format(&spec.runtime);
+	assert_non_null(row);
+	spec_runtime_restore(&read, row);
+	assert_true(json_equal(read.metadata, spec.runtime.metadata));
+	assert_true(json_equal(read.workspace, spec.runtime.workspace));
+	assert_string_equal(read.idempotency_key, "k");
+	assert_string_equal(read.idempotency_digest, spec.runtime.idempotency_digest);
+	spec_runtime_done(&read);
+	spec_create_done(&spec);
+	free(row);
+	/* A row of another program, or of another release. */
+	spec_runtime_restore(&read, "[7, {\"metadata\": 1}]");
+	spec_runtime_restore(&read, "{\"idempotency\": {\"key\": 7}}");
+	spec_runtime_restore(&read, "{");
+	spec_runtime_restore(&read, NULL);
+	assert_null(read.metadata);
+	assert_string_equal(read.idempotency_key, "");
+	spec_runtime_done(&read);
+}
+
 static void test_spec_parse_component_answers(void **state)
 {
 	static const struct {
@@ -391,6 +425,7 @@ int main(void)
 		cmocka_unit_test(test_spec_parse_session_values),
 		cmocka_unit_test(test_spec_parse_session_unknown_fields_ignored_on_request),
 		cmocka_unit_test(test_spec_parse_sandbox_answers),
+		cmocka_unit_test(test_spec_runtime_survives_the_row),
 		cmocka_unit_test(test_spec_parse_component_answers),
 		cmocka_unit_test(test_spec_parse_component_body_limit),
 		cmocka_unit_test(test_spec_parse_command_answers),

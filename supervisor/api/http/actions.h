@@ -22,8 +22,10 @@ struct session *action_find(struct request *request, bool all);
 /* The same for a route that needs the session's process tree. NULL: answered, or the handler runs
  * again when there is one; so it asks before it gives anything of the request away. */
 struct session *action_find_tree(struct request *request);
-/* Number of sessions in ret (filter->limit places) or -ENOENT. */
-MUST_USE int action_list(struct request *request, const struct registry_filter *filter,
+/* The same for a delete, which also finds what is being deleted already. */
+struct session *action_find_delete(struct request *request);
+/* Number of sessions in ret (filter->limit places) or -ENOENT. all: as for action_find. */
+MUST_USE int action_list(struct request *request, const struct registry_filter *filter, bool all,
 			 struct session **ret);
 /* New references or NULL. */
 json_t *action_summary(struct request *request, const struct session *session);
@@ -36,6 +38,8 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 void action_delete(struct request *request, struct session *session);
 /* ttl_minutes: from now on. */
 void action_ttl(struct request *request, struct session *session, uint32_t ttl_minutes);
+/* The same for a sandbox, whose answer is the sandbox. */
+void action_timeout(struct request *request, struct session *session, uint32_t ttl_minutes);
 void action_janitor(struct request *request);
 void action_janitor_plan(struct request *request);
 
@@ -72,6 +76,8 @@ void action_command_signal(struct request *request, struct session *session,
 			   const struct wire_signal *signal);
 void action_command_resize(struct request *request, struct session *session,
 			   const struct wire_size *size);
+
+
 
 /* Everything about files; a put takes the body as it comes. */
 void action_file(struct request *request, struct session *session, const struct spec_file *spec);

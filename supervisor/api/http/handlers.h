@@ -31,6 +31,9 @@ void handle_session_denials(struct request *request);
 void handle_session_egress(struct request *request);
 void handle_session_egress_set(struct request *request);
 
+void handle_sandbox_delete(struct request *request);
+void handle_sandbox_list(struct request *request);
+void handle_sandbox_timeout(struct request *request);
 
 void handle_session_airbyte(struct request *request);
 void handle_airbyte_list(struct request *request);
@@ -43,7 +46,6 @@ void handle_task_stream(struct request *request);
 
 void handle_sandbox_create(struct request *request);
 void handle_sandbox_get(struct request *request);
-void handle_sandbox_delete(struct request *request);
 void handle_sandbox_command(struct request *request);
 void handle_command_list(struct request *request);
 void handle_command_get(struct request *request);

@@ -26,9 +26,21 @@ void handle_sandbox_get(struct request *request)
 		reply_json(request, MHD_HTTP_OK, action_sandbox(request, session));
 }
 
+void handle_sandbox_timeout(struct request *request)
+{
+	struct session *session;
+	uint32_t minutes;
+
+	if (!payload_parse(request, spec_parse_timeout, &minutes))
+		return;
+	session = action_find(request, false);
+	if (session)
+		action_timeout(request, session, minutes);
+}
+
 void handle_sandbox_delete(struct request *request)
 {
-	struct session *session = action_find(request, false);
+	struct session *session = action_find_delete(request);
 
 	if (session)
 		action_delete(request, session);

@@ -37,6 +37,7 @@ static int parse_filter(struct request *request, struct registry_filter *filter,
 	const char *status = request_query(request, "status");
 	const char *name = request_query(request, "name");
 	uint64_t number = REGISTRY_LIST_DEFAULT;
+	int known = status ? registry_status_from_text(status) : (int)REGISTRY_STATUS_ANY;
 	int r = 0;
 
 	if (limit && num_parse_u64(limit, 1, REGISTRY_LIST_MAX, &number) < 0)
@@ -47,11 +48,9 @@ static int parse_filter(struct request *request, struct registry_filter *filter,
 				    "Input should be a session id");
 	if (after_text)
 		filter->after = after;
-	if (status && str_equal(status, "open"))
-		filter->status = REGISTRY_STATUS_OPEN;
-	else if (status && str_equal(status, "running"))
-		filter->status = REGISTRY_STATUS_RUNNING;
-	else if (status)
+	if (known >= 0 && known != (int)REGISTRY_STATUS_SUSPENDED)
+		filter->status = (enum registry_status)known;
+	else
 		r |= spec_error_add(errors, "enum", "query", "status",
 				    "Input should be 'open' or 'running'");
 	if (name && !session_name_valid(name, strlen(name)))
@@ -85,7 +84,7 @@ void handle_session_list(struct request *request)
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
 		return;
 	}
-	n = action_list(request, &filter, found);
+	n = action_list(request, &filter, false, found);
 	if (n < 0) {
 		reply_not_found(request);
 		return;

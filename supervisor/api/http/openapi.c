@@ -98,12 +98,24 @@ static const struct schema_row schemas[] = {
 	{"SandboxCreate",
 	 "{\"type\":\"object\",\"properties\":{\"profile\":" STRING ",\"env\":" TEXTS
 	 ",\"envs\":" TEXTS ",\"secrets\":" STRINGS ",\"ttl\":" INTEGER ",\"name\":" NULLABLE
-	 ",\"egress\":" RULES ",\"organization_uuid\":" NULLABLE "}}"                                                      },
-	{"Sandbox",
-	 "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING ",\"status\":" STRING
-	 ",\"profile\":" STRING ",\"created_at\":" STRING ",\"expires_at\":" STRING
-	 ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN ",\"limits_effective\":" OBJECT
-	 ",\"host\":" STRING ",\"name\":" NULLABLE ",\"organization_uuid\":" NULLABLE "}}"                                 },
+	 ",\"egress\":" RULES ",\"organization_uuid\":" NULLABLE ",\"project_uuid\":" NULLABLE
+	 ",\"timeout_ms\":" INTEGER ",\"metadata\":" TEXTS ",\"idempotency_key\":" NULLABLE
+	 ",\"workspace\":{\"type\":\"object\",\"required\":[\"include\"],\"properties\":{\"include\":" STRINGS
+	 ",\"exclude\":" STRINGS "}}}}"										    },
+	{"SandboxTimeout",
+	 "{\"type\":\"object\",\"properties\":{\"timeout_ms\":" INTEGER ",\"ttl\":" INTEGER "}}"                           },
+	{"SandboxEvent",          "{\"type\":\"object\",\"properties\":{\"seq\":" INTEGER ",\"type\":" STRING
+			 ",\"time\":" STRING ",\"reason\":" STRING "}}"                            },
+	{"SandboxList",
+	 "{\"type\":\"object\",\"properties\":{\"sandboxes\":{\"type\":\"array\",\"items\":"
+	 "{\"$ref\":\"#/components/schemas/Sandbox\"}},\"next\":" NULLABLE "}}"                                            },
+	{"Sandbox",               "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
+		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
+		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
+		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING ",\"name\":" NULLABLE
+		    ",\"organization_uuid\":" NULLABLE ",\"project_uuid\":" NULLABLE
+		    ",\"metadata\":" TEXTS ",\"workspace\":{\"type\":[\"object\",\"null\"]}"
+		    ",\"generation\":" INTEGER ",\"durable\":" BOOLEAN "}}"                             },
 	{"CommandRun",            "{\"type\":\"object\",\"properties\":{\"argv\":" STRINGS ",\"cmd\":" STRING
 		       ",\"cwd\":" STRING ",\"envs\":" TEXTS ",\"timeout_ms\":" INTEGER
 		       ",\"stdin\":" STRING ",\"stdin_open\":" BOOLEAN

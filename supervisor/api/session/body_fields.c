@@ -70,6 +70,13 @@ void body_wrong(struct body *body, const char *type, const char *field, const ch
 	body_wrong_in(body, type, field, NULL, msg);
 }
 
+bool body_is_object(struct body *body, const char *field, const json_t *value)
+{
+	if (!json_is_object(value) && !json_is_null(value))
+		body_wrong(body, "dict_type", field, "Input should be a valid dictionary");
+	return json_is_object(value);
+}
+
 bool body_has_nul(const json_t *value)
 {
 	return memchr(json_string_value(value), '\0', json_string_length(value)) != NULL;
@@ -90,7 +97,22 @@ char *body_take_string(struct body *body, const json_t *value, size_t *ret_lengt
 	return copy;
 }
 
-/* An integer in min..max. False: an item was added. */
+void body_read_identity(struct body *body, const char *field, const json_t *value,
+			const char *problem, char *dest, size_t max)
+{
+	const char *text = json_string_value(value);
+	size_t length = json_string_length(value);
+
+	if (json_is_null(value))
+		return;
+	if (!text)
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+	else if (length == 0 || length > max || !str_only(text, length, "._:@-"))
+		body_wrong(body, "value_error", field, problem);
+	else
+		memcpy(dest, text, length + 1);
+}
+
 bool body_read_integer(struct body *body, const char *field, const json_t *value, uint32_t min,
 		       uint32_t max, uint32_t *ret_number)
 {
@@ -263,12 +285,8 @@ void body_read_envs(struct body *body, const char *field, json_t *value, size_t 
 	size_t total = 0;
 	char msg[64];
 
-	if (json_is_null(value))
+	if (!body_is_object(body, field, value))
 		return;
-	if (!json_is_object(value)) {
-		body_wrong(body, "dict_type", field, "Input should be a valid dictionary");
-		return;
-	}
 	if (json_object_size(value) > max) {
 		fit_text(msg, sizeof(msg), "Dictionary should have at most %zu items", max);
 		body_wrong(body, "too_long", field, msg);

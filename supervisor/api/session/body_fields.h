@@ -14,8 +14,9 @@
 
 #include "supervisor/api/session/spec.h"
 
-#define BODY_MSG_STRING "Input should be a valid string"
-#define BODY_MSG_NUL    "Value error, must not contain NUL"
+#define BODY_MSG_STRING   "Input should be a valid string"
+#define BODY_MSG_NUL      "Value error, must not contain NUL"
+#define BODY_MSG_IDENTITY "Value error, holds a character outside A-Za-z0-9._:@-, or is too long"
 
 struct body {
 	const struct spec_options *options;
@@ -39,9 +40,15 @@ void body_wrong(struct body *body, const char *type, const char *field, const ch
 void body_wrong_in(struct body *body, const char *type, const char *field, const char *member,
 		   const char *msg);
 
+/* False: null, which is as if it were not there, or an item was added. */
+bool body_is_object(struct body *body, const char *field, const json_t *value);
 bool body_has_nul(const json_t *value);
 /* A copy of a string with a NUL behind it; NULL and body->fatal without memory. */
 char *body_take_string(struct body *body, const json_t *value, size_t *ret_length);
+/* A name of somebody or something, at most `max` of A-Za-z0-9._:@-; null is none. problem: what an
+ * item says where it is not. */
+void body_read_identity(struct body *body, const char *field, const json_t *value,
+			const char *problem, char *dest, size_t max);
 /* An integer in min..max. False: an item was added. */
 bool body_read_integer(struct body *body, const char *field, const json_t *value, uint32_t min,
 		       uint32_t max, uint32_t *ret_number);
@@ -51,6 +58,11 @@ void body_read_envs(struct body *body, const char *field, json_t *value, size_t 
 		    size_t *n_env);
 /* {rows, cols} of a terminal. */
 void body_read_size(struct body *body, const char *field, json_t *value, struct wire_size *size);
+/* Of struct spec_create, body->dest: what /v1 keeps (spec_runtime.c). */
+void body_read_project(struct body *body, const char *field, json_t *value);
+void body_read_idempotency_key(struct body *body, const char *field, json_t *value);
+void body_read_metadata(struct body *body, const char *field, json_t *value);
+void body_read_workspace(struct body *body, const char *field, json_t *value);
 /* Names of secrets, each once, at most SECRETS_SESSION_MAX. */
 void body_read_secrets(struct body *body, const char *field, json_t *value, char ***ret_names,
 		       size_t *ret_n);

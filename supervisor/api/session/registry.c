@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/str.h"
 
@@ -80,6 +81,14 @@ static int heap_reserve(struct registry *registry)
 	return 0;
 }
 
+/* The order is total, so that a page begins where the one before ended whatever came or went. */
+static bool stands_behind(const struct session *session, usec_t at, const struct id *id)
+{
+	if (session->created_at != at)
+		return session->created_at < at;
+	return memcmp(session->id.bytes, id->bytes, ID_BYTES) < 0;
+}
+
 /* ---- */
 
 int registry_add(struct registry *registry, struct session *session)
@@ -100,8 +109,8 @@ int registry_add(struct registry *registry, struct session *session)
 	}
 	/* New ones go to the front at once; only adopted ones have to look for their place. */
 	at = registry->by_age.next;
-	while (at != &registry->by_age &&
-	       LIST_ENTRY(at, struct session, by_age)->created_at > session->created_at)
+	while (at != &registry->by_age && !stands_behind(LIST_ENTRY(at, struct session, by_age),
+							 session->created_at, &session->id))
 		at = at->next;
 	list_append(at, &session->by_age);
 	registry->heap[registry->n_heap] = session;
@@ -149,10 +158,24 @@ bool registry_may_see(const char *owner, const char *workspace, const struct vie
 	return workspace[0] != '\0' && str_equal(workspace, viewer->workspace);
 }
 
+/* A sandbox of the runtime API that has a project is that project's and, where nobody named one,
+ * the organisation's. */
+static bool in_project(const struct session *session, const struct viewer *viewer)
+{
+	return session->dagster || viewer->sees_all || session->project[0] == '\0' ||
+	       !viewer->project || viewer->project[0] == '\0' ||
+	       str_equal(session->project, viewer->project);
+}
+
+static bool is_viewers(const struct session *session, const struct viewer *viewer)
+{
+	return registry_may_see(registry_owner(session), session->workspace, viewer) &&
+	       in_project(session, viewer);
+}
+
 static bool visible(const struct session *session, const struct viewer *viewer, usec_t now)
 {
-	return session_is_visible(session, now) &&
-	       registry_may_see(registry_owner(session), session->workspace, viewer);
+	return session_is_visible(session, now) && is_viewers(session, viewer);
 }
 
 struct session *registry_find_visible(const struct registry *registry, const char *text,
@@ -165,6 +188,47 @@ struct session *registry_find_visible(const struct registry *registry, const cha
 		return NULL;
 	session = registry_find(registry, &id);
 	return session && visible(session, viewer, now) ? session : NULL;
+}
+
+struct session *registry_find_deleting(const struct registry *registry, const char *text,
+				       const struct viewer *viewer)
+{
+	struct session *session;
+	struct id id;
+
+	if (id_parse(text, &id) < 0)
+		return NULL;
+	session = registry_find(registry, &id);
+	if (!session || session->state != SESSION_STATE_CLOSING ||
+	    session->reason != SESSION_REASON_DELETED)
+		return NULL;
+	return is_viewers(session, viewer) ? session : NULL;
+}
+
+/* The organisation by its parts: as one text, a workspace may be called as what stands in for a
+ * user. */
+static bool is_organizations(const struct session *session, const struct viewer *viewer)
+{
+	return str_equal(session->workspace, viewer->workspace) &&
+	       (viewer->workspace[0] != '\0' || str_equal(registry_owner(session), viewer->owner));
+}
+
+struct session *registry_find_idempotent(const struct registry *registry,
+					 const struct viewer *viewer, const char *key, usec_t now)
+{
+	LIST_FOR_EACH (entry, &registry->by_age) {
+		struct session *session = LIST_ENTRY(entry, struct session, by_age);
+
+		if (clock_add(session->created_at, REGISTRY_IDEMPOTENCY_AGE) <= now)
+			break; /* those behind it are older */
+		if (!str_equal(session->spec.runtime.idempotency_key, key) ||
+		    !str_equal(session->project, viewer->project) ||
+		    session->state >= SESSION_STATE_CLOSING || session->expires_at <= now)
+			continue;
+		if (is_organizations(session, viewer))
+			return session;
+	}
+	return NULL;
 }
 
 struct session *registry_find_named(const struct registry *registry, const char *owner,
@@ -208,10 +272,34 @@ struct session *registry_next_deadline(const struct registry *registry)
 	return best;
 }
 
+int registry_status_from_text(const char *text)
+{
+	static const char *const texts[REGISTRY_STATUS_MAX_] = {
+		[REGISTRY_STATUS_OPEN] = "open",
+		[REGISTRY_STATUS_RUNNING] = "running",
+		[REGISTRY_STATUS_SUSPENDED] = "suspended",
+	};
+
+	for (int i = 0; i < REGISTRY_STATUS_MAX_; i++)
+		if (texts[i] && str_equal(texts[i], text))
+			return i;
+	return -1;
+}
+
 static bool matches(const struct session *session, const struct registry_filter *filter)
 {
 	if (filter->name && !str_equal(session->spec.name, filter->name))
 		return false;
+	if (filter->before_at != 0 &&
+	    !stands_behind(session, filter->before_at, &filter->before_id))
+		return false;
+	for (size_t i = 0; i < filter->n_metadata; i++) {
+		const char *value = json_string_value(
+			json_object_get(session->spec.runtime.metadata, filter->metadata_key[i]));
+
+		if (!value || !str_equal(value, filter->metadata_value[i]))
+			return false;
+	}
 	switch (filter->status) {
 	case REGISTRY_STATUS_ANY:
 	case REGISTRY_STATUS_MAX_:
@@ -220,6 +308,8 @@ static bool matches(const struct session *session, const struct registry_filter 
 		return session->state != SESSION_STATE_RUNNING;
 	case REGISTRY_STATUS_RUNNING:
 		return session->state == SESSION_STATE_RUNNING;
+	case REGISTRY_STATUS_SUSPENDED:
+		return false;
 	}
 	return true;
 }

@@ -30,6 +30,7 @@ struct viewer {
 	const char *owner;
 	const char *workspace; /* "" : none */
 	bool sees_all;         /* the local operator */
+	const char *project;   /* NULL, "": all of the organisation's */
 };
 
 int registry_init(struct registry *registry);
@@ -46,6 +47,14 @@ bool registry_may_see(const char *owner, const char *workspace, const struct vie
 /* The open session that its owner calls so, one that is being made included; or NULL. */
 struct session *registry_find_named(const struct registry *registry, const char *owner,
 				    bool operator_owned, const char *name, usec_t now);
+/* The sandbox that a create of the viewer's organisation and very project with this key has made or
+ * makes, or NULL. A key is free again when its sandbox ends, or after REGISTRY_IDEMPOTENCY_AGE. */
+struct session *registry_find_idempotent(const struct registry *registry,
+					 const struct viewer *viewer, const char *key, usec_t now);
+#define REGISTRY_IDEMPOTENCY_AGE (24ULL * 60 * USEC_PER_MINUTE)
+/* For the second of two deletes at once: the session of the path that is being deleted, or NULL. */
+struct session *registry_find_deleting(const struct registry *registry, const char *text,
+				       const struct viewer *viewer);
 /* The name that a viewer must have. The operator's sessions are nobody's: a platform may well have
  * a user who is called "operator". */
 const char *registry_owner(const struct session *session);
@@ -58,13 +67,25 @@ enum registry_status {
 	REGISTRY_STATUS_ANY,
 	REGISTRY_STATUS_OPEN,
 	REGISTRY_STATUS_RUNNING,
+	REGISTRY_STATUS_SUSPENDED,
 	REGISTRY_STATUS_MAX_,
 };
+/* -1: no such one. SUSPENDED is a status of sandboxes alone: sessions are open then. */
+int registry_status_from_text(const char *text);
+#define REGISTRY_METADATA_MAX 4
 struct registry_filter {
 	size_t limit;           /* 1..500 */
 	const struct id *after; /* continue behind this session; NULL: from the newest */
 	enum registry_status status;
-	const char *name; /* NULL: any */
+	bool of_sandboxes; /* the status is that of summary_sandbox */
+	const char *name;  /* NULL: any */
+	/* Only what stands behind this place in the order, whether a session is there or not;
+	 * before_at 0: from the newest. */
+	usec_t before_at;
+	struct id before_id;
+	size_t n_metadata; /* each key has this value */
+	const char *metadata_key[REGISTRY_METADATA_MAX];
+	const char *metadata_value[REGISTRY_METADATA_MAX];
 };
 #define REGISTRY_LIST_MAX     500
 #define REGISTRY_LIST_DEFAULT 200

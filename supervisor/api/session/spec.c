@@ -12,6 +12,7 @@
 #include "supervisor/api/session/fit.h"
 
 #define TTL_MIN_S 60
+#define TTL_TWICE "Value error, ttl and timeout_ms are the same"
 #define ENV_MAX   64 /* members of `env` */
 
 void spec_create_done(struct spec_create *spec)
@@ -21,6 +22,7 @@ void spec_create_done(struct spec_create *spec)
 	body_strings_free(spec->env, spec->n_env);
 	body_strings_free(spec->secret, spec->n_secrets);
 	spec_egress_done(&spec->egress);
+	spec_runtime_done(&spec->runtime);
 	*spec = SPEC_CREATE_NULL;
 }
 
@@ -87,12 +89,8 @@ static void read_overrides(struct body *body, const char *field, json_t *value)
 	const char *name;
 	json_t *member;
 
-	if (json_is_null(value))
+	if (!body_is_object(body, field, value))
 		return;
-	if (!json_is_object(value)) {
-		body_wrong(body, "dict_type", field, "Input should be a valid dictionary");
-		return;
-	}
 	/* The iteration only reads, though jansson asks for a pointer without const. */
 	json_object_foreach(value, name, member) read_override(body, field, name, member);
 }
@@ -137,18 +135,9 @@ static void read_name(struct body *body, const char *field, json_t *value)
 static void read_organization(struct body *body, const char *field, json_t *value)
 {
 	struct spec_create *spec = body->dest;
-	const char *text = json_string_value(value);
-	size_t length = json_string_length(value);
 
-	if (json_is_null(value))
-		return;
-	if (!text)
-		body_wrong(body, "string_type", field, BODY_MSG_STRING);
-	else if (length == 0 || length > SPEC_ORGANIZATION_MAX || !str_only(text, length, "._:@-"))
-		body_wrong(body, "value_error", field,
-			   "Value error, this cannot be an organization");
-	else
-		fit_text(spec->organization, sizeof(spec->organization), "%s", text);
+	body_read_identity(body, field, value, "Value error, this cannot be an organization",
+			   spec->organization, SPEC_ORGANIZATION_MAX);
 }
 
 static void read_profile(struct body *body, const char *field, json_t *value)
@@ -175,9 +164,28 @@ static void read_ttl_seconds(struct body *body, const char *field, json_t *value
 {
 	struct spec_create *spec = body->dest;
 
-	if (!json_is_null(value))
+	if (json_is_null(value))
+		return;
+	if (spec->ttl_minutes != 0)
+		body_wrong(body, "value_error", field, TTL_TWICE);
+	else
 		(void)body_read_integer(body, field, value, TTL_MIN_S, AGENT_TTL_MAX_MINUTES * 60,
 					&spec->ttl_minutes);
+}
+
+/* The same in the unit that other runtimes use. */
+static void read_timeout_ms(struct body *body, const char *field, json_t *value)
+{
+	struct spec_create *spec = body->dest;
+	uint32_t ms;
+
+	if (json_is_null(value))
+		return;
+	if (spec->ttl_minutes != 0)
+		body_wrong(body, "value_error", field, TTL_TWICE);
+	else if (body_read_integer(body, field, value, TTL_MIN_S * 1000,
+				   AGENT_TTL_MAX_MINUTES * 60 * 1000, &ms))
+		spec->ttl_minutes = (ms + 999) / 1000;
 }
 
 static void check_ttl_seconds(struct body *body, struct spec_create *spec)
@@ -247,15 +255,20 @@ int spec_parse_sandbox(const char *text, size_t size, const struct spec_options 
 		       struct spec_create *ret_spec, json_t **ret_errors)
 {
 	static const struct body_field fields[] = {
-		{"profile",           false, read_profile     },
-		{"env",               false, read_create_env  },
-		{"envs",              false, read_create_envs },
-		{"secrets",           false, read_secrets     },
-		{"ttl",               false, read_ttl_seconds },
-		{"name",              false, read_name        },
-		{"egress",            false, read_egress      },
-		{"organization_uuid", false, read_organization},
-		{NULL,                false, NULL             },
+		{"profile",           false, read_profile             },
+		{"env",               false, read_create_env          },
+		{"envs",              false, read_create_envs         },
+		{"secrets",           false, read_secrets             },
+		{"ttl",               false, read_ttl_seconds         },
+		{"name",              false, read_name                },
+		{"egress",            false, read_egress              },
+		{"organization_uuid", false, read_organization        },
+		{"project_uuid",      false, body_read_project        },
+		{"timeout_ms",        false, read_timeout_ms          },
+		{"metadata",          false, body_read_metadata       },
+		{"workspace",         false, body_read_workspace      },
+		{"idempotency_key",   false, body_read_idempotency_key},
+		{NULL,                false, NULL                     },
 	};
 	struct spec_create spec = {.profile = "agent"};
 	struct body body = {.options = options, .dest = &spec};
@@ -273,6 +286,35 @@ int spec_parse_sandbox(const char *text, size_t size, const struct spec_options 
 		spec_create_done(&spec);
 	else
 		*ret_spec = spec;
+	return body_finish(&body, r, ret_errors);
+}
+
+int spec_parse_timeout(const char *text, size_t size, const struct spec_options *options,
+		       uint32_t *ret_minutes, json_t **ret_errors)
+{
+	static const struct body_field fields[] = {
+		{"timeout_ms", false, read_timeout_ms },
+		{"ttl",        false, read_ttl_seconds},
+		{NULL,         false, NULL            },
+	};
+	/* Whose life it is, is known later (action_timeout): the longest that there is. */
+	struct spec_create spec = {.profile = "agent"};
+	struct body body = {.options = options, .dest = &spec};
+	int r;
+
+	r = body_parse(&body, text, size, fields, false);
+	if (r == 0 && spec.ttl_minutes == 0) {
+		body_wrong(&body, "missing", "timeout_ms", "Field required");
+		r = SPEC_E_INVALID;
+	}
+	if (r == 0) {
+		check_ttl_seconds(&body, &spec);
+		r = body.errors ? SPEC_E_INVALID : 0;
+	}
+	if (body.fatal < 0)
+		r = body.fatal;
+	if (r == 0)
+		*ret_minutes = spec.ttl_minutes;
 	return body_finish(&body, r, ret_errors);
 }
 

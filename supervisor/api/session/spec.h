@@ -30,6 +30,9 @@
 /* A workspace, or what stands for one: "user:" and the user. */
 #define SPEC_ORGANIZATION_MAX (IDENTITY_MAX + 5)
 
+/* SHA-256 in hexadecimal digits, with its NUL. */
+#define SPEC_DIGEST_BYTES 65
+
 #define SPEC_TIMEOUT_MAX_MS (24u * 3600u * 1000u)
 
 struct spec_options {
@@ -47,6 +50,24 @@ struct spec_egress {
 #define SPEC_EGRESS_NULL ((struct spec_egress){0})
 void spec_egress_done(struct spec_egress *egress);
 
+/* What a caller of /v1 says of a sandbox beside what its processes get. */
+#define SPEC_METADATA_MAX    16  /* members */
+#define SPEC_VALUE_MAX       256 /* bytes of a member's value */
+#define SPEC_IDEMPOTENCY_MAX 128
+struct spec_runtime {
+	json_t *metadata;  /* owned object of texts, or NULL */
+	json_t *workspace; /* owned {"include": [path], "exclude": [pattern]}, or NULL */
+	json_t *snapshots; /* owned array (snapshots.h), or NULL; ours, not the caller's */
+	char project[IDENTITY_MAX + 1];                 /* of the body only; "": not given */
+	char idempotency_key[SPEC_IDEMPOTENCY_MAX + 1]; /* "": none */
+	char idempotency_digest[SPEC_DIGEST_BYTES];     /* of the body that came with it */
+};
+#define SPEC_RUNTIME_NULL ((struct spec_runtime){0})
+void spec_runtime_done(struct spec_runtime *runtime);
+/* All but the project as text for the row, and back. NULL: no memory. The caller frees. */
+char *spec_runtime_format(const struct spec_runtime *runtime);
+void spec_runtime_restore(struct spec_runtime *runtime, const char *text);
+
 /* POST {API_PREFIX_DAGSTER}/sessions and POST {API_PREFIX_RUNTIME}. */
 struct spec_create {
 	char profile[POLICY_NAME_BYTES]; /* "component" for Dagster; /v1: default "agent" */
@@ -59,6 +80,7 @@ struct spec_create {
 	char name[SESSION_NAME_MAX + 1];              /* "": none */
 	char organization[SPEC_ORGANIZATION_MAX + 1]; /* "": not given */
 	struct spec_egress egress;
+	struct spec_runtime runtime; /* /v1 */
 };
 #define SPEC_CREATE_NULL ((struct spec_create){0})
 void spec_create_done(struct spec_create *spec);
@@ -69,13 +91,19 @@ void spec_create_done(struct spec_create *spec);
 MUST_USE int spec_parse_session(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 /* {profile?: text, env?, envs?: {NAME: text}, secrets?: [name], ttl?: seconds, rounded up to
- * minutes, name?: text, egress?: {allow: [rule]}, organization_uuid?: text} */
+ * minutes, timeout_ms?: the same in milliseconds, name?: text, egress?: {allow: [rule]},
+ * organization_uuid?, project_uuid?, idempotency_key?: text, metadata?: {KEY: text}, workspace?:
+ * {include: [path], exclude?: [pattern]}} */
 MUST_USE int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 
 /* PATCH {API_PREFIX_DAGSTER}/sessions/{id}: {ttl_minutes: 1..720}. */
 MUST_USE int spec_parse_ttl(const char *text, size_t size, const struct spec_options *options,
 			    uint32_t *ret_minutes, json_t **ret_errors);
+
+/* POST {API_PREFIX_RUNTIME}/{id}/timeout: {timeout_ms | ttl}, rounded up to minutes. */
+MUST_USE int spec_parse_timeout(const char *text, size_t size, const struct spec_options *options,
+				uint32_t *ret_minutes, json_t **ret_errors);
 
 /* POST .../components. The name is as the client sent it: component_name_check judges it later
  * (400, not 422), after the session was found. */
@@ -171,6 +199,7 @@ MUST_USE bool spec_query_decode(const char *raw, char *dest, size_t dest_bytes, 
  * recursive?}, {path, mode}. */
 MUST_USE int spec_parse_file(const char *text, size_t size, const struct spec_options *options,
 			     uint16_t op, struct spec_file *spec, json_t **ret_errors);
+
 
 /* PUT .../egress: {allow: [rule]}. */
 MUST_USE int spec_parse_egress(const char *text, size_t size, const struct spec_options *options,

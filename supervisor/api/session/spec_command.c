@@ -322,7 +322,7 @@ int spec_parse_command(const char *text, size_t size, const struct spec_options 
 
 	r = body_parse(&body, text, size, fields, false);
 	if (r == 0 && !spec.argv) {
-		body_wrong(&body, "missing", "argv", "Field required");
+		body_wrong(&body, "missing", "argv", "Field required, or cmd");
 		r = SPEC_E_INVALID;
 	}
 	if (r == 0 && spec.size.rows > 0)

@@ -80,12 +80,8 @@ void body_read_egress(struct body *body, const char *field, json_t *value,
 	const char *name;
 	json_t *member;
 
-	if (json_is_null(value))
+	if (!body_is_object(body, field, value))
 		return;
-	if (!json_is_object(value)) {
-		body_wrong(body, "dict_type", field, "Input should be a valid dictionary");
-		return;
-	}
 	json_object_foreach(value, name, member)
 	{
 		if (str_equal(name, "allow"))
