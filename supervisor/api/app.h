@@ -162,6 +162,7 @@ void sessions_write_log(struct app *app, const struct session *session);
 void sessions_write_status(struct app *app, const struct session *session);
 /* Its rules and its variables. */
 void sessions_write_egress(struct app *app, const struct session *session);
+void sessions_write_registry(struct app *app, const struct session *session);
 /* Every write about a session goes through one of these: they keep persisted and degraded true. */
 store_done sessions_write_done(void);
 void *sessions_write(struct app *app, const struct id *session);

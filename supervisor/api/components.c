@@ -96,6 +96,7 @@ static void put_ended(struct activity *activity, const struct activity_result *r
 		.body = put->spec.body,
 		.body_length = put->spec.body_length,
 		.origin = put->spec.origin[0] != '\0' ? put->spec.origin : NULL,
+		.generation = session->suspension.generation,
 	};
 
 	live_settle(live, result->number);

@@ -24,6 +24,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_files.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_runtime.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
+	${CMAKE_CURRENT_LIST_DIR}/session/suspension.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenants.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenant_quota.c
 	${CMAKE_CURRENT_LIST_DIR}/session/transitions.c
@@ -52,14 +53,17 @@ set(SANDBOXD_MIGRATIONS
 	0003_operating.sql
 	0004_endpoints.sql
 	0005_runtime.sql
+	0006_registry.sql
 )
 set(SANDBOXD_POSTGRES_MIGRATIONS
 	postgres/0001_store.sql
 	postgres/0002_runtime.sql
+	postgres/0003_registry.sql
 )
 set(SANDBOXD_POSTGRES_UNDO
 	postgres/0001_store.undo.sql
 	postgres/0002_runtime.undo.sql
+	postgres/0003_registry.undo.sql
 )
 # The rows of one list, into rows and bodies.
 function(sandboxd_migrations rows_name bodies_name prefix)
@@ -112,6 +116,7 @@ target_link_libraries(sandboxd_api_names PUBLIC sandboxd_base PkgConfig::SYSTEMD
 
 add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/audit_file.c
+	${CMAKE_CURRENT_LIST_DIR}/store/holds.c
 	${CMAKE_CURRENT_LIST_DIR}/store/migrate.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_batch.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_connect.c

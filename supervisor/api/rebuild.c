@@ -377,7 +377,7 @@ static void read_next(struct app *app, struct session *session)
 {
 	struct rebuild_op *op = op_new(app, session);
 
-	if (op && store_component_get(app->store, &session->id, live_of(session)->rebuild->last,
+	if (op && store_component_get(app->store, &session->id, live_of(session)->rebuild->last, 0,
 				      on_component, op) >= 0)
 		return;
 	free(op);

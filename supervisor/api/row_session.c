@@ -73,6 +73,7 @@ static void fill_spec(struct spec_create *spec, const struct store_session *row)
 	}
 	fill_secrets(spec, row);
 	fill_egress(&spec->egress, row);
+	spec_runtime_restore(&spec->runtime, row->runtime_json);
 	if (session_name_valid(row->name, strlen(row->name)))
 		IGNORE_RESULT(str_copy(spec->name, sizeof(spec->name), row->name));
 	json_decref(overrides);
@@ -112,13 +113,40 @@ static void fill_log(struct session *session, const struct store_session *row)
 	json_decref(log);
 }
 
+static void fill_registry(struct session *session, const struct store_session *row)
+{
+	json_t *registry = parse_column(row->registry_json);
+	const char *provider = json_string_value(json_object_get(registry, "provider"));
+
+	suspension_read(registry, &session->suspension);
+	/* One that is too long is none that there could be. */
+	if (provider && str_copy(session->provider, sizeof(session->provider), provider) < 0)
+		IGNORE_RESULT(str_copy(session->provider, sizeof(session->provider), "?"));
+	json_decref(registry);
+}
+
+/* A column may hold bytes that no answer can: they name nobody. */
+static void fill_name(char *name, size_t size, const char *column)
+{
+	if (str_utf8_valid(column, strlen(column)))
+		IGNORE_RESULT(str_copy(name, size, column));
+}
+
+/* None is everybody's of the organisation: one that cannot be read is nobody's. */
+static void fill_project(struct session *session, const char *column)
+{
+	fill_name(session->project, sizeof(session->project), column);
+	if (column[0] != '\0' && session->project[0] == '\0')
+		IGNORE_RESULT(str_copy(session->project, sizeof(session->project), "?"));
+}
+
 static void fill_names(struct session *session, const struct store_session *row)
 {
-	IGNORE_RESULT(str_copy(session->owner, sizeof(session->owner), row->owner));
-	IGNORE_RESULT(str_copy(session->workspace, sizeof(session->workspace), row->workspace));
-	IGNORE_RESULT(str_copy(session->project, sizeof(session->project), row->project));
-	IGNORE_RESULT(
-		str_copy(session->last_run_id, sizeof(session->last_run_id), row->last_run_id));
+	fill_name(session->owner, sizeof(session->owner), row->owner);
+	fill_name(session->workspace, sizeof(session->workspace), row->workspace);
+	fill_project(session, row->project);
+	fill_name(session->last_run_id, sizeof(session->last_run_id), row->last_run_id);
+	fill_registry(session, row);
 	session->operator_owned = row->operator_owned;
 	session->dagster = row->dagster;
 }

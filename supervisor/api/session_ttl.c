@@ -45,6 +45,7 @@ static void set_ttl(struct request *request, struct session *session, uint32_t t
 	struct log_context context = {.session = &session->id, .request = request->request_id};
 	struct ttl_op *op = calloc(1, sizeof(*op));
 	usec_t now = clock_realtime();
+	void *row;
 
 	if (!op) {
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
@@ -56,7 +57,14 @@ static void set_ttl(struct request *request, struct session *session, uint32_t t
 	op->session = session->id;
 	op->is_sandbox = is_sandbox;
 	session->spec.ttl_minutes = ttl_minutes;
-	session->expires_at = clock_add(now, ttl_minutes * USEC_PER_MINUTE);
+	/* While it is suspended no time of it passes; what is left is in a row of its own. */
+	if (session->suspension.state == SUSPENSION_RUNNING ||
+	    session->suspension.state == SUSPENSION_RESUMING)
+		session->expires_at = clock_add(now, ttl_minutes * USEC_PER_MINUTE);
+	session->suspension.ttl_left = ttl_minutes * USEC_PER_MINUTE;
+	row = sessions_write(app, &session->id);
+	if (row && store_registry_put(app->store, session, now, sessions_write_done(), row) < 0)
+		free(row);
 	LIST_FOR_EACH (entry, &session->jobs)
 		LIST_ENTRY(entry, struct job, queue_link)->warned_minutes = 0;
 	registry_deadline_changed(&app->registry, session);

@@ -68,6 +68,14 @@ void sessions_write_status(struct app *app, const struct session *session)
 		free(op);
 }
 
+void sessions_write_registry(struct app *app, const struct session *session)
+{
+	void *op = sessions_write(app, &session->id);
+
+	if (op && store_registry_put(app->store, session, clock_realtime(), on_write, op) < 0)
+		free(op);
+}
+
 void sessions_write_log(struct app *app, const struct session *session)
 {
 	void *op = sessions_write(app, &session->id);

@@ -232,7 +232,7 @@ def shared_database():
 # As docs/postgresql.md says.
 GRANTS = f"""
 GRANT SELECT, INSERT, UPDATE, DELETE ON dagster_sandbox_sessions, sandbox_components, sandbox_tasks,
-	sandbox_frames, sandbox_task_output, sandbox_usage, sandbox_writers TO {SERVICE};
+	sandbox_frames, sandbox_task_output, sandbox_usage, sandbox_writers, sandbox_registry TO {SERVICE};
 GRANT SELECT ON schema_migrations TO {SERVICE};
 GRANT SELECT (id, name, airbyte_connection_id, owner_user_id, workspace_id)
 	ON airbyte_connections TO {SERVICE};

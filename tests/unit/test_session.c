@@ -34,8 +34,8 @@ static void test_session_apply_life_of_a_session(void **state)
 	assert_string_equal(session_status_text(session->state), "open");
 	assert_int_equal(
 		session_apply(session, SESSION_EVENT_CLOSE, SESSION_REASON_EXPIRED, &actions), 0);
-	assert_int_equal(actions,
-			 SESSION_ACTION_FAIL_JOBS | SESSION_ACTION_KILL | SESSION_ACTION_CLOSE_ROW);
+	assert_int_equal(actions, SESSION_ACTION_GO_ON | SESSION_ACTION_FAIL_JOBS |
+					  SESSION_ACTION_KILL | SESSION_ACTION_CLOSE_ROW);
 	assert_false(session_is_visible(session, 0));
 	assert_int_equal(
 		session_apply(session, SESSION_EVENT_CLOSE, SESSION_REASON_DELETED, &actions), 0);
@@ -147,7 +147,7 @@ static void test_session_apply_tree_ends_by_itself_and_the_row_stays(void **stat
 			 0);
 	assert_int_equal(actions, SESSION_ACTION_KILL);
 	assert_true(session_is_visible(session, 0));
-	assert_string_equal(session_tree_text(session->state), "dormant");
+	assert_string_equal(session_tree_text(session), "dormant");
 	/* The supervisor knows better why. */
 	assert_int_equal(
 		session_apply(session, SESSION_EVENT_GONE, SESSION_REASON_MEMORY, &actions), 0);
@@ -161,7 +161,7 @@ static void test_session_apply_tree_ends_by_itself_and_the_row_stays(void **stat
 	assert_int_equal(actions, 0); /* one tree for all */
 	assert_int_equal(session_apply(session, SESSION_EVENT_LAUNCHED, 0, &actions), 0);
 	assert_int_equal(actions, SESSION_ACTION_RESTORE);
-	assert_string_equal(session_tree_text(session->state), "rebuilding");
+	assert_string_equal(session_tree_text(session), "rebuilding");
 	assert_int_equal(session_apply(session, SESSION_EVENT_RESTORED, 0, &actions), 0);
 	assert_true(session_has_tree(session));
 	(void)session_free(session);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "base/json.h"
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
@@ -209,7 +210,7 @@ static void test_store_component_get_in_order(void **state)
 			 " '{\"b.yaml\":\"theirs\",\"c\":\"theirs\",\"d\":5,\"\":\"e\"}'");
 	for (size_t i = 0; i <= ARRAY_SIZE(wanted); i++) {
 		assert_int_equal(store_component_get(rig->store, &rig->session->id,
-						     i > 0 ? name : NULL, see_component, &seen),
+						     i > 0 ? name : NULL, 0, see_component, &seen),
 				 0);
 		rig_flush(rig->store, 1);
 		assert_int_equal(seen.n, (int)i + 1);
@@ -220,6 +221,97 @@ static void test_store_component_get_in_order(void **state)
 				 0);
 	}
 	assert_int_equal(seen.result, STORE_NOT_FOUND);
+}
+
+static void expect_component(struct rig *rig, const char *after, uint64_t generation,
+			     const char *wanted)
+{
+	struct seen_component seen = {0};
+
+	assert_int_equal(store_component_get(rig->store, &rig->session->id, after, generation,
+					     see_component, &seen),
+			 0);
+	rig_flush(rig->store, 1);
+	assert_int_equal(seen.result, wanted ? STORE_OK : STORE_NOT_FOUND);
+	assert_string_equal(seen.text, wanted ? wanted : "");
+}
+
+/* Of those that this store has; others are as old as can be. */
+static void test_store_component_get_of_a_generation(void **state)
+{
+	struct rig *rig = *state;
+	struct store_component component = {.file = "b.yaml", .body = "one", .body_length = 3};
+	struct answers answers = {0};
+
+	rig_insert(rig);
+	rig_put(rig, "a.yaml", "old", 3, &answers);
+	component.generation = 1;
+	assert_int_equal(store_session_component(rig->store, &rig->session->id, &component, 1,
+						 rig_note, &answers),
+			 0);
+	rig_flush(rig->store, 1);
+	rig_run_sql(rig, "UPDATE dagster_sandbox_sessions SET components_json ="
+			 " '{\"c\":\"theirs\"}'");
+	expect_component(rig, NULL, 0, "a.yaml=old");
+	expect_component(rig, "b.yaml", 0, "c=theirs");
+	expect_component(rig, NULL, 1, "b.yaml=one");
+	expect_component(rig, "b.yaml", 1, NULL);
+	expect_component(rig, NULL, 2, NULL);
+	/* Written again, it is as new as that. */
+	component.file = "a.yaml";
+	component.generation = 2;
+	assert_int_equal(store_session_component(rig->store, &rig->session->id, &component, 1,
+						 rig_note, &answers),
+			 0);
+	rig_flush(rig->store, 1);
+	expect_component(rig, NULL, 2, "a.yaml=one");
+	expect_component(rig, "a.yaml", 2, NULL);
+}
+
+struct seen_suspension {
+	int n;
+	struct suspension suspension;
+};
+
+static int see_suspension(void *userdata, const struct store_session *row)
+{
+	struct seen_suspension *seen = userdata;
+	const char *reason;
+	json_t *doc = NULL;
+
+	assert_non_null(row->registry_json);
+	assert_int_equal(doc_parse(row->registry_json, strlen(row->registry_json), &doc, &reason),
+			 0);
+	suspension_read(doc, &seen->suspension);
+	json_decref(doc);
+	seen->n++;
+	return 0;
+}
+
+/* What the next worker must know of a suspend. */
+static void test_store_registry_row_round_trip(void **state)
+{
+	struct rig *rig = *state;
+	struct suspension *own = &rig->session->suspension;
+	struct answers answers = {0};
+
+	rig_insert(rig);
+	for (int i = 0; i < 2; i++) {
+		struct seen_suspension seen = {0};
+
+		suspension_begin(own, 1000, 5000, i == 0);
+		assert_int_equal(
+			store_registry_put(rig->store, rig->session, 1, rig_note, &answers), 0);
+		rig_flush(rig->store, 1);
+		assert_int_equal(answers.last, STORE_OK);
+		assert_int_equal(store_each_open_session(rig->store, see_suspension, &seen), 0);
+		assert_int_equal(seen.n, 1);
+		assert_int_equal(seen.suspension.state, SUSPENSION_SUSPENDED);
+		assert_int_equal(seen.suspension.generation, i + 1);
+		assert_int_equal(seen.suspension.ttl_left, 4000);
+		assert_int_equal(seen.suspension.is_wanted, i == 0);
+		suspension_done(&seen.suspension);
+	}
 }
 
 static int see_id(void *userdata, const struct id *session)
@@ -374,6 +466,46 @@ static void test_store_component_writes_only_itself(void **state)
 	assert_non_null(strstr(seen.text, "\"c0.yaml\":1,\"c1.yaml\":1000000"));
 }
 
+static void test_store_older_fence_writes_nothing(void **state)
+{
+	struct rig *rig = *state;
+	struct answers answers = {0};
+
+	rig_insert(rig); /* of the session, and of a task, which raises it */
+	rig_assert_sql(rig, "SELECT lease_fence FROM dagster_sandbox_sessions", "1");
+	assert_int_equal(store_session_tree(rig->store, &rig->session->id, STORE_TREE_RESTORING,
+					    rig_note, &answers),
+			 0);
+	rig_flush(rig->store, 1);
+	assert_int_equal(answers.last, STORE_OK);
+	rig_assert_sql(rig, "SELECT lease_fence FROM dagster_sandbox_sessions", "2");
+	/* Another one has taken it. */
+	rig_run_sql(rig, "UPDATE dagster_sandbox_sessions SET lease_fence = 3");
+	rig_add_frame(rig, FRAMES_STAGE_LOG, "late");
+	assert_int_equal(store_frames_put(rig->store, rig->job, &(struct store_batch){1, 7, NULL},
+					  rig_note, &answers),
+			 0);
+	assert_int_equal(store_session_close(rig->store, &rig->session->id, "deleted", 1, rig_note,
+					     &answers),
+			 0);
+	assert_int_equal(store_session_check(rig->store, &rig->session->id, rig_note, &answers), 0);
+	rig_flush(rig->store, 2);
+	assert_int_equal(answers.n, 4);
+	assert_int_equal(answers.all[1], STORE_FENCED);
+	assert_int_equal(answers.all[2], STORE_FENCED);
+	assert_int_equal(answers.all[3], STORE_FENCED);
+	rig_assert_sql(rig, "SELECT count(*) FROM sandbox_frames", "0");
+	rig_assert_sql(rig, "SELECT status FROM dagster_sandbox_sessions", "open");
+	/* The control: with that number. */
+	assert_int_equal(store_hold(rig->store, &rig->session->id, 3), 0);
+	assert_int_equal(store_frames_put(rig->store, rig->job, &(struct store_batch){1, 7, NULL},
+					  rig_note, &answers),
+			 0);
+	rig_flush(rig->store, 3);
+	assert_int_equal(answers.last, STORE_OK);
+	rig_assert_sql(rig, "SELECT count(*) FROM sandbox_frames", "1");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -385,10 +517,13 @@ int main(void)
 		STORE_TEST(test_store_retention_leaves_no_override_in_the_log),
 		STORE_TEST(test_store_duplicate_id_does_not_hurt_its_neighbours),
 		STORE_TEST(test_store_component_get_in_order),
+		STORE_TEST(test_store_component_get_of_a_generation),
+		STORE_TEST(test_store_registry_row_round_trip),
 		STORE_TEST(test_store_session_tree_begins_numbers_again),
 		STORE_TEST(test_store_names_closed_sessions_with_keys_left),
 		STORE_TEST(test_store_usage_is_of_one_day),
 		STORE_TEST(test_store_component_writes_only_itself),
+		STORE_TEST(test_store_older_fence_writes_nothing),
 	};
 
 	int n_before = test_begin();

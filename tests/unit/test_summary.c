@@ -95,6 +95,8 @@ static void test_summary_sandbox_is_complete(void **state)
 	assert_string_equal(json_string_value(json_object_get(doc, "sandbox_uuid")),
 			    "01000000-0000-0000-0000-000000000000");
 	assert_string_equal(json_string_value(json_object_get(doc, "profile")), "component");
+	assert_int_equal(json_integer_value(json_object_get(doc, "generation")), 0);
+	assert_true(json_is_false(json_object_get(doc, "durable")));
 	json_decref(doc);
 	(void)session_free(session);
 }

@@ -286,6 +286,12 @@ int registry_status_from_text(const char *text)
 	return -1;
 }
 
+static bool is_suspended(const struct session *session, const struct registry_filter *filter)
+{
+	return filter->of_sandboxes && (session->suspension.state == SUSPENSION_SUSPENDING ||
+					session->suspension.state == SUSPENSION_SUSPENDED);
+}
+
 static bool matches(const struct session *session, const struct registry_filter *filter)
 {
 	if (filter->name && !str_equal(session->spec.name, filter->name))
@@ -305,11 +311,11 @@ static bool matches(const struct session *session, const struct registry_filter 
 	case REGISTRY_STATUS_MAX_:
 		break;
 	case REGISTRY_STATUS_OPEN:
-		return session->state != SESSION_STATE_RUNNING;
+		return session->state != SESSION_STATE_RUNNING && !is_suspended(session, filter);
 	case REGISTRY_STATUS_RUNNING:
 		return session->state == SESSION_STATE_RUNNING;
 	case REGISTRY_STATUS_SUSPENDED:
-		return false;
+		return is_suspended(session, filter);
 	}
 	return true;
 }

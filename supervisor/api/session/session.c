@@ -30,6 +30,7 @@ static const struct {
 	[SESSION_REASON_RESTART] = {"restart",              "host_restarted"      },
 	[SESSION_REASON_HOST_STOPPED] = {"host_stopped",         "host_stopped"        },
 	[SESSION_REASON_LAUNCH] = {"launch",               "launch_failed"       },
+	[SESSION_REASON_DEMOTED] = {"demoted",              "session_lost"        },
 	[SESSION_REASON_INCOMPATIBLE] = {"incompatible_upgrade", "incompatible_upgrade"},
 };
 _Static_assert(ARRAY_SIZE(reasons) == SESSION_REASON_MAX_, "one row per reason");
@@ -70,6 +71,7 @@ struct session *session_free(struct session *session)
 	load_result_done(&session->load);
 	flow_done(&session->flow);
 	denials_done(&session->denials);
+	suspension_done(&session->suspension);
 	json_decref(session->log_summary);
 	free(session);
 	return NULL;
@@ -173,9 +175,12 @@ const char *session_reason_code(enum session_reason reason)
 	return reasons[reason].code;
 }
 
-const char *session_tree_text(enum session_state state)
+const char *session_tree_text(const struct session *session)
 {
-	switch (state) {
+	if (session->suspension.state == SUSPENSION_SUSPENDING ||
+	    session->suspension.state == SUSPENSION_SUSPENDED)
+		return "suspended";
+	switch (session->state) {
 	case SESSION_STATE_DORMANT:
 	case SESSION_STATE_FALLING:
 		return "dormant";

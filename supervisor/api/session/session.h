@@ -35,6 +35,7 @@
 #include "supervisor/api/jobs/flow.h"
 #include "supervisor/api/jobs/load.h"
 #include "supervisor/api/session/spec.h"
+#include "supervisor/api/session/suspension.h"
 #include "supervisor/api/session/tenants.h"
 
 enum session_state {
@@ -90,9 +91,12 @@ enum session_reason {
 	SESSION_REASON_RESTART, /* a restart found no live shim */
 	SESSION_REASON_HOST_STOPPED,
 	SESSION_REASON_LAUNCH,
+	SESSION_REASON_DEMOTED, /* it was suspended, and its memory is wanted: its row stays */
 	SESSION_REASON_INCOMPATIBLE, /* this release cannot serve it */
 	SESSION_REASON_MAX_,
 };
+
+#define SESSION_PROVIDER_MAX 32 /* as its column */
 
 struct session_component {
 	char *name; /* canonical file name, owned */
@@ -110,9 +114,10 @@ struct session {
 	char owner[IDENTITY_MAX + 1];
 	char workspace[IDENTITY_MAX + 1]; /* "": none */
 	char project[IDENTITY_MAX + 1];
-	usec_t created_at;       /* realtime, as rows hold it */
-	usec_t expires_at;       /* realtime */
-	struct spec_create spec; /* owned */
+	char provider[SESSION_PROVIDER_MAX + 1]; /* "": that of the service's own sessions */
+	usec_t created_at;                       /* realtime, as rows hold it */
+	usec_t expires_at;                       /* realtime */
+	struct spec_create spec;                 /* owned */
 	struct plan plan;
 	uint64_t limits_missing; /* enum launch_proof_bit: limits this host cannot set */
 
@@ -132,6 +137,8 @@ struct session {
 	struct flow flow;    /* numbers on its shim's socket */
 	struct list jobs;    /* struct job, queue_link: running first, then waiting in order */
 	uint32_t n_jobs;
+
+	struct suspension suspension;
 
 	void *link; /* the link adapter's connection; not touched here */
 
@@ -174,8 +181,13 @@ static inline bool session_has_tree(const struct session *session)
 {
 	return session->state == SESSION_STATE_OPEN || session->state == SESSION_STATE_RUNNING;
 }
-/* "live", "dormant" or "rebuilding": of the summary. */
-const char *session_tree_text(enum session_state state);
+/* And its commands run. */
+static inline bool session_is_usable(const struct session *session)
+{
+	return session_has_tree(session) && session->suspension.state == SUSPENSION_RUNNING;
+}
+/* "live", "dormant", "rebuilding" or "suspended": of the summary. */
+const char *session_tree_text(const struct session *session);
 bool session_persisted(const struct session *session);
 
 /* Note a stored component. replaced bytes are given back. 0 or -ENOMEM. */

@@ -89,11 +89,11 @@ static json_t *extension(const struct session *session, const struct summary_con
 {
 	return json_pack("{s:b, s:b, s:s, s:o, s:o, s:s, s:o, s:I, s:o}", "persisted",
 			 session_persisted(session), "degraded", session->n_degraded > 0, "tree",
-			 session_tree_text(session->state), "limits_effective",
-			 summary_limits(session), "endpoint_sources",
-			 summary_endpoint_sources(session, context), "host", context->host,
-			 "problems", progress_problems(&session->load, SUMMARY_MAX_PROBLEMS),
-			 "problem_count", (json_int_t)session->load.n_problems, "name",
+			 session_tree_text(session), "limits_effective", summary_limits(session),
+			 "endpoint_sources", summary_endpoint_sources(session, context), "host",
+			 context->host, "problems",
+			 progress_problems(&session->load, SUMMARY_MAX_PROBLEMS), "problem_count",
+			 (json_int_t)session->load.n_problems, "name",
 			 text_or_null(session->spec.name));
 }
 
@@ -112,20 +112,40 @@ json_t *summary_session(const struct session *session, const struct summary_cont
 		session_status_text(session->state), "sandbox", extension(session, context));
 }
 
+/* Whether its commands run is the whole of it. */
+static const char *sandbox_status(const struct session *session)
+{
+	switch (session->suspension.state) {
+	case SUSPENSION_SUSPENDING:
+	case SUSPENSION_SUSPENDED:
+		return suspension_text(session->suspension.state);
+	case SUSPENSION_RUNNING:
+	case SUSPENSION_RESUMING:
+	case SUSPENSION_MAX_:
+		break;
+	}
+	return session_status_text(session->state);
+}
+
 json_t *summary_sandbox(const struct session *session, const struct summary_context *context)
 {
+	const struct spec_runtime *runtime = &session->spec.runtime;
 	char organization[SPEC_ORGANIZATION_MAX + 1] = "";
 	char id[ID_TEXT_BYTES];
 
 	id_format(&session->id, id);
 	if (!session->operator_owned || session->workspace[0] != '\0')
 		session_organization(session->owner, session->workspace, organization);
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s, s:o, s:o}", "sandbox_uuid",
-			 id, "status", session_status_text(session->state), "profile",
-			 session->spec.profile, "created_at", iso_time(session->created_at),
-			 "expires_at", iso_time(session->expires_at), "persisted",
-			 session_persisted(session), "degraded", session->n_degraded > 0,
-			 "limits_effective", summary_limits(session), "host", context->host, "name",
-			 text_or_null(session->spec.name), "organization_uuid",
-			 text_or_null(organization));
+	return json_pack(
+		"{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:b}",
+		"sandbox_uuid", id, "status", sandbox_status(session), "profile",
+		session->spec.profile, "created_at", iso_time(session->created_at), "expires_at",
+		iso_time(session->expires_at), "persisted", session_persisted(session), "degraded",
+		session->n_degraded > 0, "limits_effective", summary_limits(session), "host",
+		context->host, "name", text_or_null(session->spec.name), "organization_uuid",
+		text_or_null(organization), "project_uuid", text_or_null(session->project),
+		"metadata", runtime->metadata ? json_incref(runtime->metadata) : json_object(),
+		"workspace", runtime->workspace ? json_incref(runtime->workspace) : json_null(),
+		"generation", (json_int_t)session->suspension.generation, "durable",
+		suspension_is_durable(&session->suspension));
 }

@@ -35,7 +35,7 @@
  *  - GONE of a FALLING or DORMANT session: the supervisor's word and the answer to a kill may both
  *    come.
  *  - Those who wait for a tree go on in DORMANT as well: they find why there is none, or begin
- *    another.
+ *    another. Others wait for one that stands still to be resumed, and find that it is closed.
  */
 static const struct transition table[SESSION_STATE_MAX_][SESSION_EVENT_MAX_] = {
 	[SESSION_STATE_CREATING] = {
@@ -67,7 +67,7 @@ static const struct transition table[SESSION_STATE_MAX_][SESSION_EVENT_MAX_] = {
 	[SESSION_STATE_OPEN] = {
 		[SESSION_EVENT_JOB_STARTED] = DOES(RUNNING, STATUS),
 		[SESSION_EVENT_JOBS_IDLE] = DOES(OPEN, NONE),
-		[SESSION_EVENT_CLOSE] = DOES(CLOSING, FAIL | ROW | KILL),
+		[SESSION_EVENT_CLOSE] = DOES(CLOSING, GO_ON | FAIL | ROW | KILL),
 		[SESSION_EVENT_STOP] = DOES(FALLING, FAIL | KILL),
 		[SESSION_EVENT_USE] = DOES(OPEN, NONE),
 		[SESSION_EVENT_LOST] = DOES(FALLING, KILL),
@@ -76,7 +76,7 @@ static const struct transition table[SESSION_STATE_MAX_][SESSION_EVENT_MAX_] = {
 	[SESSION_STATE_RUNNING] = {
 		[SESSION_EVENT_JOB_STARTED] = DOES(RUNNING, NONE),
 		[SESSION_EVENT_JOBS_IDLE] = DOES(OPEN, STATUS),
-		[SESSION_EVENT_CLOSE] = DOES(CLOSING, FAIL | ROW | KILL),
+		[SESSION_EVENT_CLOSE] = DOES(CLOSING, GO_ON | FAIL | ROW | KILL),
 		[SESSION_EVENT_STOP] = DOES(FALLING, STATUS | FAIL | KILL),
 		[SESSION_EVENT_USE] = DOES(RUNNING, NONE),
 		[SESSION_EVENT_LOST] = DOES(FALLING, STATUS | KILL),

@@ -17,6 +17,7 @@
 #include "supervisor/api/store/pg_store.h"
 
 #define BATCH_MAX_WRITES 512
+#define NO_ROW_LEFT      "22012" /* our own: the division by the number of rows */
 #define BATCH_MAX_BYTES  (4ull * 1024 * 1024)
 
 /* Parameters of QUERY_SESSION_INSERT. */
@@ -24,10 +25,10 @@
 #define INSERT_WORKSPACE      5
 #define INSERT_PROJECT        6
 #define INSERT_OWNER_TEXT     9
-#define INSERT_WORKSPACE_TEXT 18
-#define INSERT_PROJECT_TEXT   19
-#define INSERT_TENANT         20
-#define INSERT_N              21
+#define INSERT_WORKSPACE_TEXT 19
+#define INSERT_PROJECT_TEXT   20
+#define INSERT_TENANT         21
+#define INSERT_N              22
 
 static bool send_write(struct pg_store *s, const struct write *write)
 {
@@ -225,16 +226,18 @@ static enum store_result judge(struct pg_store *s, const PGresult *result)
 		const char *prefix;
 		enum store_result result;
 	} codes[] = {
-		{"22012", STORE_DUPLICATE}, /* our own: no row changed */
-		{"23505", STORE_DUPLICATE},
-		{"22",    STORE_REFUSED  }, /* a value that the column does not take */
-		{"23",    STORE_REFUSED  },
-		{"54",    STORE_REFUSED  }, /* too large */
+		{NO_ROW_LEFT, STORE_DUPLICATE},
+                {"23505",     STORE_DUPLICATE},
+		{"22",        STORE_REFUSED  }, /* a value that the column does not take */
+		{"23",        STORE_REFUSED  },
+                {"54",        STORE_REFUSED  }, /* too large */
 	};
 	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
 	if (!code)
 		return STORE_DEGRADED;
+	if (s->step->query == QUERY_SESSION_HOLD && str_equal(code, NO_ROW_LEFT))
+		return STORE_FENCED;
 	if (str_equal(code, "23503") &&
 	    without_reference(s, s->step, PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME)))
 		return STORE_OK;
@@ -272,7 +275,7 @@ void pg_batch_result(struct pg_store *s, struct pg_sent *sent, PGresult *result)
 
 		sent->failed = true;
 		s->failed_result = STORE_DEGRADED;
-		s->is_fenced = is_fence && code && str_equal(code, "22012");
+		s->is_fenced = is_fence && code && str_equal(code, NO_ROW_LEFT);
 		if (!is_fence && s->write) {
 			s->failed = s->write;
 			s->failed_result = judge(s, result);
@@ -290,6 +293,30 @@ void pg_batch_result(struct pg_store *s, struct pg_sent *sent, PGresult *result)
 		await(s, s->write->link.next);
 }
 
+static bool is_held_as(const struct write *write, const struct write_step *hold)
+{
+	const struct write_step *step = write->first;
+
+	return step && step->query == QUERY_SESSION_HOLD &&
+	       step->value[0].size == hold->value[0].size &&
+	       memcmp(step->value[0].text, hold->value[0].text, hold->value[0].size) == 0 &&
+	       step->value[1].number <= hold->value[1].number;
+}
+
+/* Whatever else was to be written with that number or a lower one: it would make its batch void as
+ * well, one by one. */
+static void refuse_all(struct pg_store *s, const struct write *fenced)
+{
+	LIST_FOR_EACH (link, &s->queue.in_flight) {
+		struct write *write = LIST_ENTRY(link, struct write, link);
+
+		if (write->decided || !is_held_as(write, fenced->first))
+			continue;
+		write->result = STORE_FENCED;
+		write->decided = true;
+	}
+}
+
 void pg_batch_done(struct pg_store *s, struct pg_sent *sent, usec_t now)
 {
 	s->batch_is_open = false;
@@ -301,6 +328,8 @@ void pg_batch_done(struct pg_store *s, struct pg_sent *sent, usec_t now)
 	if (s->failed && s->failed_result != STORE_DEGRADED && s->failed_result != STORE_OK) {
 		s->failed->result = s->failed_result;
 		s->failed->decided = true;
+		if (s->failed_result == STORE_FENCED)
+			refuse_all(s, s->failed);
 	}
 	put_back(&s->queue);
 	if (s->failed_result == STORE_DEGRADED)

@@ -70,11 +70,22 @@
 	"   FROM sandbox_foreign_components(s.components_json) j"                                  \
 	"   WHERE" NO_COMPONENT_OF_OURS ") u),"                                                    \
 	" s.log_summary_json, s.limits_json, coalesce(s.restoring, 0), s.secrets_json,"            \
-	" coalesce(s.name, ''), s.egress_allow_json"
+	" coalesce(s.name, ''), s.egress_allow_json, coalesce(s.lease_fence, 0), s.runtime_json,"  \
+	" (SELECT json_build_object('status', r.status, 'generation', r.generation,"               \
+	"  'durable_generation', r.durable_generation, 'durable', r.durable,"                      \
+	"  'snapshot_ref', r.snapshot_ref::text,"                                                  \
+	"  'since_us', r.since_us, 'ttl_left_us', r.ttl_left_us, 'provider', r.provider)"          \
+	"  FROM sandbox_registry r WHERE r.sandbox_uuid = s.id)"
 
 /* $1 everybody's, $2 the owner's, $3 the workspace's (NULL: none) rows. */
 #define VISIBLE_ROW                                                                                \
 	"($1::integer = 1 OR c.owner_user_id::text = $2::text OR c.workspace_id::text = $3::text)"
+
+/* The same of a session, as rows_read_session understands it. */
+#define VISIBLE_SESSION                                                                            \
+	"($1::integer = 1 OR c.owner_user_id::text = $2::text"                                     \
+	" OR (c.tenant AND c.owner_text = $2::text)"                                               \
+	" OR coalesce(c.workspace_id::text, c.workspace_text) = $3::text)"
 
 static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 	[QUERY_SESSION_INSERT] =
@@ -82,11 +93,23 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 					"INSERT INTO dagster_sandbox_sessions (id, status, log_summary_json, expires_at,"
 		 " created_at, updated_at, owner_user_id, workspace_id, project_id,"
 		 " env_overrides_json, ttl_minutes, owner_text, kind, profile, envs_json,"
-		 " limits_json, host, secrets_json, name, egress_allow_json, workspace_text, project_text, tenant,"
+		 " limits_json, host, secrets_json, name, egress_allow_json, runtime_json, workspace_text,"
+		 " project_text, tenant,"
 		 " restoring, acked, instance)"
 		 " VALUES ($1, $2, '[]', $3, $4, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
-		 " $15, $16, $17, $18, $19, $20, $21, 0, 0, " INSTANCE ")",
+		 " $15, $16, $17, $18, $19, $20, $21, $22, 0, 0, " INSTANCE ")",
 					0,													false},
+ /* Locked, so that nobody takes the session before this write is done. A division by zero
+  * where it is another's by now: the whole write is void. */
+	[QUERY_SESSION_HOLD] =
+		{"session_hold",
+					"WITH held AS MATERIALIZED (SELECT instance, lease_fence"
+		 " FROM dagster_sandbox_sessions WHERE id = $1 FOR NO KEY UPDATE)"
+		 " SELECT 1 / (1 - count(*)) FROM held WHERE instance IS DISTINCT FROM " INSTANCE
+		 " OR coalesce(lease_fence, 0) > $2::bigint",									    0,       false},
+	[QUERY_SESSION_RAISE] = {"session_raise",
+					"UPDATE dagster_sandbox_sessions SET lease_fence = $2::bigint"
+				 " WHERE id = $1 AND coalesce(lease_fence, 0) < $2::bigint",					     0,       false},
 	[QUERY_SESSION_STATUS] =
 		{"session_status",
 					"UPDATE dagster_sandbox_sessions SET status = $2, last_run_id = $3,"
@@ -94,11 +117,12 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 		 " WHERE id = $1 AND status <> 'closed'",										0,       false},
 	[QUERY_SESSION_COMPONENT] =
 		{"session_component",
-					"INSERT INTO sandbox_components (session_id, file, body, bytes, origin)"
-		 " SELECT id, $2::varchar, $3::bytea, $4::bigint, $5::varchar"
+					"INSERT INTO sandbox_components (session_id, file, body, bytes, origin, generation)"
+		 " SELECT id, $2::varchar, $3::bytea, $4::bigint, $5::varchar, $6::bigint"
 		 " FROM dagster_sandbox_sessions"
 		 " WHERE id = $1 ON CONFLICT (session_id, file) DO UPDATE SET body = excluded.body,"
-		 " bytes = excluded.bytes, origin = excluded.origin",								    1u << 2, false},
+		 " bytes = excluded.bytes, origin = excluded.origin,"
+		 " generation = excluded.generation",										    1u << 2, false},
 	[QUERY_SESSION_TOUCH] = {"session_touch",
 					"UPDATE dagster_sandbox_sessions SET updated_at = $2,"
 				 " components_json = " COMPONENTS_JSON " WHERE id = $1",
@@ -118,7 +142,11 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 		 " WHERE id = $1 AND status <> 'closed'",										0,       false},
 	[QUERY_SESSION_EGRESS] =
 		{"session_egress",
-					"UPDATE dagster_sandbox_sessions SET egress_allow_json = $2, updated_at = $3"
+					"UPDATE dagster_sandbox_sessions SET egress_allow_json = $2, envs_json = $4,"
+		 " updated_at = $3 WHERE id = $1",										       0,       false},
+	[QUERY_SESSION_RUNTIME] =
+		{"session_runtime",
+					"UPDATE dagster_sandbox_sessions SET runtime_json = $2, updated_at = $3"
 		 " WHERE id = $1",												       0,       false},
 	[QUERY_SESSION_REDIS] =
 		{"session_redis",
@@ -132,6 +160,22 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 					"WITH changed AS (UPDATE dagster_sandbox_sessions SET acked = $2"
 				 " WHERE id = $1 AND coalesce(acked, 0) < $2 RETURNING 1)"
 				 " SELECT 1 / count(*) FROM changed",								    0,       false},
+	[QUERY_REGISTRY_PUT] =
+		{"registry_put",
+					"INSERT INTO sandbox_registry (sandbox_uuid, organization_uuid, project_uuid, status,"
+		 " generation, durable_generation, snapshot_ref, since_us, ttl_left_us, created_at,"
+		 " updated_at, durable) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+		 " ON CONFLICT (sandbox_uuid) DO UPDATE SET status = excluded.status,"
+		 " generation = excluded.generation, durable_generation = excluded.durable_generation,"
+		 " durable = excluded.durable,"
+		 " snapshot_ref = excluded.snapshot_ref, since_us = excluded.since_us,"
+		 " ttl_left_us = excluded.ttl_left_us, updated_at = excluded.updated_at"
+		 " WHERE sandbox_registry.status NOT IN ('destroyed', 'expired')",						       0,       false},
+	[QUERY_REGISTRY_CLOSE] =
+		{"registry_close",
+					"UPDATE sandbox_registry SET status = CASE $2::varchar WHEN 'expired' THEN 'expired'"
+		 " ELSE 'destroyed' END, updated_at = $3"
+		 " WHERE sandbox_uuid = $1 AND status NOT IN ('destroyed', 'expired')",						  0,       false},
 	[QUERY_SESSIONS_OPEN] = {"sessions_open",
 					"SELECT " SESSION_COLUMNS
 				 " FROM dagster_sandbox_sessions s WHERE " OPEN
@@ -195,9 +239,9 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 	[QUERY_COMPONENT_GET] =
 		{"component_get",
 					"SELECT u.file, u.body FROM (SELECT c.file, c.body FROM sandbox_components c"
-		 " WHERE c.session_id = $1 AND c.file > $2 UNION ALL"
+		 " WHERE c.session_id = $1 AND c.file > $2 AND c.generation >= $3::bigint UNION ALL"
 		 " SELECT j.file, convert_to(j.body, 'UTF8') FROM dagster_sandbox_sessions s,"
-		 " sandbox_foreign_components(s.components_json) j WHERE s.id = $1"
+		 " sandbox_foreign_components(s.components_json) j WHERE s.id = $1 AND $3::bigint = 0"
 		 " AND j.file COLLATE \"C\" > $2 AND" NO_COMPONENT_OF_OURS ") u"
 		 " ORDER BY u.file COLLATE \"C\" LIMIT 1",									       0,       true },
 	[QUERY_AIRBYTE_GET] =
@@ -239,6 +283,9 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 	[QUERY_RETAIN_ROWS_TASKS] = {"retain_rows_tasks",
 					"DELETE FROM sandbox_tasks WHERE session_id IN " OLD_SESSIONS,
 					0,													false},
+	[QUERY_RETAIN_REGISTRY] =
+		{"retain_registry",
+					"DELETE FROM sandbox_registry WHERE sandbox_uuid IN " OLD_SESSIONS,                              0,       false},
 	[QUERY_RETAIN_ROWS] = {"retain_rows",
 					"DELETE FROM dagster_sandbox_sessions WHERE id IN " OLD_SESSIONS,                                0,
 					false													  },
@@ -258,8 +305,7 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 			    " seen_at = timezone('UTC', now()) WHERE id = " INSTANCE
 			    " AND generation = $1"
 			    " RETURNING 1) SELECT 1 / count(*) FROM changed",							    0,       false},
-	[PG_QUERY_TAKE] =
-		{"take",
+	[PG_QUERY_TAKE] = {"take",
 					"WITH s AS (UPDATE dagster_sandbox_sessions c SET instance = " INSTANCE
 		 ", host = $5"
 		 " WHERE c.id = $4 AND c.instance IS NULL AND c.status IN ('open', 'running')"

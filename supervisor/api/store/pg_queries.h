@@ -14,7 +14,8 @@ enum pg_query {
 	PG_QUERY_FENCE = QUERY_MAX_, /* first of each batch: fails unless the connection is the
 					newest one of this instance; notes the batch's number */
 	PG_QUERY_CLAIM,              /* rows of another writer that no instance has */
-	PG_QUERY_TAKE,               /* one such row, if the caller may see it */
+	PG_QUERY_TAKE,               /* one such row, or one whose instance is away, if the caller
+					may see it */
 	PG_QUERY_MAX_,
 };
 

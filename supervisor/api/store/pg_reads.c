@@ -43,7 +43,8 @@ static bool send_read(struct pg_store *s, const struct read *read)
 		return pg_send(s, QUERY_TASK_GET, values, 1);
 	if (read->component_read) {
 		values[1] = value_text(read->after_file);
-		return pg_send(s, QUERY_COMPONENT_GET, values, 2);
+		values[2] = value_integer((int64_t)read->generation);
+		return pg_send(s, QUERY_COMPONENT_GET, values, 3);
 	}
 	values[1] = value_integer(read->after);
 	values[2] = value_integer((int64_t)read->max_bytes);

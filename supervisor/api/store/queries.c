@@ -44,23 +44,31 @@ static const char *const sql[] = {
 		" created_at, updated_at, owner_user_id,"
 		" workspace_id, project_id, env_overrides_json, ttl_minutes, owner_text, kind,"
 		" profile, envs_json, limits_json, host, secrets_json, name,"
-		" egress_allow_json)"
+		" egress_allow_json, runtime_json)"
 		" VALUES (?1, ?2, '[]', ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
-		" ?14, ?15, ?16, ?17, ?18)",
+		" ?14, ?15, ?16, ?17, ?18, ?19)",
+	/* A row: its writer is one of before, and none of the write is done. */
+	[QUERY_SESSION_HOLD] = "SELECT 1 FROM dagster_sandbox_sessions"
+			       " WHERE id = ?1 AND coalesce(lease_fence, 0) > ?2",
+	[QUERY_SESSION_RAISE] = "UPDATE dagster_sandbox_sessions SET lease_fence = ?2"
+				" WHERE id = ?1 AND coalesce(lease_fence, 0) < ?2",
 	[QUERY_SESSION_STATUS] =
 		"UPDATE dagster_sandbox_sessions SET status = ?2, last_run_id = ?3,"
 		" expires_at = ?4, updated_at = ?5, ttl_minutes = ?6"
 		" WHERE id = ?1 AND status <> 'closed'",
 	[QUERY_SESSION_COMPONENT] =
-		"INSERT INTO sandbox_components (session_id, file, body, bytes, origin)"
-		" SELECT id, ?2, ?3, ?4, ?5 FROM dagster_sandbox_sessions WHERE id = ?1"
+		"INSERT INTO sandbox_components (session_id, file, body, bytes, origin, generation)"
+		" SELECT id, ?2, ?3, ?4, ?5, ?6 FROM dagster_sandbox_sessions WHERE id = ?1"
 		" ON CONFLICT (session_id, file) DO UPDATE SET body = excluded.body,"
-		" bytes = excluded.bytes, origin = excluded.origin",
+		" bytes = excluded.bytes, origin = excluded.origin,"
+		" generation = excluded.generation",
 	[QUERY_SESSION_TOUCH] = "UPDATE dagster_sandbox_sessions SET updated_at = ?2 WHERE id = ?1",
 	[QUERY_SESSION_TREE] = "UPDATE dagster_sandbox_sessions SET restoring = ?2,"
 			       " acked = CASE ?2 WHEN 0 THEN acked ELSE 0 END WHERE id = ?1",
 	[QUERY_SESSION_EGRESS] = "UPDATE dagster_sandbox_sessions SET egress_allow_json = ?2,"
-				 " updated_at = ?3 WHERE id = ?1",
+				 " envs_json = ?4, updated_at = ?3 WHERE id = ?1",
+	[QUERY_SESSION_RUNTIME] = "UPDATE dagster_sandbox_sessions SET runtime_json = ?2,"
+				  " updated_at = ?3 WHERE id = ?1",
 	[QUERY_SESSION_LOG] = "UPDATE dagster_sandbox_sessions SET log_summary_json = ?2,"
 			      " updated_at = ?3 WHERE id = ?1",
 	/* The values of a session that is gone are of no use to anybody honest. */
@@ -71,6 +79,21 @@ static const char *const sql[] = {
 	[QUERY_SESSION_REDIS] = "UPDATE dagster_sandbox_sessions SET redis_left = ?2 WHERE id = ?1",
 	[QUERY_SESSION_ACKED] =
 		"UPDATE dagster_sandbox_sessions SET acked = ?2 WHERE id = ?1 AND acked < ?2",
+	[QUERY_REGISTRY_PUT] =
+		"INSERT INTO sandbox_registry (sandbox_uuid, organization_uuid, project_uuid,"
+		" status, generation, durable_generation, snapshot_ref, since_us, ttl_left_us,"
+		" created_at, updated_at, durable)"
+		" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+		" ON CONFLICT (sandbox_uuid) DO UPDATE SET status = excluded.status,"
+		" generation = excluded.generation,"
+		" durable_generation = excluded.durable_generation, durable = excluded.durable,"
+		" snapshot_ref = excluded.snapshot_ref, since_us = excluded.since_us,"
+		" ttl_left_us = excluded.ttl_left_us, updated_at = excluded.updated_at"
+		" WHERE sandbox_registry.status NOT IN ('destroyed', 'expired')",
+	[QUERY_REGISTRY_CLOSE] =
+		"UPDATE sandbox_registry SET status = CASE ?2 WHEN 'expired' THEN 'expired'"
+		" ELSE 'destroyed' END, updated_at = ?3"
+		" WHERE sandbox_uuid = ?1 AND status NOT IN ('destroyed', 'expired')",
 	[QUERY_SESSIONS_OPEN] =
 		"SELECT id, coalesce(owner_user_id, owner_text, ''), owner_user_id IS NULL,"
 		" coalesce(workspace_id, ''), coalesce(project_id, ''), coalesce(profile, ''),"
@@ -80,7 +103,12 @@ static const char *const sql[] = {
 		"  FROM sandbox_components WHERE session_id = s.id UNION ALL"
 		"  SELECT j.key, length(CAST(j.value AS BLOB)) FROM " FOREIGN_COMPONENTS ")),"
 		" log_summary_json, limits_json, restoring, secrets_json,"
-		" coalesce(name, ''), egress_allow_json"
+		" coalesce(name, ''), egress_allow_json, coalesce(lease_fence, 0), runtime_json,"
+		" (SELECT json_object('status', r.status, 'generation', r.generation,"
+		"  'durable_generation', r.durable_generation, 'durable', r.durable,"
+		"  'snapshot_ref', r.snapshot_ref, 'since_us', r.since_us, 'ttl_left_us', r.ttl_left_us,"
+		"  'provider', r.provider)"
+		"  FROM sandbox_registry r WHERE r.sandbox_uuid = s.id)"
 		" FROM dagster_sandbox_sessions s WHERE status IN ('open', 'running')"
 		" ORDER BY created_at, id",
 	[QUERY_REDIS_LEFT] = "SELECT id FROM dagster_sandbox_sessions WHERE redis_left = 1"
@@ -114,11 +142,11 @@ static const char *const sql[] = {
 		"UPDATE sandbox_tasks SET frames_bytes = frames_bytes + ?2 WHERE id = ?1",
 	[QUERY_FRAMES_USE] = "SELECT owner_text, workspace_text, sum(frames_bytes)"
 			     " FROM sandbox_tasks WHERE frames_bytes > 0 GROUP BY 1, 2",
-	[QUERY_COMPONENT_GET] =
-		"SELECT file, body FROM (SELECT file, body FROM sandbox_components"
-		" WHERE session_id = ?1 AND file > ?2 UNION ALL SELECT j.key, j.value"
-		" FROM (SELECT id, components_json FROM dagster_sandbox_sessions WHERE id = ?1) s,"
-		" " FOREIGN_COMPONENTS " AND j.key > ?2) ORDER BY file LIMIT 1",
+	[QUERY_COMPONENT_GET] = "SELECT file, body FROM (SELECT file, body FROM sandbox_components"
+				" WHERE session_id = ?1 AND file > ?2 AND generation >= ?3"
+				" UNION ALL SELECT j.key, j.value FROM (SELECT id, components_json"
+				"  FROM dagster_sandbox_sessions WHERE id = ?1 AND ?3 = 0) s,"
+				" " FOREIGN_COMPONENTS " AND j.key > ?2) ORDER BY file LIMIT 1",
 	[QUERY_AIRBYTE_GET] =
 		"SELECT c.id, c.name, coalesce(c.airbyte_connection_id, ''),"
 		" (SELECT json_group_array(k.file) FROM sandbox_components k"
@@ -154,6 +182,8 @@ static const char *const sql[] = {
 		"DELETE FROM sandbox_frames WHERE task_id IN"
 		" (SELECT id FROM sandbox_tasks WHERE session_id IN " OLD_SESSIONS ")",
 	[QUERY_RETAIN_ROWS_TASKS] = "DELETE FROM sandbox_tasks WHERE session_id IN " OLD_SESSIONS,
+	[QUERY_RETAIN_REGISTRY] =
+		"DELETE FROM sandbox_registry WHERE sandbox_uuid IN " OLD_SESSIONS,
 	[QUERY_RETAIN_ROWS] = "DELETE FROM dagster_sandbox_sessions WHERE id IN " OLD_SESSIONS,
 	[QUERY_USAGE_PUT] = "INSERT INTO sandbox_usage (day, scope, name, cpu_us)"
 			    " VALUES (?1, ?2, ?3, ?4) ON CONFLICT (day, scope, name)"

@@ -27,6 +27,7 @@ static const char *const result_text[] = {
 	[STORE_DEGRADED] = "degraded",
 	[STORE_REFUSED] = "refused",
 	[STORE_LOST] = "lost",
+	[STORE_FENCED] = "fenced",
 };
 _Static_assert(ARRAY_SIZE(result_text) == STORE_RESULT_MAX_, "one text per result");
 
@@ -80,6 +81,7 @@ void queue_done(struct store_queue *queue)
 	drop_writes(&queue->finished);
 	drop_reads(&queue->reads);
 	drop_reads(&queue->reading);
+	holds_done(&queue->holds);
 	free(queue->host);
 }
 
@@ -248,29 +250,84 @@ static int add_write(struct store_queue *queue, struct write *write)
 	return 0;
 }
 
+int queue_hold(struct store *store, const struct id *session, int64_t fence)
+{
+	return holds_set(&queue_of(store)->holds, session, fence);
+}
+
+void queue_let_go(struct store *store, const struct id *session)
+{
+	holds_drop(&queue_of(store)->holds, session);
+}
+
+/* The rest of the write is done only while the session is ours. */
+static struct write *write_held(struct store *store, const struct id *session, store_done done,
+				void *userdata)
+{
+	struct write *write = write_new(done, userdata);
+	char id[ID_TEXT_BYTES];
+	const struct value values[] = {
+		value_id(session, id),
+		value_integer(holds_fence(&queue_of(store)->holds, session)),
+	};
+
+	write_add(write, QUERY_SESSION_HOLD, values, ARRAY_SIZE(values));
+	return write;
+}
+
+/* What runs from here on has a number of its own, which no writer of before knows. */
+static void raise_fence(struct store *store, struct write *write, const struct id *session)
+{
+	struct holds *holds = &queue_of(store)->holds;
+	int64_t fence = holds_fence(holds, session);
+	char id[ID_TEXT_BYTES];
+	const struct value values[] = {value_id(session, id), value_integer(fence + 1)};
+
+	if (fence == FENCE_ANY)
+		return;
+	write_add(write, QUERY_SESSION_RAISE, values, ARRAY_SIZE(values));
+	IGNORE_RESULT(holds_set(holds, session, fence + 1)); /* it is there already */
+}
+
+int queue_session_check(struct store *store, const struct id *session, store_done done,
+			void *userdata)
+{
+	return add_write(queue_of(store), write_held(store, session, done, userdata));
+}
+
 int queue_session_insert(struct store *store, const struct session *session, store_done done,
 			 void *userdata)
 {
 	struct write *write = write_new(done, userdata);
 
+	if (write && queue_hold(store, &session->id, 0) < 0)
+		write->failed = true;
 	rows_session_insert(write, session, queue_of(store)->host);
+	return add_write(queue_of(store), write);
+}
+
+/* Those of one session, as it is now. */
+static int put_rows(struct store *store, const struct session *session, usec_t now,
+		    void (*rows)(struct write *write, const struct session *session, usec_t now),
+		    store_done done, void *userdata)
+{
+	struct write *write = write_held(store, &session->id, done, userdata);
+
+	rows(write, session, now);
 	return add_write(queue_of(store), write);
 }
 
 int queue_session_status(struct store *store, const struct session *session, usec_t now,
 			 store_done done, void *userdata)
 {
-	struct write *write = write_new(done, userdata);
-
-	rows_session_status(write, session, now);
-	return add_write(queue_of(store), write);
+	return put_rows(store, session, now, rows_session_status, done, userdata);
 }
 
 int queue_session_component(struct store *store, const struct id *session,
 			    const struct store_component *component, usec_t now, store_done done,
 			    void *userdata)
 {
-	struct write *write = write_new(done, userdata);
+	struct write *write = write_held(store, session, done, userdata);
 
 	rows_session_component(write, session, component, now);
 	return add_write(queue_of(store), write);
@@ -279,10 +336,12 @@ int queue_session_component(struct store *store, const struct id *session,
 int queue_session_tree(struct store *store, const struct id *session, enum store_tree tree,
 		       store_done done, void *userdata)
 {
-	struct write *write = write_new(done, userdata);
+	struct write *write = write_held(store, session, done, userdata);
 	char id[ID_TEXT_BYTES];
 	const struct value values[] = {value_id(session, id), value_integer(tree)};
 
+	if (tree == STORE_TREE_RESTORING)
+		raise_fence(store, write, session);
 	write_add(write, QUERY_SESSION_TREE, values, ARRAY_SIZE(values));
 	return add_write(queue_of(store), write);
 }
@@ -290,25 +349,31 @@ int queue_session_tree(struct store *store, const struct id *session, enum store
 int queue_session_egress(struct store *store, const struct session *session, usec_t now,
 			 store_done done, void *userdata)
 {
-	struct write *write = write_new(done, userdata);
+	return put_rows(store, session, now, rows_session_egress, done, userdata);
+}
 
-	rows_session_egress(write, session, now);
-	return add_write(queue_of(store), write);
+int queue_registry_put(struct store *store, const struct session *session, usec_t now,
+		       store_done done, void *userdata)
+{
+	return put_rows(store, session, now, rows_registry, done, userdata);
+}
+
+int queue_session_runtime(struct store *store, const struct session *session, usec_t now,
+			  store_done done, void *userdata)
+{
+	return put_rows(store, session, now, rows_session_runtime, done, userdata);
 }
 
 int queue_session_log(struct store *store, const struct session *session, usec_t now,
 		      store_done done, void *userdata)
 {
-	struct write *write = write_new(done, userdata);
-
-	rows_session_log(write, session, now);
-	return add_write(queue_of(store), write);
+	return put_rows(store, session, now, rows_session_log, done, userdata);
 }
 
 int queue_session_close(struct store *store, const struct id *session, const char *reason,
 			usec_t now, store_done done, void *userdata)
 {
-	struct write *write = write_new(done, userdata);
+	struct write *write = write_held(store, session, done, userdata);
 	char id[ID_TEXT_BYTES];
 	char closed[CLOCK_ISO_BYTES];
 	const struct value values[] = {
@@ -318,12 +383,13 @@ int queue_session_close(struct store *store, const struct id *session, const cha
 	};
 
 	write_add(write, QUERY_SESSION_CLOSE, values, ARRAY_SIZE(values));
+	write_add(write, QUERY_REGISTRY_CLOSE, values, ARRAY_SIZE(values));
 	return add_write(queue_of(store), write);
 }
 
 int queue_session_redis(struct store *store, const struct id *session, bool left)
 {
-	struct write *write = write_new(NULL, NULL);
+	struct write *write = write_held(store, session, NULL, NULL);
 	char id[ID_TEXT_BYTES];
 	const struct value values[] = {
 		value_id(session, id),
@@ -336,15 +402,16 @@ int queue_session_redis(struct store *store, const struct id *session, bool left
 
 int queue_task_insert(struct store *store, const struct job *job, store_done done, void *userdata)
 {
-	struct write *write = write_new(done, userdata);
+	struct write *write = write_held(store, &job->session, done, userdata);
 
+	raise_fence(store, write, &job->session);
 	rows_task_insert(write, job);
 	return add_write(queue_of(store), write);
 }
 
 int queue_task_state(struct store *store, const struct job *job, store_done done, void *userdata)
 {
-	struct write *write = write_new(done, userdata);
+	struct write *write = write_held(store, &job->session, done, userdata);
 
 	rows_task_state(write, job);
 	return add_write(queue_of(store), write);
@@ -353,7 +420,7 @@ int queue_task_state(struct store *store, const struct job *job, store_done done
 int queue_frames_put(struct store *store, const struct job *job, const struct store_batch *batch,
 		     store_done done, void *userdata)
 {
-	struct write *write = write_new(done, userdata);
+	struct write *write = write_held(store, &job->session, done, userdata);
 
 	rows_frames(write, job, batch);
 	return add_write(queue_of(store), write);
@@ -431,7 +498,7 @@ int queue_frames_get(struct store *store, const struct id *task, uint32_t after,
 }
 
 int queue_component_get(struct store *store, const struct id *session, const char *after,
-			store_component_read component_read, void *userdata)
+			uint64_t generation, store_component_read component_read, void *userdata)
 {
 	struct read *read = calloc(1, sizeof(*read));
 
@@ -443,6 +510,7 @@ int queue_component_get(struct store *store, const struct id *session, const cha
 		return -ENOMEM;
 	}
 	read->id = *session;
+	read->generation = generation;
 	read->component_read = component_read;
 	read->userdata = userdata;
 	list_append(&queue_of(store)->reads, &read->link);

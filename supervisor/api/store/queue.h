@@ -13,6 +13,7 @@
 #include "base/id.h"
 #include "base/list.h"
 
+#include "supervisor/api/store/holds.h"
 #include "supervisor/api/store/store.h"
 #include "supervisor/api/store/writes.h"
 
@@ -34,9 +35,10 @@ size_t read_airbyte_values(const struct read *read, char id[ID_TEXT_BYTES],
 
 struct read {
 	struct list link;
-	struct id id;     /* of the task, or of the session */
-	bool of_session;  /* tasks of a session are read */
-	char *after_file; /* owned; of a component */
+	struct id id;        /* of the task, or of the session */
+	bool of_session;     /* tasks of a session are read */
+	char *after_file;    /* owned; of a component, written */
+	uint64_t generation; /* when there were so many suspends, or later */
 	uint32_t after;
 	size_t max_bytes;
 	store_task_read task_read; /* one of the six, or none after store_forget */
@@ -52,6 +54,7 @@ struct read {
 struct store_queue {
 	struct store store;
 	char *host;
+	struct holds holds;
 	struct list waiting;    /* struct write */
 	struct list in_flight;  /* struct write: the server has them, or may have */
 	struct list finished;   /* struct write: result is set, callback is owed */
@@ -93,6 +96,10 @@ bool queue_has_untold(const struct store_queue *queue);
 void queue_free_read(struct read *read);
 
 /* Operations of struct store_ops. */
+int queue_hold(struct store *store, const struct id *session, int64_t fence);
+void queue_let_go(struct store *store, const struct id *session);
+int queue_session_check(struct store *store, const struct id *session, store_done done,
+			void *userdata);
 int queue_session_insert(struct store *store, const struct session *session, store_done done,
 			 void *userdata);
 int queue_session_status(struct store *store, const struct session *session, usec_t now,
@@ -104,10 +111,14 @@ int queue_session_tree(struct store *store, const struct id *session, enum store
 		       store_done done, void *userdata);
 int queue_session_egress(struct store *store, const struct session *session, usec_t now,
 			 store_done done, void *userdata);
+int queue_session_runtime(struct store *store, const struct session *session, usec_t now,
+			  store_done done, void *userdata);
 int queue_session_log(struct store *store, const struct session *session, usec_t now,
 		      store_done done, void *userdata);
 int queue_session_close(struct store *store, const struct id *session, const char *reason,
 			usec_t now, store_done done, void *userdata);
+int queue_registry_put(struct store *store, const struct session *session, usec_t now,
+		       store_done done, void *userdata);
 int queue_session_redis(struct store *store, const struct id *session, bool left);
 int queue_task_insert(struct store *store, const struct job *job, store_done done, void *userdata);
 int queue_task_state(struct store *store, const struct job *job, store_done done, void *userdata);
@@ -123,7 +134,7 @@ int queue_tasks_of_session(struct store *store, const struct id *session, store_
 int queue_frames_get(struct store *store, const struct id *task, uint32_t after, size_t max_bytes,
 		     store_frames_read frames_read, void *userdata);
 int queue_component_get(struct store *store, const struct id *session, const char *after,
-			store_component_read component_read, void *userdata);
+			uint64_t generation, store_component_read component_read, void *userdata);
 int queue_frames_use(struct store *store, store_frames_use_seen seen, void *userdata);
 int queue_session_take(struct store *store, const struct store_viewer *viewer,
 		       const struct id *session, store_session_read session_read, void *userdata);

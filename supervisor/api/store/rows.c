@@ -114,6 +114,7 @@ void rows_session_insert(struct write *write, const struct session *session, con
 	AUTO_FREE char *limits_text = format_limits(&session->plan);
 	AUTO_FREE char *secrets = format_secrets(session);
 	AUTO_FREE char *allow = format_allow(session);
+	AUTO_FREE char *runtime = spec_runtime_format(&session->spec.runtime);
 	char id[ID_TEXT_BYTES];
 	char expires[CLOCK_ISO_BYTES];
 	char created[CLOCK_ISO_BYTES];
@@ -136,11 +137,13 @@ void rows_session_insert(struct write *write, const struct session *session, con
 		value_text(secrets),
 		value_text_or_null(session->spec.name),
 		value_text(allow),
+		value_text(runtime),
 	};
 
-	if (write && (!overrides || !envs || !limits_text || !secrets || !allow))
+	if (write && (!overrides || !envs || !limits_text || !secrets || !allow || !runtime))
 		write->failed = true;
 	write_add(write, QUERY_SESSION_INSERT, values, ARRAY_SIZE(values));
+	rows_registry(write, session, session->created_at);
 }
 
 void rows_session_status(struct write *write, const struct session *session, usec_t now)
@@ -171,6 +174,7 @@ void rows_session_component(struct write *write, const struct id *session,
 		value_bytes(component->body, component->body_length),
 		value_integer((int64_t)component->body_length),
 		value_text(component->origin),
+		value_integer((int64_t)component->generation),
 	};
 	const struct value touch[] = {values[0], value_time(now, updated)};
 
@@ -181,17 +185,66 @@ void rows_session_component(struct write *write, const struct id *session,
 void rows_session_egress(struct write *write, const struct session *session, usec_t now)
 {
 	AUTO_FREE char *allow = format_allow(session);
+	AUTO_FREE char *envs = format_envs(session);
 	char id[ID_TEXT_BYTES];
 	char updated[CLOCK_ISO_BYTES];
 	const struct value values[] = {
 		value_id(&session->id, id),
 		value_text(allow),
 		value_time(now, updated),
+		value_text(envs),
 	};
 
-	if (write && !allow)
+	if (write && (!allow || !envs))
 		write->failed = true;
 	write_add(write, QUERY_SESSION_EGRESS, values, ARRAY_SIZE(values));
+}
+
+void rows_registry(struct write *write, const struct session *session, usec_t now)
+{
+	const struct suspension *suspension = &session->suspension;
+	AUTO_FREE char *snapshot =
+		suspension->snapshot ? doc_format(suspension->snapshot, 0) : NULL;
+	char organization[SPEC_ORGANIZATION_MAX + 1] = "";
+	char id[ID_TEXT_BYTES];
+	char created[CLOCK_ISO_BYTES];
+	char updated[CLOCK_ISO_BYTES];
+
+	session_organization(session->owner, session->workspace, organization);
+	const struct value values[] = {
+		value_id(&session->id, id),
+		value_text_or_null(organization),
+		value_text_or_null(session->project),
+		value_text(suspension_text(suspension->state)),
+		value_integer((int64_t)suspension->generation),
+		value_integer((int64_t)suspension->durable_generation),
+		value_text(snapshot),
+		value_integer((int64_t)suspension->since),
+		value_integer((int64_t)suspension->ttl_left),
+		value_time(session->created_at, created),
+		value_time(now, updated),
+		value_integer(suspension->is_wanted),
+	};
+
+	if (write && suspension->snapshot && !snapshot)
+		write->failed = true;
+	write_add(write, QUERY_REGISTRY_PUT, values, ARRAY_SIZE(values));
+}
+
+void rows_session_runtime(struct write *write, const struct session *session, usec_t now)
+{
+	AUTO_FREE char *runtime = spec_runtime_format(&session->spec.runtime);
+	char id[ID_TEXT_BYTES];
+	char updated[CLOCK_ISO_BYTES];
+	const struct value values[] = {
+		value_id(&session->id, id),
+		value_text(runtime),
+		value_time(now, updated),
+	};
+
+	if (write && !runtime)
+		write->failed = true;
+	write_add(write, QUERY_SESSION_RUNTIME, values, ARRAY_SIZE(values));
 }
 
 void rows_session_log(struct write *write, const struct session *session, usec_t now)
@@ -320,6 +373,7 @@ void rows_retain(struct write *write, const struct janitor_retention *retention)
 	write_add(write, QUERY_RETAIN_ROWS_COMPONENTS, &before, 1);
 	write_add(write, QUERY_RETAIN_ROWS_FRAMES, &before, 1);
 	write_add(write, QUERY_RETAIN_ROWS_TASKS, &before, 1);
+	write_add(write, QUERY_RETAIN_REGISTRY, &before, 1);
 	write_add(write, QUERY_RETAIN_ROWS, &before, 1);
 }
 
@@ -387,6 +441,9 @@ int rows_read_session(const struct columns *columns, struct store_session *ret_r
 		.secrets_json = columns->text[18],
 		.name = column_or_empty(columns, 19),
 		.egress_allow_json = columns->text[20],
+		.fence = (int64_t)columns_number(columns, 21),
+		.runtime_json = columns->text[22],
+		.registry_json = columns->text[23],
 	};
 
 	if (id_parse(column_or_empty(columns, 0), &row.id) < 0)

@@ -14,6 +14,8 @@ void rows_session_status(struct write *write, const struct session *session, use
 void rows_session_component(struct write *write, const struct id *session,
 			    const struct store_component *component, usec_t now);
 void rows_session_egress(struct write *write, const struct session *session, usec_t now);
+void rows_registry(struct write *write, const struct session *session, usec_t now);
+void rows_session_runtime(struct write *write, const struct session *session, usec_t now);
 void rows_session_log(struct write *write, const struct session *session, usec_t now);
 void rows_task_insert(struct write *write, const struct job *job);
 void rows_task_state(struct write *write, const struct job *job);
@@ -21,7 +23,7 @@ void rows_frames(struct write *write, const struct job *job, const struct store_
 void rows_retain(struct write *write, const struct janitor_retention *retention);
 
 /* A row of a result as texts, NULL for a NULL value; they belong to whoever filled it in. */
-#define COLUMNS_MAX 21
+#define COLUMNS_MAX 24
 struct columns {
 	const char *text[COLUMNS_MAX];
 };

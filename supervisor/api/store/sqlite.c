@@ -40,9 +40,9 @@ int sqlite_bind(sqlite3_stmt *statement, const struct value *values, size_t n_va
 	return r;
 }
 
-/* Run one that returns no rows. 0 or SQLite's result code. */
-static int run(struct sqlite_store *s, enum query query, const struct value *values,
-	       size_t n_values)
+/* The result code of the statement's first step. */
+static int run_once(struct sqlite_store *s, enum query query, const struct value *values,
+		    size_t n_values)
 {
 	sqlite3_stmt *statement = s->statement[query];
 	int r = sqlite_bind(statement, values, n_values);
@@ -51,6 +51,15 @@ static int run(struct sqlite_store *s, enum query query, const struct value *val
 		r = sqlite3_step(statement);
 	(void)sqlite3_reset(statement);
 	(void)sqlite3_clear_bindings(statement);
+	return r;
+}
+
+/* Run one that returns no rows. 0 or SQLite's result code. */
+static int run(struct sqlite_store *s, enum query query, const struct value *values,
+	       size_t n_values)
+{
+	int r = run_once(s, query, values, n_values);
+
 	return r == SQLITE_DONE || r == SQLITE_ROW ? SQLITE_OK : r;
 }
 
@@ -78,9 +87,13 @@ static int run_steps(struct sqlite_store *s, const struct write *write,
 	int n_before = sqlite3_total_changes(s->db);
 
 	for (const struct write_step *step = write->first; step; step = step->next) {
-		int r = run(s, step->query, step->value, step->n_values);
+		int r = run_once(s, step->query, step->value, step->n_values);
 
-		if (r != SQLITE_OK)
+		if (step->query == QUERY_SESSION_HOLD && r == SQLITE_ROW) {
+			*ret_result = STORE_FENCED;
+			return SQLITE_OK;
+		}
+		if (r != SQLITE_DONE && r != SQLITE_ROW)
 			return is_final(r, ret_result) ? SQLITE_OK : r;
 		if (step->must_change && sqlite3_changes(s->db) == 0) {
 			*ret_result = STORE_DUPLICATE;
@@ -227,16 +240,44 @@ static int no_session_take(struct store *store, const struct store_viewer *viewe
 	return -EOPNOTSUPP;
 }
 
+/* The file has one service. */
+static bool no_lease_lapsed(const struct store *store, usec_t now)
+{
+	(void)store;
+	(void)now;
+	return false;
+}
+
+static bool no_lease_regained(struct store *store)
+{
+	(void)store;
+	return false;
+}
+
+static usec_t no_lease_end(const struct store *store)
+{
+	(void)store;
+	return USEC_NEVER;
+}
+
 const struct store_ops sqlite_ops = {
 	.close = sqlite_close,
 	.each_open_session = sqlite_each_open_session,
 	.each_open_task = sqlite_each_open_task,
 	.task_progress = sqlite_task_progress,
+	.hold = queue_hold,
+	.let_go = queue_let_go,
+	.session_check = queue_session_check,
+	.lease_lapsed = no_lease_lapsed,
+	.lease_regained = no_lease_regained,
+	.lease_end = no_lease_end,
 	.session_insert = queue_session_insert,
 	.session_status = queue_session_status,
 	.session_component = queue_session_component,
 	.session_tree = queue_session_tree,
 	.session_egress = queue_session_egress,
+	.registry_put = queue_registry_put,
+	.session_runtime = queue_session_runtime,
 	.session_log = queue_session_log,
 	.session_close = sqlite_session_close,
 	.session_redis = queue_session_redis,

@@ -147,6 +147,8 @@ static void read_component(struct sqlite_store *s, struct read *read)
 	if (r == SQLITE_OK)
 		r = sqlite3_bind_text(statement, 2, read->after_file, -1, SQLITE_STATIC);
 	if (r == SQLITE_OK)
+		r = sqlite3_bind_int64(statement, 3, (sqlite3_int64)read->generation);
+	if (r == SQLITE_OK)
 		r = sqlite3_step(statement);
 	if (r == SQLITE_ROW) {
 		component.file = (const char *)sqlite3_column_text(statement, 0);

@@ -14,6 +14,7 @@
  *   STORE_REFUSED    this write can never succeed (too big, ...).
  *   STORE_LOST       the queue of waiting writes is full: it was given up, and so is what comes
  *                    after it until the store takes what waits.
+ *   STORE_FENCED     the session is another instance's by now: nothing written.
  *   STORE_NOT_FOUND  of store_retain only.
  * Reads: STORE_OK, STORE_NOT_FOUND, or STORE_DEGRADED (final for a read).
  */
@@ -42,6 +43,7 @@ enum store_result {
 	STORE_DEGRADED,
 	STORE_REFUSED,
 	STORE_LOST,
+	STORE_FENCED,
 	STORE_RESULT_MAX_,
 };
 const char *store_result_text(enum store_result result);
@@ -71,8 +73,11 @@ struct store_session {
 	const char *secrets_json;      /* array of names, or NULL */
 	const char *name;              /* "" : none */
 	const char *egress_allow_json; /* array of rules, or NULL */
+	int64_t fence;                 /* of store_hold */
+	const char *runtime_json;      /* of struct spec_runtime, or NULL */
 	const char *components_json;   /* object file -> bytes of the body (numbers, not bodies) */
 	const char *log_summary_json;  /* array, or NULL */
+	const char *registry_json;     /* object (session/suspension.h), or NULL */
 	bool has_plan; /* limits as they were at the launch; profile, hash and egress are 0 */
 	struct plan plan;
 };
@@ -139,7 +144,9 @@ struct store_component {
 	const char *file;
 	const char *body;
 	size_t body_length;
-	const char *origin; /* of struct store_airbyte, whose id it is; NULL: none. Not read back */
+	/* Not read back: */
+	const char *origin;  /* of struct store_airbyte, whose id it is; NULL: none */
+	uint64_t generation; /* suspends of the session when it was written */
 };
 /* component is NULL unless STORE_OK. */
 typedef void (*store_component_read)(void *userdata, enum store_result result,
@@ -216,6 +223,13 @@ struct store_ops {
 	int (*task_progress)(struct store *store, const struct id *task,
 			     struct store_progress *ret_progress, store_output_seen seen,
 			     void *userdata);
+	int (*hold)(struct store *store, const struct id *session, int64_t fence);
+	void (*let_go)(struct store *store, const struct id *session);
+	int (*session_check)(struct store *store, const struct id *session, store_done done,
+			     void *userdata);
+	bool (*lease_lapsed)(const struct store *store, usec_t now);
+	bool (*lease_regained)(struct store *store);
+	usec_t (*lease_end)(const struct store *store);
 	int (*session_insert)(struct store *store, const struct session *session, store_done done,
 			      void *userdata);
 	int (*session_status)(struct store *store, const struct session *session, usec_t now,
@@ -227,6 +241,10 @@ struct store_ops {
 			    store_done done, void *userdata);
 	int (*session_egress)(struct store *store, const struct session *session, usec_t now,
 			      store_done done, void *userdata);
+	int (*registry_put)(struct store *store, const struct session *session, usec_t now,
+			    store_done done, void *userdata);
+	int (*session_runtime)(struct store *store, const struct session *session, usec_t now,
+			       store_done done, void *userdata);
 	int (*session_log)(struct store *store, const struct session *session, usec_t now,
 			   store_done done, void *userdata);
 	int (*session_close)(struct store *store, const struct id *session, const char *reason,
@@ -247,7 +265,7 @@ struct store_ops {
 	int (*frames_get)(struct store *store, const struct id *task, uint32_t after,
 			  size_t max_bytes, store_frames_read read, void *userdata);
 	int (*component_get)(struct store *store, const struct id *session, const char *after,
-			     store_component_read read, void *userdata);
+			     uint64_t generation, store_component_read read, void *userdata);
 	int (*session_take)(struct store *store, const struct store_viewer *viewer,
 			    const struct id *session, store_session_read read, void *userdata);
 	int (*airbyte_get)(struct store *store, const struct store_viewer *viewer,
@@ -305,6 +323,45 @@ MUST_USE static inline int store_task_progress(struct store *store, const struct
 	return store->ops->task_progress(store, task, ret_progress, seen, userdata);
 }
 
+/* A row that was read is this process's to write from now on, with that number; one that it inserts
+ * is, too. Each run and each new tree raises the number with its own write. 0 or -ENOMEM. */
+MUST_USE static inline int store_hold(struct store *store, const struct id *session, int64_t fence)
+{
+	return store->ops->hold(store, session, fence);
+}
+
+/* The session is forgotten here. */
+static inline void store_let_go(struct store *store, const struct id *session)
+{
+	store->ops->let_go(store, session);
+}
+
+/* Writes nothing: STORE_FENCED where the session is another instance's. */
+MUST_USE static inline int store_session_check(struct store *store, const struct id *session,
+					       store_done done, void *userdata)
+{
+	return store->ops->session_check(store, session, done, userdata);
+}
+
+/* Another instance may have taken any session: no task may begin. now: CLOCK_BOOTTIME. */
+static inline bool store_lease_lapsed(const struct store *store, usec_t now)
+{
+	return store->ops->lease_lapsed(store, now);
+}
+
+/* By CLOCK_BOOTTIME, as it is known now: when another instance that lives on this store may begin
+ * to take sessions. USEC_NEVER: there is none. */
+static inline usec_t store_lease_end(const struct store *store)
+{
+	return store->ops->lease_end(store);
+}
+
+/* Said once: it had lapsed, and store_session_check tells of each session whether it was taken. */
+static inline bool store_lease_regained(struct store *store)
+{
+	return store->ops->lease_regained(store);
+}
+
 MUST_USE static inline int store_session_insert(struct store *store, const struct session *session,
 						store_done done, void *userdata)
 {
@@ -338,6 +395,20 @@ MUST_USE static inline int store_session_egress(struct store *store, const struc
 						usec_t now, store_done done, void *userdata)
 {
 	return store->ops->session_egress(store, session, now, done, userdata);
+}
+
+/* Its row of sandbox_registry as the session is now, made where there is none. */
+MUST_USE static inline int store_registry_put(struct store *store, const struct session *session,
+					      usec_t now, store_done done, void *userdata)
+{
+	return store->ops->registry_put(store, session, now, done, userdata);
+}
+
+/* runtime_json as it is in the session now. */
+MUST_USE static inline int store_session_runtime(struct store *store, const struct session *session,
+						 usec_t now, store_done done, void *userdata)
+{
+	return store->ops->session_runtime(store, session, now, done, userdata);
 }
 
 /* log_summary_json as it is in the session now. */
@@ -414,17 +485,19 @@ MUST_USE static inline int store_frames_get(struct store *store, const struct id
 	return store->ops->frames_get(store, task, after, max_bytes, read, userdata);
 }
 
-/* The component of the session that follows the name `after` (NULL: the first), also of rows that
- * another program wrote. STORE_NOT_FOUND: there is none. */
+/* The component of the session that follows the name `after` (NULL: the first), of those that were
+ * written in this generation or later. 0: all, also of rows that another program wrote.
+ * STORE_NOT_FOUND: there is none. */
 MUST_USE static inline int store_component_get(struct store *store, const struct id *session,
-					       const char *after, store_component_read read,
-					       void *userdata)
+					       const char *after, uint64_t generation,
+					       store_component_read read, void *userdata)
 {
-	return store->ops->component_get(store, session, after, read, userdata);
+	return store->ops->component_get(store, session, after, generation, read, userdata);
 }
 
-/* A row that another program wrote since the start and that no instance runs: it is this one's from
- * now on, if the viewer may see it. -EOPNOTSUPP: this store has no other writer. */
+/* A row that another program wrote since the start, or of an instance whose lease has lapsed: it is
+ * this one's from now on, with a new number, if the viewer may see it. -EOPNOTSUPP: this store has
+ * no other writer. */
 MUST_USE static inline int store_session_take(struct store *store,
 					      const struct store_viewer *viewer,
 					      const struct id *session, store_session_read read,

@@ -41,7 +41,7 @@ struct value value_blob(const void *data, size_t size);
 struct value value_id(const struct id *id, char text[ID_TEXT_BYTES]);
 struct value value_time(usec_t at, char text[CLOCK_ISO_BYTES]); /* 0: a NULL value */
 
-#define WRITE_MAX_VALUES 21
+#define WRITE_MAX_VALUES 22
 
 struct write_step {
 	struct write_step *next;

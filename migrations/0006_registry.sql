@@ -1,0 +1,31 @@
+-- 0006: who may write about a session.
+-- lease_fence: raised with each run and each new tree; a writer that knows a lower one writes nothing.
+ALTER TABLE dagster_sandbox_sessions ADD COLUMN lease_fence bigint;
+
+-- What a caller of the runtime API said of a sandbox: metadata, workspace, the key of its create.
+ALTER TABLE dagster_sandbox_sessions ADD COLUMN runtime_json json;
+
+-- One row per session. status: creating, running, suspending, suspended, destroyed, expired; written
+-- before it is acted on. generation counts suspends; snapshot_ref (JSON) is that of durable_generation.
+-- durable: 0: nobody wants one of this generation. since_us: when it was suspended; ttl_left_us: what
+-- is left of its life time meanwhile.
+CREATE TABLE sandbox_registry (
+	sandbox_uuid varchar(36) NOT NULL PRIMARY KEY,
+	organization_uuid varchar(72),
+	project_uuid varchar(64),
+	provider varchar(32) NOT NULL DEFAULT 'native',
+	provider_sandbox_id varchar(128),
+	status varchar(16) NOT NULL,
+	generation bigint NOT NULL DEFAULT 0,
+	durable_generation bigint NOT NULL DEFAULT 0,
+	durable integer NOT NULL DEFAULT 1,
+	snapshot_ref json,
+	workspace json,
+	since_us bigint NOT NULL DEFAULT 0,
+	ttl_left_us bigint NOT NULL DEFAULT 0,
+	created_at timestamp NOT NULL,
+	updated_at timestamp NOT NULL
+);
+
+-- How many suspends of its session there were when it was written.
+ALTER TABLE sandbox_components ADD COLUMN generation bigint NOT NULL DEFAULT 0;
