@@ -25,6 +25,7 @@ enum redis_action {
 	REDIS_DROP,     /* its keys, then the user and the user's connections */
 	REDIS_LIST,     /* sessions that have a user: the first REDIS_LIST_MAX behind that id */
 	REDIS_MEASURE,  /* sessions whose keys are over a bound, the first of them; the id is any */
+	REDIS_LEAVE,    /* the user and its connections; the keys are another service's by now */
 	REDIS_ACTION_MAX_,
 };
 

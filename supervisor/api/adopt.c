@@ -92,7 +92,9 @@ static int take_row(struct app *app, const struct store_session *row, struct ses
 	r = row_session(app, row, &session);
 	if (r < 0)
 		return r;
-	r = registry_add(&app->registry, session);
+	r = store_hold(app->store, &row->id, row->fence);
+	if (r >= 0)
+		r = registry_add(&app->registry, session);
 	if (r >= 0) {
 		r = live_new(app, session, &live);
 		if (r < 0)
@@ -224,7 +226,8 @@ static void end_tasks(struct start_up *start)
 		memcpy(&copy, start->tasks.data + at, sizeof(copy));
 		copy.task.owner = copy.owner;
 		copy.task.workspace = copy.workspace;
-		tasks_take(start->app, &copy.task, session_reason_code(copy.reason));
+		tasks_take(start->app, &copy.task, session_reason_code(copy.reason),
+			   "the service was restarted while the task ran");
 	}
 }
 

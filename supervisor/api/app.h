@@ -108,11 +108,14 @@ struct app {
 	sd_event_source *tick_timer;
 	sd_event_source *store_timer;
 	sd_event_source *retention_timer;
-	bool counts_frames;    /* quotas: the store is telling them */
-	usec_t stop_at;        /* boottime */
-	uint8_t redis_key[32]; /* redis.c */
-	usec_t redis_look_at;  /* boottime */
-	struct id redis_after; /* the last session whose user was looked for */
+	bool has_taken;          /* a session in lives is another instance's by now */
+	uint32_t n_lease_checks; /* of sessions, after the lease was lost, not answered yet */
+	usec_t lease_told;       /* lease.c: 0: nothing yet */
+	bool counts_frames;      /* quotas: the store is telling them */
+	usec_t stop_at;          /* boottime */
+	uint8_t redis_key[32];   /* redis.c */
+	usec_t redis_look_at;    /* boottime */
+	struct id redis_after;   /* the last session whose user was looked for */
 	usec_t redis_measure_at;
 	bool redis_unmeasured;   /* it was said that nothing is measured */
 	struct list redis_drops; /* redis.c: not answered yet */
@@ -169,6 +172,8 @@ void *sessions_write(struct app *app, const struct id *session);
 /* What the store said of one write. session: NULL where it is gone. *is_degraded: of this write,
  * false before its first answer. */
 void sessions_note_write(struct session *session, enum store_result result, bool *is_degraded);
+/* End of a turn: sessions that are another instance's are ended here, without their rows. */
+void sessions_drop_taken(struct app *app);
 
 /* A row that another program has written. 0 or -errno; the session is dormant. */
 MUST_USE int sessions_adopt_row(struct app *app, const struct store_session *row);
@@ -186,7 +191,10 @@ void tasks_fail(struct app *app, struct session *session, const char *code, cons
 void tasks_leave(struct session *session);
 /* A task that an earlier worker left unended: it goes on where its session's tree lives, else it
  * ends with this code. */
-void tasks_take(struct app *app, const struct store_task *task, const char *code);
+void tasks_take(struct app *app, const struct store_task *task, const char *code,
+		const char *message);
+/* The session is another instance's by now, and so is what its tasks say. */
+void tasks_give_up(struct app *app, struct session *session);
 /* Tells running tasks that their session expires soon. */
 void tasks_warn(struct app *app);
 /* The session's shim has answered for what runs: its tasks go on, in order. */

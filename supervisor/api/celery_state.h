@@ -49,6 +49,7 @@ struct delivery {
 	usec_t started_at; /* realtime */
 	bool entered;      /* it stands in `unacked` */
 	bool known;        /* the store was asked, and does not have the task */
+	bool sought;       /* its session was looked for in the store */
 	bool asking;       /* the store, or the server: an answer comes */
 	bool terminated;   /* its end was asked for through Celery */
 	bool written;      /* the result is */

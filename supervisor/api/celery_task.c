@@ -19,6 +19,7 @@
 #include "supervisor/api/live.h"
 #include "supervisor/api/session/quota.h"
 #include "supervisor/api/session/tenant_quota.h"
+#include "supervisor/api/session_seek.h"
 #include "supervisor/api/tasks.h"
 
 #define RESULT_PREFIX  "celery-task-meta-"
@@ -248,6 +249,39 @@ static void finish_foreign(struct delivery *delivery)
 		    "another session has a task of this id");
 }
 
+static void on_session(void *userdata, enum store_result result, const struct store_session *row)
+{
+	struct delivery_op *op = userdata;
+	struct app *app = op->celery->app;
+	struct delivery *delivery = op_delivery(op);
+
+	if (row)
+		IGNORE_RESULT(session_taken(app, row));
+	if (!delivery)
+		return;
+	delivery->sought = result != STORE_DEGRADED;
+	celery_wake(delivery->celery, row ? 0 : AGAIN);
+}
+
+/* It may be a host's that is away. */
+static void seek(struct delivery *delivery)
+{
+	static const struct store_viewer everybody = {
+		.owner = "", .workspace = "", .sees_all = true};
+	struct delivery_op *op = op_new(delivery);
+	int r = op ? store_session_take(delivery->celery->app->store, &everybody,
+					&delivery->message.session, on_session, op)
+		   : -ENOMEM;
+
+	delivery->asking = r >= 0;
+	if (r >= 0)
+		return;
+	free(op);
+	/* The embedded store: nobody else writes. */
+	delivery->sought = r == -EOPNOTSUPP;
+	celery_wake(delivery->celery, delivery->sought ? 0 : AGAIN);
+}
+
 static void on_task(void *userdata, enum store_result result, const struct store_task *task)
 {
 	struct delivery *delivery = op_delivery(userdata);
@@ -267,6 +301,9 @@ static void on_task(void *userdata, enum store_result result, const struct store
 	/* Another host's, or the store cannot say: later. */
 	if (delivery->known)
 		delivery_next(delivery);
+	else if (result == STORE_OK &&
+		 !registry_find(&delivery->celery->app->registry, &delivery->message.session))
+		seek(delivery);
 	else
 		celery_wake(delivery->celery, AGAIN);
 }
@@ -351,7 +388,9 @@ static void start(struct delivery *delivery)
 	struct app *app = delivery->celery->app;
 	struct session *session = registry_find(&app->registry, &delivery->message.session);
 
-	if (!session || !session_is_visible(session, clock_realtime()))
+	if (!session && !delivery->sought)
+		seek(delivery);
+	else if (!session || !session_is_visible(session, clock_realtime()))
 		finish_missing(delivery);
 	else if (!session_has_tree(session))
 		ask_tree(delivery, session);

@@ -9,6 +9,7 @@
 enum end_result {
 	END_DONE,     /* nothing is left, and its row says so */
 	END_DEGRADED, /* nothing is left; the row waits for the store */
+	END_TAKEN,    /* nothing is left here; the session goes on at another host */
 	END_UNKNOWN,  /* the supervisor did not say so in time, or the service stops */
 };
 

@@ -122,6 +122,7 @@ add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_connect.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_dsn.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_hosts.c
+	${CMAKE_CURRENT_LIST_DIR}/store/pg_lease.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_open.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_queries.c
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_reads.c

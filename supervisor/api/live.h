@@ -85,6 +85,7 @@ struct live {
 	bool kill_asked;     /* and not answered yet */
 	bool kill_later;     /* the shim ended by itself: only if nobody says so */
 	bool adopted;
+	bool taken;     /* it is another instance's by now: ends with the turn */
 };
 
 MUST_USE int live_new(struct app *app, struct session *session, struct live **ret_live);

@@ -31,7 +31,10 @@
 #define KEY_FILE      REDIS_KEY_NAME
 #define MAKE_TIMEOUT  (4 * USEC_PER_SEC)  /* below the time that a policy may take */
 #define ADOPT_TIMEOUT (30 * USEC_PER_SEC) /* nobody waits, and there may be many */
-#define DROP_TIMEOUT  (10 * USEC_PER_SEC)
+#define LOOK_TIMEOUT  (10 * USEC_PER_SEC)
+#define DROP_PATIENCE (10 * USEC_PER_SEC) /* of whoever waits; the drop goes on */
+/* Longer than a helper has, behind others of them. */
+#define DROP_TIMEOUT  (1800 * USEC_PER_SEC)
 #define LOOK_EVERY    (20 * USEC_PER_SEC)
 #define MEASURE_EVERY (20 * USEC_PER_SEC) /* behind the last answer, or */
 #define MEASURE_SHARE 10 /* times what it took: a server of many keys is not kept busy by it */
@@ -43,12 +46,13 @@
 #define PASSWORD_BYTES 32
 
 struct redis_op {
+	struct list link; /* REDIS_DROP: app->redis_drops */
 	struct app *app;
 	struct id session;
-	uint32_t tree;   /* REDIS_MAKE */
-	bool is_over;    /* the same */
-	usec_t asked_at; /* boottime; REDIS_MEASURE */
-	redis_dropped dropped;
+	uint32_t tree;         /* REDIS_MAKE */
+	bool is_over;          /* the same */
+	usec_t asked_at;       /* boottime; REDIS_MEASURE, REDIS_DROP */
+	redis_dropped dropped; /* NULL: nobody waits */
 	void *userdata;
 };
 
@@ -274,6 +278,7 @@ static void on_dropped(void *userdata, const struct launch_msg *answer, int fd)
 		answer && answer->error == LAUNCH_E_NONE ? answer->u.redis_report.n_keys : 0;
 
 	(void)fd_close(fd);
+	list_remove(&op->link);
 	if (status != REDIS_DONE) {
 		log_line(LOG_LEVEL_WARNING, &context, "keys of the session are left in Redis",
 			 "reason=\"%s\"", status_texts[status]);
@@ -286,21 +291,92 @@ static void on_dropped(void *userdata, const struct launch_msg *answer, int fd)
 	free(op);
 }
 
-static bool drop(struct app *app, const struct id *session, redis_dropped dropped, void *userdata)
+static bool is_being_dropped(const struct app *app, const struct id *session)
 {
-	const struct launch_redis request = {.action = REDIS_DROP};
-	struct redis_op *op;
-
-	op = calloc(1, sizeof(*op));
-	if (op) {
-		*op = (struct redis_op){
-			.app = app, .session = *session, .dropped = dropped, .userdata = userdata};
-		if (ask(app, session, &request, DROP_TIMEOUT, on_dropped, op) >= 0)
+	LIST_FOR_EACH (link, &app->redis_drops) {
+		if (id_equal(&LIST_ENTRY(link, struct redis_op, link)->session, session))
 			return true;
-		free(op);
 	}
-	owe(app, session);
 	return false;
+}
+
+/* NULL: no memory, and it is for later. */
+static struct redis_op *drop_new(struct app *app, const struct id *session, redis_dropped dropped,
+				 void *userdata)
+{
+	struct redis_op *op = calloc(1, sizeof(*op));
+
+	if (!op) {
+		owe(app, session);
+		return NULL;
+	}
+	*op = (struct redis_op){
+		.app = app,
+		.session = *session,
+		.asked_at = clock_boottime(),
+		.dropped = dropped,
+		.userdata = userdata,
+	};
+	list_append(&app->redis_drops, &op->link);
+	return op;
+}
+
+static void drop_later(struct redis_op *op)
+{
+	owe(op->app, &op->session);
+	list_remove(&op->link);
+	free(op);
+}
+
+/* action: REDIS_DROP or REDIS_LEAVE. False: it is for later. */
+static bool drop(struct redis_op *op, enum redis_action action)
+{
+	const struct launch_redis request = {.action = action};
+
+	if (!op)
+		return false;
+	if (ask(op->app, &op->session, &request, DROP_TIMEOUT, on_dropped, op) >= 0)
+		return true;
+	drop_later(op);
+	return false;
+}
+
+/* Whose the session is by now, and so its keys. */
+static void on_holder(void *userdata, enum store_result result)
+{
+	struct redis_op *op = userdata;
+
+	if (result == STORE_DEGRADED)
+		return; /* it will be known */
+	if (result == STORE_OK || result == STORE_FENCED)
+		(void)drop(op, result == STORE_OK ? REDIS_DROP : REDIS_LEAVE);
+	else
+		drop_later(op);
+}
+
+/* One that is not in memory, or that another host may have taken. Its first drop may still be at
+ * work. */
+static void drop_rest(struct app *app, const struct id *session)
+{
+	struct redis_op *op =
+		is_being_dropped(app, session) ? NULL : drop_new(app, session, NULL, NULL);
+
+	if (op && store_session_check(app->store, session, on_holder, op) < 0)
+		drop_later(op);
+}
+
+/* Many keys take their time; who waits for a session's end is not kept by them. */
+static void tell_impatient(struct app *app, usec_t now)
+{
+	LIST_FOR_EACH (link, &app->redis_drops) {
+		struct redis_op *op = LIST_ENTRY(link, struct redis_op, link);
+		redis_dropped dropped = op->dropped;
+
+		if (!dropped || now - op->asked_at < DROP_PATIENCE)
+			continue;
+		op->dropped = NULL;
+		dropped(op->userdata, 0);
+	}
 }
 
 bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped, void *userdata)
@@ -308,7 +384,17 @@ bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped
 	if (!is_configured(app))
 		return false;
 	mark(app, session, true);
-	return drop(app, session, dropped, userdata);
+	if (store_lease_lapsed(app->store, clock_boottime())) {
+		drop_rest(app, session);
+		return false;
+	}
+	return drop(drop_new(app, session, dropped, userdata), REDIS_DROP);
+}
+
+void redis_leave(struct app *app, const struct id *session)
+{
+	if (is_configured(app))
+		(void)drop(drop_new(app, session, NULL, NULL), REDIS_LEAVE);
 }
 
 /* Users that are made again: the server forgot them, or their session came over its bound, or under
@@ -359,7 +445,7 @@ static void make_again(struct app *app, const struct session *session, bool is_o
 	if (!op)
 		return; /* the next look */
 	*op = (struct redis_op){.app = app, .session = session->id, .is_over = is_over};
-	if (ask_user(op, DROP_TIMEOUT, on_made_again) < 0)
+	if (ask_user(op, LOOK_TIMEOUT, on_made_again) < 0)
 		free(op);
 }
 
@@ -401,7 +487,7 @@ static bool take_page(struct app *app, const struct redis_report *report)
 
 		memcpy(id.bytes, report->session[i], ID_BYTES);
 		if (!registry_find(&app->registry, &id))
-			(void)drop(app, &id, NULL, NULL);
+			drop_rest(app, &id);
 	}
 	LIST_FOR_EACH (link, &app->registry.by_age) {
 		const struct session *session = LIST_ENTRY(link, struct session, by_age);
@@ -429,7 +515,7 @@ static void drop_owed(struct app *app)
 		struct id id;
 
 		memcpy(&id, owed.data + at, sizeof(id));
-		(void)drop(app, &id, NULL, NULL);
+		drop_rest(app, &id);
 	}
 	buf_done(&owed);
 }
@@ -499,11 +585,12 @@ void redis_tick(struct app *app)
 {
 	usec_t now = clock_boottime();
 
+	tell_impatient(app, now);
 	if (!is_configured(app) || app->phase != APP_PHASE_SERVING)
 		return;
 	if (now >= app->redis_look_at) {
 		app->redis_look_at = clock_add(now, LOOK_EVERY);
-		look(app, REDIS_LIST, DROP_TIMEOUT, on_listed);
+		look(app, REDIS_LIST, LOOK_TIMEOUT, on_listed);
 	}
 	if (now >= app->redis_measure_at &&
 	    (app->config->redis_max_keys != 0 || app->config->redis_max_bytes != 0)) {

@@ -22,6 +22,8 @@ void redis_begin(struct app *app, struct session *session);
  * it is for later, and it does not call. */
 typedef void (*redis_dropped)(void *userdata, uint32_t n_keys);
 bool redis_drop(struct app *app, const struct id *session, redis_dropped dropped, void *userdata);
+/* Another host has it by now: its user of this one goes, its keys stay. */
+void redis_leave(struct app *app, const struct id *session);
 
 /* Users that no session has any more are dropped, now and then. */
 void redis_tick(struct app *app);

@@ -53,7 +53,9 @@ static void on_row_closed(void *userdata, enum store_result result)
 	struct row_close *close = userdata;
 
 	close->is_answered = true;
-	close->result = result == STORE_OK ? END_DONE : END_DEGRADED;
+	close->result = result == STORE_OK       ? END_DONE
+			: result == STORE_FENCED ? END_TAKEN
+						 : END_DEGRADED;
 	close->is_owed = result == STORE_DEGRADED;
 	close_step(close);
 }
@@ -69,9 +71,15 @@ static void close_without_row(struct row_close *close)
 void session_close_row(struct app *app, struct session *session)
 {
 	struct live *live = live_of(session);
-	struct row_close *close = calloc(1, sizeof(*close));
+	struct row_close *close;
 
 	ASSERT(!live->row_close);
+	/* Row and keys are another's. */
+	if (session->reason == SESSION_REASON_TAKEN) {
+		redis_leave(app, &session->id);
+		return;
+	}
+	close = calloc(1, sizeof(*close));
 	if (!close) {
 		(void)redis_drop(app, &session->id, NULL, NULL);
 		return;

@@ -23,6 +23,8 @@ static void on_deleted(struct end_waiter *waiter, enum end_result result)
 	if (request && result == END_UNKNOWN) {
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
 			     "the session has not ended yet; its end is still under way");
+	} else if (request && result == END_TAKEN) {
+		reply_detail(request, MHD_HTTP_CONFLICT, "the session runs on another host");
 	} else if (request) {
 		id_format(&op->session, text);
 		if (result == END_DEGRADED)
@@ -87,7 +89,7 @@ static void on_victim_ended(struct end_waiter *waiter, enum end_result result)
 	char text[ID_TEXT_BYTES];
 
 	id_format(&victim->session, text);
-	if (result != END_UNKNOWN)
+	if (result == END_DONE || result == END_DEGRADED)
 		(void)json_array_append_new(run->dropped, json_string(text));
 	free(victim);
 	janitor_step(run);

@@ -11,22 +11,41 @@ struct seek {
 	struct answer_to to;
 };
 
+#define AWAY_CODE "host_stopped"
+
+static void on_task(void *userdata, enum store_result result, const struct store_task *task)
+{
+	struct app *app = userdata;
+
+	if (result != STORE_OK || job_state_ended(task->state) ||
+	    job_table_find(&app->tasks, &task->id))
+		return;
+	tasks_take(app, task, AWAY_CODE, "the host that ran the task is away");
+}
+
+int session_taken(struct app *app, const struct store_session *row)
+{
+	struct log_context context = {.session = &row->id};
+	int r = sessions_adopt_row(app, row);
+
+	log_line(r < 0 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, &context,
+		 "row of another writer taken", "errno=%d", -r);
+	/* What ran elsewhere ends, with its one last frame. */
+	if (r >= 0)
+		r = store_tasks_of_session(app->store, &row->id, on_task, app);
+	return r;
+}
+
 static void on_row(void *userdata, enum store_result result, const struct store_session *row)
 {
 	struct seek *seek = userdata;
 	struct request *request = answer_get(&seek->to);
 	struct app *app = seek->app;
-	int r = 0;
 
 	free(seek);
 	/* Taken also where nobody waits any more: the row says so. */
-	if (row) {
-		struct log_context context = {.session = &row->id};
-
-		r = sessions_adopt_row(app, row);
-		log_line(r < 0 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, &context,
-			 "row of another writer taken", "errno=%d", -r);
-	}
+	if (row)
+		IGNORE_RESULT(session_taken(app, row));
 	if (!request)
 		return;
 	if (result == STORE_DEGRADED)

@@ -1,8 +1,10 @@
 /*
- * Writes about sessions, and what the store says of them.
+ * Writes about sessions, what the store says of them, and with it that a session is another host's
+ * by now.
  */
 #include <stdlib.h>
 
+#include "base/log.h"
 
 #include "supervisor/api/app.h"
 #include "supervisor/api/creation.h"
@@ -26,8 +28,12 @@ void sessions_note_write(struct session *session, enum store_result result, bool
 		session->n_degraded++;
 	else if (was_degraded && !*is_degraded)
 		session->n_degraded--;
-	if (result != STORE_OK && result != STORE_DEGRADED)
+	if (result == STORE_FENCED) {
+		live_of(session)->taken = true;
+		live_of(session)->app->has_taken = true;
+	} else if (result != STORE_OK && result != STORE_DEGRADED) {
 		session->row_incomplete = true;
+	}
 }
 
 static void on_write(void *userdata, enum store_result result)
@@ -101,4 +107,45 @@ void sessions_insert(struct app *app, struct session *session)
 		return;
 	free(op);
 	creation_row_done(session);
+}
+
+static void on_checked(void *userdata, enum store_result result)
+{
+	struct write_op *op = userdata;
+
+	if (result != STORE_DEGRADED)
+		op->app->n_lease_checks--;
+	on_write(op, result);
+}
+
+static void check_all(struct app *app)
+{
+	LIST_FOR_EACH (entry, &app->lives) {
+		const struct session *session = LIST_ENTRY(entry, struct live, link)->session;
+		void *op = sessions_write(app, &session->id);
+
+		if (op && store_session_check(app->store, &session->id, on_checked, op) >= 0)
+			app->n_lease_checks++;
+		else
+			free(op);
+	}
+}
+
+void sessions_drop_taken(struct app *app)
+{
+	if (store_lease_regained(app->store))
+		check_all(app);
+	if (!app->has_taken)
+		return;
+	app->has_taken = false;
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+		struct log_context context = {.session = &live->session->id};
+
+		if (!live->taken || live->session->state >= SESSION_STATE_CLOSING)
+			continue;
+		log_line(LOG_LEVEL_WARNING, &context, "another host has taken the session", NULL);
+		tasks_give_up(app, live->session);
+		sessions_event(app, live->session, SESSION_EVENT_CLOSE, SESSION_REASON_TAKEN);
+	}
 }

@@ -144,6 +144,7 @@ void sessions_forget(struct app *app, struct session *session)
 	session_close_tell(&live->waiters, END_UNKNOWN, 0);
 	if (live->row_close)
 		session_close_end(live);
+	store_let_go(app->store, &session->id);
 	registry_remove(&app->registry, session);
 	list_remove(&live->link);
 	list_append(&app->forgotten, &live->link);

@@ -270,6 +270,9 @@ void tasks_next(struct app *app, struct session *session)
 	struct job *job;
 	int r;
 
+	/* Another host may run it by now; the tick comes again. */
+	if (store_lease_lapsed(app->store, clock_boottime()))
+		return;
 	while (session->state == SESSION_STATE_OPEN || session->state == SESSION_STATE_RUNNING) {
 		if (job_running(session) && !planted("skip-lock"))
 			return;
@@ -317,8 +320,9 @@ static int resume(struct app *app, struct job *job, const struct store_task *tas
 {
 	struct session *session = registry_find(&app->registry, &job->session);
 
-	/* Only a tree that was adopted is REBUILDING at start. */
-	if (!session || session->state != SESSION_STATE_REBUILDING)
+	/* The tree that it ran in. One that is being made, for a session that ran elsewhere, is
+	 * not. */
+	if (!session || session->state != SESSION_STATE_REBUILDING || !live_of(session)->adopted)
 		return -ENOENT;
 	if (job->state == JOB_STATE_RUNNING)
 		return task_run_resume(app, session, job, task->wire_job);
@@ -326,7 +330,8 @@ static int resume(struct app *app, struct job *job, const struct store_task *tas
 	return 0;
 }
 
-void tasks_take(struct app *app, const struct store_task *task, const char *code)
+void tasks_take(struct app *app, const struct store_task *task, const char *code,
+		const char *message)
 {
 	struct job *job = restore(task);
 	int r;
@@ -345,8 +350,7 @@ void tasks_take(struct app *app, const struct store_task *task, const char *code
 	r = resume(app, job, task);
 	if (r >= 0)
 		return;
-	tasks_fail_held(app, job, NULL, r == -ENOENT ? code : "worker_restarted",
-			"the service was restarted while the task ran", NULL);
+	tasks_fail_held(app, job, NULL, r == -ENOENT ? code : "worker_restarted", message, NULL);
 }
 
 void tasks_warn(struct app *app)
@@ -411,12 +415,28 @@ static void answer_execute(struct execute_op *op, bool degraded)
 	task_reply_accepted(request, &op->task);
 }
 
-/* A task of that id has a row already, of another host: it is not run twice. */
-static void drop_duplicate(struct app *app, struct job *job, struct session *session)
+static void answer_taken(struct execute_op *op)
 {
-	job_end(job, session, JOB_STATE_ERROR, clock_realtime());
-	job_table_remove(&app->tasks, job);
-	(void)job_free(job);
+	struct request *request = answer_get(&op->to);
+
+	if (request)
+		reply_detail(request, MHD_HTTP_CONFLICT, "the session runs on another host");
+}
+
+/* What there is to say of it, another host says: in the store. */
+static void give_up(struct app *app, struct job *job, struct session *session)
+{
+	struct id task = job->id;
+
+	task_cancel_ended(app, job);
+	job_drop(&app->tasks, job, session);
+	task_streams_wake(app, &task);
+}
+
+void tasks_give_up(struct app *app, struct session *session)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &session->jobs)
+		give_up(app, LIST_ENTRY(entry, struct job, queue_link), session);
 }
 
 static void on_task_row(void *userdata, enum store_result result)
@@ -428,8 +448,10 @@ static void on_task_row(void *userdata, enum store_result result)
 	bool is_first = !op->is_degraded;
 
 	sessions_note_write(session, result, &op->is_degraded);
-	if (job && result == STORE_DUPLICATE) {
-		drop_duplicate(app, job, session);
+	if (result == STORE_DUPLICATE || result == STORE_FENCED) {
+		answer_taken(op);
+		if (job)
+			give_up(app, job, session);
 		free(op);
 		return;
 	}

@@ -33,10 +33,8 @@ void redis_note_session(struct redis_report *report, const struct id *id, const 
 }
 
 static enum redis_status (*const actions[REDIS_ACTION_MAX_])(struct redis *redis) = {
-	[REDIS_MAKE] = redis_make,
-	[REDIS_DROP] = redis_drop,
-	[REDIS_LIST] = redis_list,
-	[REDIS_MEASURE] = redis_measure,
+	[REDIS_MAKE] = redis_make,       [REDIS_DROP] = redis_drop,   [REDIS_LIST] = redis_list,
+	[REDIS_MEASURE] = redis_measure, [REDIS_LEAVE] = redis_leave,
 };
 
 static enum redis_status work(struct redis *redis)

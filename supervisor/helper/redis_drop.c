@@ -1,7 +1,8 @@
 /*
  * Theory. A user goes in this order: it loses every right, which is true at once for the
  * connections that it has; its keys go; then the user goes, and its connections with it. What ends
- * halfway leaves a user by whose name it is found again.
+ * halfway leaves a user by whose name it is found again. Of a session that another service has
+ * taken the keys stay.
  */
 #include "base/plant.h"
 
@@ -22,14 +23,30 @@ static enum redis_status unlink_keys(struct redis *redis, redisReply *const *nam
 	return status;
 }
 
+static enum redis_status reset_user(struct redis *redis)
+{
+	return redis_tell(redis, 4, (const char *[]){"ACL", "SETUSER", redis->user, "reset"});
+}
+
+static enum redis_status delete_user(struct redis *redis)
+{
+	return redis_tell(redis, 3, (const char *[]){"ACL", "DELUSER", redis->user});
+}
+
 enum redis_status redis_drop(struct redis *redis)
 {
-	enum redis_status status =
-		redis_tell(redis, 4, (const char *[]){"ACL", "SETUSER", redis->user, "reset"});
+	enum redis_status status = reset_user(redis);
 
 	if (status == REDIS_DONE)
 		status = redis_scan(redis, redis->prefix, unlink_keys);
 	if (status == REDIS_DONE && !planted("leave-user"))
-		status = redis_tell(redis, 3, (const char *[]){"ACL", "DELUSER", redis->user});
+		status = delete_user(redis);
 	return status;
+}
+
+enum redis_status redis_leave(struct redis *redis)
+{
+	enum redis_status status = reset_user(redis);
+
+	return status == REDIS_DONE ? delete_user(redis) : status;
 }

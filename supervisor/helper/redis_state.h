@@ -57,4 +57,5 @@ void redis_note_session(struct redis_report *report, const struct id *id, const 
 enum redis_status redis_make(struct redis *redis);
 enum redis_status redis_list(struct redis *redis);
 enum redis_status redis_drop(struct redis *redis);
+enum redis_status redis_leave(struct redis *redis);
 enum redis_status redis_measure(struct redis *redis);

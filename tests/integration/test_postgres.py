@@ -181,7 +181,7 @@ def test_service_without_a_schema_says_what_to_do(postgres):
 
 # --- rows
 
-@pytest.mark.parametrize("part, passed", [("sessions", 6), ("tasks", 6), ("outage", 2)])
+@pytest.mark.parametrize("part, passed", [("sessions", 6), ("tasks", 6), ("outage", 2), ("lease", 5)])
 def test_store_passes_the_suite_of_the_embedded_one(postgres, part, passed):
     suite = BIN.parent / f"tests/unit/test_store_{part}"
     if not suite.exists():
@@ -361,6 +361,9 @@ def test_password_of_its_own_option(postgres):
     with pytest.raises(AssertionError, match="refuses the login") as refused:
         Daemon(config=postgres.config(password=False, extra="password = wr0ng-passw0rd"))
     assert "wr0ng-passw0rd" not in str(refused.value)
+    with pytest.raises(AssertionError, match="wants a password") as refused:
+        Daemon(config=postgres.config(password=False))
+    assert "WARNING" not in str(refused.value)
 
 
 @pytest.fixture
@@ -404,9 +407,14 @@ def ready(daemon):
     return daemon.root.get("/readyz").status
 
 
+def why_not_ready(daemon):
+    return daemon.root.get("/readyz").json["parts"]["store"]
+
+
 @pytest.fixture
 def own(postgres):
-    started = Daemon(config=postgres.config())
+    """Others were on the database before, and sessions go on in an outage all the same."""
+    started = Daemon(config=postgres.config("freeze_without_lease = no"))
     yield started
     started.done()
 
@@ -426,6 +434,7 @@ def test_server_that_stops_loses_nothing(postgres, own):
     task = alice.execute(session)
     assert alice.frames(task)[-1]["stage"] == "done"
     wait_until(lambda: ready(own) == 503, 10, "not ready")
+    wait_until(lambda: why_not_ready(own) == "the server cannot be reached: connection refused", 10, "it says why")
     postgres.start()
     wait_until(lambda: alice.get(f"{SESSIONS}/{session}").json["sandbox"]["persisted"], 20, "the row is written")
     wait_until(lambda: ready(own) == 200, 20, "ready again")
@@ -511,6 +520,7 @@ def test_server_that_is_read_only(postgres, own):
     answer = alice.post(SESSIONS, {})
     assert answer.status == 201 and answer.json["sandbox"]["persisted"] is False
     assert alice.get(f"{SESSIONS}/{old}").status == 200
+    wait_until(lambda: why_not_ready(own) == "the server is read-only", 20, "it says why")
     postgres.restart()
     wait_until(lambda: alice.get(f"{SESSIONS}/{answer.json['id']}").json["sandbox"]["persisted"], 30, "it is written")
 

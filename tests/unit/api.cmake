@@ -2,7 +2,7 @@ foreach(module IN ITEMS celery_message component_name endpoint environment spec 
 	summary janitor_plan denials command_log)
 	sandboxd_unit_test(test_${module} LIBS sandboxd_api_domain)
 endforeach()
-foreach(name IN ITEMS test_store_sessions test_store_tasks test_store_outage)
+foreach(name IN ITEMS test_store_sessions test_store_tasks test_store_outage test_store_lease)
 	sandboxd_unit_test(${name} SOURCES ${name}.c store_rig.c LIBS sandboxd_api_store PkgConfig::SQLITE PkgConfig::PQ)
 endforeach()
 sandboxd_unit_test(test_migrate SOURCES test_migrate.c LIBS sandboxd_api_store PkgConfig::SQLITE)

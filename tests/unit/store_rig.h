@@ -62,6 +62,8 @@ struct seen_task {
 const char *rig_dsn(void);
 /* One turn of the embedded store; of a server, turns until nothing waits. */
 void rig_flush(struct store *store, usec_t now);
+/* What a server has said meanwhile; no turn of the store. */
+void rig_listen(void);
 void rig_note(void *userdata, enum store_result result);
 /* store_session_component as one writes it in a test. */
 void rig_put(struct rig *rig, const char *file, const char *body, size_t length,

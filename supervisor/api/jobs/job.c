@@ -136,18 +136,30 @@ void job_start(struct job *job, uint32_t wire_job, usec_t now)
 	job->started_at = now;
 }
 
+static void leave_queue(struct job *job, struct session *session)
+{
+	if (list_empty(&job->queue_link))
+		return;
+	ASSERT(session);
+	list_remove(&job->queue_link);
+	session->n_jobs--;
+}
+
 void job_end(struct job *job, struct session *session, enum job_state state, usec_t now)
 {
 	ASSERT(!job_state_ended(job->state) && job_state_ended(state));
 	ASSERT(job->frames.terminal);
 	job->state = state;
 	job->ended_at = now;
-	if (!list_empty(&job->queue_link)) {
-		ASSERT(session);
-		list_remove(&job->queue_link);
-		session->n_jobs--;
-	}
+	leave_queue(job, session);
 	load_parser_done(&job->parser);
+}
+
+void job_drop(struct job_table *table, struct job *job, struct session *session)
+{
+	leave_queue(job, session);
+	job_table_remove(table, job);
+	(void)job_free(job);
 }
 
 /* ---- the table ---- */

@@ -100,6 +100,8 @@ void job_table_done(struct job_table *table); /* frees every job in it */
 MUST_USE int job_table_add(struct job_table *table, struct job *job);
 struct job *job_table_find(const struct job_table *table, const struct id *id);
 void job_table_remove(struct job_table *table, struct job *job);
+/* Another host's: out of queue and table without an end, and freed. */
+void job_drop(struct job_table *table, struct job *job, struct session *session);
 void job_table_note_ended(struct job_table *table, struct job *job);
 /* Frees ended jobs that are owed nothing until at most max_bytes are held. */
 void job_table_shrink(struct job_table *table);

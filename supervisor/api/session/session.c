@@ -31,6 +31,7 @@ static const struct {
 	[SESSION_REASON_HOST_STOPPED] = {"host_stopped",         "host_stopped"        },
 	[SESSION_REASON_LAUNCH] = {"launch",               "launch_failed"       },
 	[SESSION_REASON_DEMOTED] = {"demoted",              "session_lost"        },
+	[SESSION_REASON_TAKEN] = {"taken",                "host_stopped"        },
 	[SESSION_REASON_INCOMPATIBLE] = {"incompatible_upgrade", "incompatible_upgrade"},
 };
 _Static_assert(ARRAY_SIZE(reasons) == SESSION_REASON_MAX_, "one row per reason");

@@ -92,6 +92,7 @@ enum session_reason {
 	SESSION_REASON_HOST_STOPPED,
 	SESSION_REASON_LAUNCH,
 	SESSION_REASON_DEMOTED, /* it was suspended, and its memory is wanted: its row stays */
+	SESSION_REASON_TAKEN,   /* another host has taken it: here its tree ends, not its row */
 	SESSION_REASON_INCOMPATIBLE, /* this release cannot serve it */
 	SESSION_REASON_MAX_,
 };

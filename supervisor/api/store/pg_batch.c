@@ -75,6 +75,7 @@ void pg_batch_send(struct pg_store *s, usec_t now)
 	}
 	s->batch++;
 	s->batch_is_open = true;
+	sent->asked = now;
 	s->failed = NULL;
 	if (!pg_send(s, PG_QUERY_FENCE, fence, ARRAY_SIZE(fence))) {
 		pg_disconnect(s, now, "send");
@@ -321,6 +322,7 @@ void pg_batch_done(struct pg_store *s, struct pg_sent *sent, usec_t now)
 {
 	s->batch_is_open = false;
 	if (!sent->failed) {
+		pg_lease_renewed(s, sent->asked, now);
 		take_all(s);
 		return;
 	}

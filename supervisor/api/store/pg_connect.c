@@ -139,6 +139,7 @@ void pg_disconnect(struct pg_store *s, usec_t now, const char *why)
 	s->state = PG_STATE_DOWN;
 	s->wants_write = false;
 	s->is_fenced = false;
+	s->lease_is_renewed = false;
 	pg_batch_lost(s);
 	LIST_FOR_EACH_SAFE (link, following, &s->sent) {
 		struct pg_sent *sent = LIST_ENTRY(link, struct pg_sent, link);
@@ -287,6 +288,7 @@ static void end_sync(struct pg_store *s, struct pg_sent *sent, usec_t now)
 		/* Not before: until our generation is committed, an older one may still write. */
 		pg_batch_found(s, s->found_batch);
 		s->state = PG_STATE_READY;
+		s->renew_asked = 0; /* others may have come meanwhile */
 		s->err = ERR_NULL;
 		s->queue.stats.degraded = false;
 		s->queue.retry_at = 0;
@@ -303,6 +305,8 @@ static void end_sync(struct pg_store *s, struct pg_sent *sent, usec_t now)
 		return;
 	case PG_SENT_NOW:
 		s->now_done = true;
+		break;
+	case PG_SENT_RENEW:
 		break;
 	}
 	pg_sent_free(sent);
@@ -354,6 +358,9 @@ static bool take_result(struct pg_store *s, PGresult *result, usec_t now)
 		break;
 	case PG_SENT_NOW:
 		s->now_result = TAKE_PTR(result);
+		break;
+	case PG_SENT_RENEW:
+		pg_lease_result(s, sent->asked, result, now);
 		break;
 	}
 	PQclear(result);

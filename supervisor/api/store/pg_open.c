@@ -64,6 +64,8 @@ static void send_all(struct pg_store *s, usec_t now)
 	if (s->state == PG_STATE_READY)
 		pg_reads_send(s, now);
 	if (s->state == PG_STATE_READY)
+		pg_lease_send(s, now);
+	if (s->state == PG_STATE_READY)
 		pg_flush_out(s, now);
 }
 
@@ -87,7 +89,7 @@ static usec_t earlier(usec_t a, usec_t b)
 	return a < b ? a : b;
 }
 
-static usec_t pg_next_wakeup(const struct store *store)
+static usec_t next_work(const struct store *store)
 {
 	const struct pg_store *s = pg_store_of_const(store);
 	const struct store_queue *queue = &s->queue;
@@ -114,6 +116,11 @@ static usec_t pg_next_wakeup(const struct store *store)
 	return s->state == PG_STATE_READY && !list_empty(&s->sent)
 		       ? earlier(next, s->waiting_since + PG_ANSWER_TIMEOUT)
 		       : next;
+}
+
+static usec_t pg_next_wakeup(const struct store *store)
+{
+	return earlier(next_work(store), pg_lease_next(pg_store_of_const(store)));
 }
 
 /* ---- waiting, at start and at the end ---- */
@@ -188,6 +195,7 @@ static void pg_free(struct pg_store *s)
 		pg_sent_free(LIST_ENTRY(link, struct pg_sent, link));
 	LIST_FOR_EACH_SAFE (link, following, &s->answered)
 		pg_sent_free(LIST_ENTRY(link, struct pg_sent, link));
+	holds_done(&s->unsure);
 	queue_done(&s->queue);
 	pg_dsn_done(&s->dsn);
 	s->event = sd_event_unref(s->event);
@@ -314,6 +322,9 @@ const struct store_ops pg_ops = {
 	.hold = queue_hold,
 	.let_go = queue_let_go,
 	.session_check = queue_session_check,
+	.lease_lapsed = pg_lease_lapsed,
+	.lease_regained = pg_lease_regained,
+	.lease_end = pg_lease_end,
 	.session_insert = queue_session_insert,
 	.session_status = queue_session_status,
 	.session_component = queue_session_component,
@@ -322,6 +333,7 @@ const struct store_ops pg_ops = {
 	.session_close = queue_session_close,
 	.session_egress = queue_session_egress,
 	.registry_put = queue_registry_put,
+	.session_runtime = queue_session_runtime,
 	.session_redis = queue_session_redis,
 	.each_redis_left = pg_each_redis_left,
 	.task_insert = queue_task_insert,

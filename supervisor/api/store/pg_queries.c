@@ -40,6 +40,15 @@
 	"(SELECT id FROM dagster_sandbox_sessions WHERE status = 'closed' AND closed_at < $1"      \
 	" ORDER BY closed_at, id" ROWS_A_STEP ")"
 
+/* By the server's clock alone; no other one is compared with it. */
+#define LEASE_END "timezone('UTC', clock_timestamp()) + interval '" PG_LEASE_TEXT "'"
+
+/* Nobody's, or of an instance that has not said for a lease that it is there. */
+#define IS_LEFT                                                                                    \
+	"(c.instance IS NULL OR (c.instance <> " INSTANCE " AND EXISTS (SELECT 1"                  \
+	" FROM sandbox_writers w WHERE w.id = c.instance"                                          \
+	" AND w.lease_until < timezone('UTC', clock_timestamp()))))"
+
 #define OPEN "s.status IN ('open', 'running') AND s.instance = " INSTANCE
 
 #define NO_COMPONENT_OF_OURS                                                                       \
@@ -302,16 +311,28 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 			  " AND day = $1",											       0,       false},
 	[PG_QUERY_FENCE] = {"fence",
 					"WITH changed AS (UPDATE sandbox_writers SET batch = $2,"
-			    " seen_at = timezone('UTC', now()) WHERE id = " INSTANCE
-			    " AND generation = $1"
+			    " seen_at = timezone('UTC', now()), lease_until = " LEASE_END
+			    " WHERE id = " INSTANCE " AND generation = $1"
 			    " RETURNING 1) SELECT 1 / count(*) FROM changed",							    0,       false},
 	[PG_QUERY_TAKE] = {"take",
 					"WITH s AS (UPDATE dagster_sandbox_sessions c SET instance = " INSTANCE
-		 ", host = $5"
-		 " WHERE c.id = $4 AND c.instance IS NULL AND c.status IN ('open', 'running')"
-		 " AND (c.expires_at IS NULL OR c.expires_at > timezone('UTC', now()))"
-		 " AND " VISIBLE_ROW " RETURNING c.*) SELECT " SESSION_COLUMNS " FROM s",
-					0,													false},
+			   ", host = $5, lease_fence = coalesce(c.lease_fence, 0) + 1"
+			   " WHERE c.id = $4 AND (" IS_LEFT
+			   " OR ($6::integer = 1 AND c.instance = " INSTANCE
+			   ")) AND c.status IN ('open', 'running')"
+			   " AND (c.expires_at IS NULL OR c.expires_at > timezone('UTC', now()))"
+			   " AND " VISIBLE_SESSION " RETURNING c.*) SELECT " SESSION_COLUMNS
+			   " FROM s",												    0,       false},
+ /* How many others are on this store, or were of late; and minutes ago: they may restart. */
+	[PG_QUERY_RENEW] =
+		{"renew",
+					"WITH own AS (UPDATE sandbox_writers SET seen_at = timezone('UTC', now()),"
+		 " lease_until = " LEASE_END " WHERE id = " INSTANCE
+		 " AND generation = $1 RETURNING 1) SELECT (SELECT count(*) FROM own),"
+		 " count(*), count(*) FILTER (WHERE lease_until >"
+		 " timezone('UTC', clock_timestamp()) - interval '10 minutes')"
+		 " FROM sandbox_writers WHERE id <> " INSTANCE
+		 " AND lease_until > timezone('UTC', clock_timestamp()) - interval '1 day'",					     0,       false},
 	[PG_QUERY_CLAIM] = {"claim",
 					"UPDATE dagster_sandbox_sessions SET instance = " INSTANCE ", host = $1"
 			    " WHERE instance IS NULL AND status IN ('open', 'running')",						 0,       false},

@@ -13,11 +13,15 @@
 enum pg_query {
 	PG_QUERY_FENCE = QUERY_MAX_, /* first of each batch: fails unless the connection is the
 					newest one of this instance; notes the batch's number */
+	PG_QUERY_RENEW,              /* the lease; tells of other instances */
 	PG_QUERY_CLAIM,              /* rows of another writer that no instance has */
 	PG_QUERY_TAKE,               /* one such row, or one whose instance is away, if the caller
 					may see it */
 	PG_QUERY_MAX_,
 };
+
+#define PG_LEASE_SECONDS 30
+#define PG_LEASE_TEXT    "30 seconds"
 
 struct pg_query_text {
 	const char *name; /* NULL: the embedded store's only */

@@ -6,28 +6,45 @@
 #include "supervisor/api/store/pg_store.h"
 
 #define READS_MAX_SENT 32
+#define UNSURE_MAX     1024
 
 /* ---- sending ---- */
 
-static bool send_read(struct pg_store *s, const struct read *read)
+static bool is_in(const struct holds *holds, const struct id *session)
+{
+	return holds_fence(holds, session) != FENCE_ANY;
+}
+
+static bool send_take(struct pg_store *s, const struct read *read, struct pg_sent *sent)
+{
+	const struct read_viewer *viewer = read->viewer;
+	char id[ID_TEXT_BYTES];
+
+	sent->takes = true;
+	/* One that is held is in memory: whoever asks will find it. */
+	sent->takes_again = is_in(&s->unsure, &read->id) && !is_in(&s->queue.holds, &read->id);
+
+	const struct value wanted[] = {
+		value_integer(viewer->sees_all),
+		value_text_or_null(viewer->owner),
+		value_text_or_null(viewer->workspace),
+		value_id(&read->id, id),
+		value_text(s->queue.host),
+		value_integer(sent->takes_again),
+	};
+
+	return pg_send(s, PG_QUERY_TAKE, wanted, ARRAY_SIZE(wanted));
+}
+
+static bool send_read(struct pg_store *s, const struct read *read, struct pg_sent *sent)
 {
 	char id[ID_TEXT_BYTES];
 	struct value values[4] = {value_id(&read->id, id)};
 
 	if (read->use_seen)
 		return pg_send(s, QUERY_FRAMES_USE, NULL, 0);
-	if (read->session_read) {
-		const struct read_viewer *viewer = read->viewer;
-		const struct value wanted[] = {
-			value_integer(viewer->sees_all),
-			value_text_or_null(viewer->owner),
-			value_text_or_null(viewer->workspace),
-			values[0],
-			value_text(s->queue.host),
-		};
-
-		return pg_send(s, PG_QUERY_TAKE, wanted, ARRAY_SIZE(wanted));
-	}
+	if (read->session_read)
+		return send_take(s, read, sent);
 	if (read->airbyte_read) {
 		struct value wanted[READ_AIRBYTE_VALUES];
 		size_t n = read_airbyte_values(read, id, wanted);
@@ -75,7 +92,7 @@ void pg_reads_send(struct pg_store *s, usec_t now)
 		list_remove(link);
 		list_append(&s->queue.reading, link);
 		sent->read = read;
-		if (!send_read(s, read) || !pg_sync(s)) {
+		if (!send_read(s, read, sent) || !pg_sync(s)) {
 			pg_disconnect(s, now, "send");
 			return;
 		}
@@ -212,6 +229,21 @@ static void deliver_session(const struct read *read, const PGresult *result)
 	read->session_read(read->userdata, found ? STORE_OK : STORE_NOT_FOUND, found ? &row : NULL);
 }
 
+/* A session that was taken and that nobody here knows of would be nobody's until the next start:
+ * its next seeker may find it ours. */
+static void note_taking(struct pg_store *s, const struct pg_sent *sent)
+{
+	bool is_taken = !sent->result || (PQresultStatus(sent->result) == PGRES_TUPLES_OK &&
+					  PQntuples(sent->result) > 0);
+
+	if (!sent->takes || !is_taken)
+		return;
+	if (sent->result && sent->read->session_read)
+		holds_drop(&s->unsure, &sent->read->id);
+	else if (s->unsure.n < UNSURE_MAX)
+		IGNORE_RESULT(holds_set(&s->unsure, &sent->read->id, 0));
+}
+
 static void refuse(const struct read *read)
 {
 	if (read->task_read)
@@ -259,6 +291,7 @@ void pg_reads_deliver(struct pg_store *s)
 
 		end = &sent->link == last;
 		list_remove(&sent->link);
+		note_taking(s, sent);
 		deliver(sent->read, sent->result);
 		pg_sent_free(sent);
 	}
@@ -306,8 +339,11 @@ int pg_each_open_session(struct store *store, store_session_seen seen, void *use
 	PGresult *result = NULL;
 	int r;
 
+	/* Before they are read: from here on nobody takes them. */
+	r = pg_lease_ask(s);
 	/* Rows that the platform wrote and that nobody has taken. */
-	r = pg_ask(s, PG_QUERY_CLAIM, &host, 1, &result);
+	if (r == 0)
+		r = pg_ask(s, PG_QUERY_CLAIM, &host, 1, &result);
 	PQclear(result);
 	result = NULL;
 	if (r == 0)

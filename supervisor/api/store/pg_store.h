@@ -36,12 +36,16 @@ enum pg_sent_kind {
 	PG_SENT_SETUP,
 	PG_SENT_BATCH,
 	PG_SENT_READ,
-	PG_SENT_NOW, /* somebody waits in pg_ask */
+	PG_SENT_NOW,   /* somebody waits in pg_ask */
+	PG_SENT_RENEW, /* of the lease */
 };
 struct pg_sent {
 	struct list link;
 	enum pg_sent_kind kind;
 	struct read *read; /* of queue.reading; NULL once it was answered early */
+	usec_t asked;      /* when, of what moves the lease on */
+	bool takes;        /* a session */
+	bool takes_again;  /* one that may be ours already */
 	uint32_t n_results;
 	bool failed;      /* a result was an error; further ones are "aborted" */
 	PGresult *result; /* of a read: owned */
@@ -65,6 +69,14 @@ struct pg_store {
 	struct list answered; /* struct pg_sent: callbacks are owed */
 	usec_t deadline;      /* of connecting and of the setup */
 	usec_t waiting_since; /* somebody waits, and nothing came; 0: nobody does */
+
+	usec_t renew_asked;    /* when the last renewal of its own was sent; 0: it is due */
+	usec_t lease_until;    /* as we count it: from before it was asked for */
+	bool lease_is_renewed; /* a renewal of its own is on its way */
+	bool lease_lapsed;     /* and nobody was told that it is held again */
+	bool has_others;       /* other instances are, or were of late, on this store */
+	bool others_live;      /* one of them, minutes before ours was last renewed */
+	struct holds unsure;   /* sessions taken, perhaps, by what nobody has heard the answer of */
 
 	uint64_t generation;  /* of this connection */
 	uint64_t found_batch; /* the last one that the server has, as this connection saw it */
@@ -121,6 +133,17 @@ void pg_batch_done(struct pg_store *s, struct pg_sent *sent, usec_t now);
 void pg_batch_lost(struct pg_store *s);
 /* After a new connection: committed is what the server has of ours. */
 void pg_batch_found(struct pg_store *s, uint64_t committed);
+
+/* pg_lease.c */
+void pg_lease_send(struct pg_store *s, usec_t now);
+usec_t pg_lease_next(const struct pg_store *s); /* when pg_lease_send has something to do */
+void pg_lease_result(struct pg_store *s, usec_t asked, const PGresult *result, usec_t now);
+/* The answer to what was asked then. */
+void pg_lease_renewed(struct pg_store *s, usec_t asked, usec_t now);
+int pg_lease_ask(struct pg_store *s); /* at start: waits for the answer. 0 or -errno */
+bool pg_lease_lapsed(const struct store *store, usec_t now);
+bool pg_lease_regained(struct store *store);
+usec_t pg_lease_end(const struct store *store);
 
 /* pg_reads.c */
 bool pg_reads_may_send(const struct pg_store *s); /* fewer are on their way than may be */
