@@ -89,6 +89,7 @@ static const struct number_rule {
 	{"celery.result_url", NUMBER(api.celery.results.place.port), 0, UINT16_MAX},
 	{"celery.visibility_timeout", NUMBER(api.celery.visibility_timeout_s), CONFIG_VISIBILITY_MIN_S, CONFIG_VISIBILITY_MAX_S},
 	{"celery.prefetch", NUMBER(api.celery.prefetch), 1, CONFIG_PREFETCH_MAX},
+	{"store.freeze_without_lease", NUMBER(api.store_freezes), 0, 1},
 	{"celery.execution", NUMBER(api.celery.executes), 0, 1},
 	{"quota overrides", NUMBER(api.quota.n_overrides), 0, QUOTA_OVERRIDES_MAX},
 	{"supervisor.log_level", NUMBER(api.log_level), 0, LOG_LEVEL_MAX_ - 1},

@@ -202,6 +202,7 @@ struct api_config {
 	uint64_t store_max_bytes;         /* of the embedded database */
 	char store_dsn[CONFIG_DSN_BYTES]; /* of PostgreSQL; "": the embedded one. Secret */
 	char store_password[CONFIG_PASSWORD_BYTES];
+	uint32_t store_freezes; /* sessions stand still while the lease is over */
 	struct quota_config quota;
 	uint32_t log_level; /* enum log_level; the supervisor's own option, 0 in the reader's answer
 			     */

@@ -244,6 +244,7 @@ static void send_credits(struct app *app)
 static void end_turn(struct app *app)
 {
 	store_flush(app->store, clock_boottime());
+	lease_tell(app);
 	send_credits(app);
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		if (app->server[i])

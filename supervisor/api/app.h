@@ -175,6 +175,8 @@ void sessions_note_write(struct session *session, enum store_result result, bool
 /* End of a turn: sessions that are another instance's are ended here, without their rows. */
 void sessions_drop_taken(struct app *app);
 
+/* lease.c; after it: the supervisor hears until when sessions may run. */
+void lease_tell(struct app *app);
 /* A row that another program has written. 0 or -errno; the session is dormant. */
 MUST_USE int sessions_adopt_row(struct app *app, const struct store_session *row);
 void app_serve(struct app *app);

@@ -84,6 +84,8 @@ static const struct option_row rows[] = {
 	 AT(api.store_dsn), OPTION_RESTART, "connection string of a PostgreSQL server; unset: the embedded store"},
 	{STORE, "password", OPTION_TYPE_SECRET, 0, CONFIG_PASSWORD_BYTES - 1, NULL,
 	 AT(api.store_password), OPTION_RESTART, "password for dsn, where that has none"},
+	{STORE, "freeze_without_lease", OPTION_TYPE_BOOL, 0, 1, "yes",
+	 AT(api.store_freezes), OPTION_RELOAD, "where other hosts share the store: sessions stand still while this one cannot renew its lease"},
 
 	{IDENTITY, "trusted_peers", OPTION_TYPE_IDS, 0, CONFIG_UID_MAX, "0",
 	 AT(api.trusted_peer), OPTION_RELOAD, "user ids whose identity headers are believed, at most 16"},
