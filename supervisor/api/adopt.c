@@ -12,6 +12,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/creation.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/row_session.h"
 
@@ -315,10 +316,7 @@ static void on_hello(void *userdata, const struct launch_msg *answer, int fd)
 
 	(void)fd_close(fd);
 	if (!answer || answer->error != LAUNCH_E_NONE ||
-	    supervisor_client_request(app->supervisor,
-				      &(struct supervisor_request){.type = LAUNCH_ADOPT,
-								   .timeout = APP_REQUEST_TIMEOUT},
-				      on_adopt, app) < 0) {
+	    provider_native.connect(app, on_adopt, app) < 0) {
 		log_line(LOG_LEVEL_ERROR, NULL, "the supervisor does not answer", "error=%s",
 			 answer ? launch_error_text(answer->error) : "timeout");
 		(void)sd_event_exit(app->event, EXIT_FAILURE);

@@ -13,6 +13,7 @@
 #include "supervisor/api/egress.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/rebuild.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/session/body_fields.h"
@@ -277,6 +278,8 @@ static void fill_secrets(const struct session *session, struct secret_request *r
 
 int creation_launch(struct app *app, struct session *session)
 {
+	const struct creation *creation = live_of(session)->creation;
+	const struct provider *provider = live_of(session)->provider;
 	struct launch_op *op = calloc(1, sizeof(*op));
 	struct secret_request secrets;
 	int r;
@@ -287,13 +290,11 @@ int creation_launch(struct app *app, struct session *session)
 	op->session = session->id;
 	redis_begin(app, session);
 	fill_secrets(session, &secrets);
-	r = supervisor_client_request(app->supervisor,
-				      &(struct supervisor_request){.type = LAUNCH_START,
-								   .session = &session->id,
-								   .plan = &session->plan,
-								   .secrets = &secrets,
-								   .timeout = APP_LAUNCH_TIMEOUT},
-				      on_launch, op);
+	r = provider->create(
+		app, session,
+		&(struct provider_create){.secrets = &secrets,
+					  .request_id = creation ? creation->request : NULL},
+		on_launch, op);
 	if (r < 0)
 		free(op);
 	return r;

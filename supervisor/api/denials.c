@@ -16,6 +16,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/jobs/progress.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/tasks.h"
 
 _Static_assert((int)DENIAL_KIND_MAX_ == (int)METRICS_DENIAL_MAX_ &&
@@ -148,11 +149,7 @@ static int look_at(struct app *app, const struct session *session, const struct 
 	look->session = session->id;
 	if (to)
 		look->to = *to;
-	r = supervisor_client_request(app->supervisor,
-				      &(struct supervisor_request){.type = LAUNCH_STAT,
-								   .session = &session->id,
-								   .timeout = APP_REQUEST_TIMEOUT},
-				      on_stat, look);
+	r = live_of(session)->provider->stat(app, &session->id, on_stat, look);
 	if (r < 0)
 		free(look);
 	return r;

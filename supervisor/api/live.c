@@ -8,6 +8,7 @@
 
 #include "supervisor/api/command.h"
 #include "supervisor/api/denials.h"
+#include "supervisor/api/provider.h"
 
 static struct activity *find_activity(struct live *live, uint32_t wire_job)
 {
@@ -157,6 +158,7 @@ int live_new(struct app *app, struct session *session, struct live **ret_live)
 		return -ENOMEM;
 	live->app = app;
 	live->session = session;
+	live->provider = provider_find(session->provider);
 	list_init(&live->activities);
 	list_init(&live->commands);
 	list_init(&live->credit);

@@ -11,6 +11,7 @@
 
 struct live;
 struct activity;
+struct provider;
 struct rebuild;
 struct row_close;
 
@@ -63,6 +64,7 @@ struct live {
 	struct list credit; /* app->crediting: numbers were settled in this turn; or alone */
 	struct app *app;
 	struct session *session;
+	const struct provider *provider;
 	struct shim_link *shim; /* NULL: not yet, or not any more */
 	struct list activities;
 	struct list commands; /* struct command (command.h), the oldest first */

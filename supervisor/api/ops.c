@@ -10,6 +10,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
+#include "supervisor/api/provider.h"
 
 /* Capabilities. */
 
@@ -193,7 +194,7 @@ static void on_inspected(void *userdata, const struct launch_msg *answer, int fd
 		reply_json(request, MHD_HTTP_OK, trace_document(session, &answer->u.trace));
 }
 
-static void inspect(struct request *request, const struct session *session, enum launch_type type)
+static void inspect(struct request *request, const struct session *session, provider_ask *what)
 {
 	struct app *app = request_app(request);
 	struct inspect *op = calloc(1, sizeof(*op));
@@ -202,29 +203,24 @@ static void inspect(struct request *request, const struct session *session, enum
 		op->app = app;
 		op->to = answer_to(request);
 		op->session = session->id;
-		if (supervisor_client_request(
-			    app->supervisor,
-			    &(struct supervisor_request){.type = type,
-							 .session = &session->id,
-							 .timeout = APP_REQUEST_TIMEOUT},
-			    on_inspected, op) >= 0)
+		if (what(app, &session->id, on_inspected, op) >= 0)
 			return;
 		free(op);
 	}
-	reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the supervisor cannot be asked");
+	reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "its provider cannot be asked");
 }
 
 void action_proof(struct request *request, struct session *session)
 {
-	inspect(request, session, LAUNCH_PROOF);
+	inspect(request, session, live_of(session)->provider->proof);
 }
 
 void action_trace(struct request *request, struct session *session)
 {
-	inspect(request, session, LAUNCH_TRACE);
+	inspect(request, session, live_of(session)->provider->trace);
 }
 
 void action_stats(struct request *request, struct session *session)
 {
-	inspect(request, session, LAUNCH_STAT);
+	inspect(request, session, live_of(session)->provider->stat);
 }

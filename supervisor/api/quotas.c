@@ -11,6 +11,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
+#include "supervisor/api/provider.h"
 
 #define ASKED_A_TICK 64u
 
@@ -41,11 +42,7 @@ static void ask_stat(struct app *app, const struct session *session)
 		return; /* the next round */
 	look->app = app;
 	look->session = session->id;
-	if (supervisor_client_request(app->supervisor,
-				      &(struct supervisor_request){.type = LAUNCH_STAT,
-								   .session = &session->id,
-								   .timeout = APP_REQUEST_TIMEOUT},
-				      on_stat, look) < 0)
+	if (live_of(session)->provider->stat(app, &session->id, on_stat, look) < 0)
 		free(look);
 }
 

@@ -203,7 +203,7 @@ static void on_marked(void *userdata, enum store_result result)
 	if (result != STORE_OK)
 		fail_early(app, session, "the session cannot be rebuilt now: store unavailable");
 	else if (creation_launch(app, session) < 0)
-		fail_early(app, session, "the supervisor cannot be asked");
+		fail_early(app, session, "its provider cannot be asked");
 }
 
 void rebuild_begin(struct app *app, struct session *session)

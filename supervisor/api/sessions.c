@@ -14,6 +14,7 @@
 #include "supervisor/api/creation.h"
 #include "supervisor/api/denials.h"
 #include "supervisor/api/egress.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/quotas.h"
 #include "supervisor/api/rebuild.h"
 #include "supervisor/api/redis.h"
@@ -85,17 +86,15 @@ static bool ask_kill(struct app *app, const struct id *session)
 {
 	const struct session *known = registry_find(&app->registry, session);
 	struct kill_op *op = calloc(1, sizeof(*op));
+	const struct provider *provider;
 
 	if (!op)
 		return false;
 	op->app = app;
 	op->session = *session;
 	op->tree = known ? live_of(known)->tree : 0;
-	if (supervisor_client_request(app->supervisor,
-				      &(struct supervisor_request){.type = LAUNCH_KILL,
-								   .session = session,
-								   .timeout = APP_KILL_TIMEOUT},
-				      on_killed, op) >= 0)
+	provider = known ? live_of(known)->provider : &provider_native;
+	if (provider->destroy(app, session, on_killed, op) >= 0)
 		return true;
 	free(op);
 	return false;

@@ -1,0 +1,75 @@
+#include "supervisor/api/provider.h"
+
+#include <errno.h>
+
+#include "base/str.h"
+
+static const struct provider *const providers[] = {&provider_native};
+
+static int ask_nobody(struct app *app, const struct id *id, supervisor_answer answer,
+		      void *userdata)
+{
+	(void)app;
+	(void)id;
+	(void)answer;
+	(void)userdata;
+	return -ENODEV;
+}
+
+static int create_nothing(struct app *app, const struct session *session,
+			  const struct provider_create *create, supervisor_answer answer,
+			  void *userdata)
+{
+	(void)session;
+	(void)create;
+	return ask_nobody(app, NULL, answer, userdata);
+}
+
+static int connect_nothing(struct app *app, supervisor_answer answer, void *userdata)
+{
+	return ask_nobody(app, NULL, answer, userdata);
+}
+
+static int delete_nothing(struct app *app, const struct id *owner, json_t *reference)
+{
+	(void)app;
+	(void)owner;
+	(void)reference;
+	return -ENODEV;
+}
+
+const struct provider provider_absent = {
+	.name = "",
+	.create = create_nothing,
+	.connect = connect_nothing,
+	.destroy = ask_nobody,
+	.persist = ask_nobody,
+	.persist_open = ask_nobody,
+	.persist_close = ask_nobody,
+	.resume = ask_nobody,
+	.stat = ask_nobody,
+	.proof = ask_nobody,
+	.trace = ask_nobody,
+	.delete_snapshot = delete_nothing,
+};
+
+const struct provider *provider_find(const char *name)
+{
+	if (name[0] == '\0')
+		return &provider_native;
+	for (size_t i = 0; i < ARRAY_SIZE(providers); i++)
+		if (str_equal(providers[i]->name, name))
+			return providers[i];
+	return &provider_absent;
+}
+
+json_t *provider_describe_all(void)
+{
+	json_t *all = json_object();
+
+	for (size_t i = 0; i < ARRAY_SIZE(providers); i++)
+		(void)json_object_set_new(
+			all, providers[i]->name,
+			json_pack("{s:b}", "pause_resume", providers[i]->can.pause_resume));
+	return all;
+}
