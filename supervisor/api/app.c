@@ -12,6 +12,7 @@
 #include "supervisor/api/celery.h"
 #include "supervisor/api/components.h"
 #include "supervisor/api/egress.h"
+#include "supervisor/api/events.h"
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/names.h"
@@ -193,6 +194,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 			http_server_sweep(app->server[i], now);
 	tasks_heartbeat(app, now);
 	command_streams_heartbeat(app, now);
+	events_heartbeat(app, now);
 	audit_tick(app);
 	job_table_shrink(&app->tasks);
 	sessions_expire(app);
@@ -244,6 +246,7 @@ static void send_credits(struct app *app)
 static void end_turn(struct app *app)
 {
 	store_flush(app->store, clock_boottime());
+	sessions_drop_taken(app);
 	lease_tell(app);
 	send_credits(app);
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
@@ -425,6 +428,7 @@ static void init_lists(struct app *app)
 	list_init(&app->crediting);
 	list_init(&app->streams);
 	list_init(&app->command_streams);
+	list_init(&app->event_streams);
 	list_init(&app->cancels);
 	list_init(&app->lookups);
 	list_init(&app->puts);

@@ -95,6 +95,7 @@ struct app {
 	struct list streams;   /* struct task_stream */
 	struct list cancels;   /* struct cancel_waiter */
 	struct list command_streams;
+	struct list event_streams; /* events.c */
 	/* Output that waits for its command's end, in all answers. */
 	size_t command_answer_bytes;
 	size_t command_bytes; /* kept output of commands, of all sessions */

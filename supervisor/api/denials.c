@@ -13,6 +13,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/denials/syscall_name.h"
+#include "supervisor/api/events.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/jobs/progress.h"
@@ -48,6 +49,8 @@ void denials_note(struct app *app, struct session *session, const struct denial_
 	denial = denials_add(&session->denials, report, clock_realtime());
 	if (denial)
 		tell_job(app, session, denial);
+	if (denial && report->kind == DENIAL_MEMORY)
+		events_note(session, "oom", NULL);
 }
 
 static uint32_t more_than(uint32_t *seen, uint32_t now)

@@ -8,6 +8,7 @@
 
 #include "supervisor/api/command.h"
 #include "supervisor/api/denials.h"
+#include "supervisor/api/events.h"
 #include "supervisor/api/provider.h"
 
 static struct activity *find_activity(struct live *live, uint32_t wire_job)
@@ -161,6 +162,7 @@ int live_new(struct app *app, struct session *session, struct live **ret_live)
 	live->provider = provider_find(session->provider);
 	list_init(&live->activities);
 	list_init(&live->commands);
+	list_init(&live->event_streams);
 	list_init(&live->credit);
 	list_init(&live->waiters);
 	list_init(&live->tree_waiters);
@@ -179,6 +181,7 @@ struct live *live_free(struct live *live)
 	ASSERT(list_empty(&live->tree_waiters));
 	ASSERT(!live->creation && !live->rebuild);
 	commands_leave(live);
+	events_done(live);
 	list_remove(&live->link);
 	list_remove(&live->credit);
 	live->shim = shim_link_free(live->shim);

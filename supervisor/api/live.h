@@ -12,6 +12,7 @@
 struct live;
 struct activity;
 struct provider;
+struct event_log;
 struct rebuild;
 struct row_close;
 
@@ -67,10 +68,12 @@ struct live {
 	const struct provider *provider;
 	struct shim_link *shim; /* NULL: not yet, or not any more */
 	struct list activities;
-	struct list commands; /* struct command (command.h), the oldest first */
-	size_t command_bytes; /* that are kept of them */
-	usec_t output_since;  /* boottime of the last look at how much output came */
-	struct list waiters;  /* struct end_waiter: told when nothing of the session is left */
+	struct list event_streams; /* events.c */
+	struct event_log *events;  /* events.c; NULL: none so far */
+	struct list commands;      /* struct command (command.h), the oldest first */
+	size_t command_bytes;      /* that are kept of them */
+	usec_t output_since;       /* boottime of the last look at how much output came */
+	struct list waiters;       /* struct end_waiter: told when nothing of the session is left */
 	struct creation *creation;
 	struct row_close *row_close; /* session_close.c */
 	struct list tree_waiters;    /* rebuild.c: requests that need a process tree */

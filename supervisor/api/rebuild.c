@@ -8,6 +8,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/celery.h"
+#include "supervisor/api/events.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/session/component_name.h"
 #include "supervisor/api/session/fit.h"

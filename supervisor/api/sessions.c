@@ -14,6 +14,7 @@
 #include "supervisor/api/creation.h"
 #include "supervisor/api/denials.h"
 #include "supervisor/api/egress.h"
+#include "supervisor/api/events.h"
 #include "supervisor/api/provider.h"
 #include "supervisor/api/quotas.h"
 #include "supervisor/api/rebuild.h"
@@ -204,6 +205,32 @@ static void audit_change(struct app *app, const struct session *session, enum se
 		audit_session_end(app, session, true);
 }
 
+static json_t *reason_of(const struct session *session)
+{
+	return json_pack("{s:s}", "reason", session_reason_text(session->reason));
+}
+
+/* What the session's own stream tells of a change of state. Its last word is said when nothing is
+ * left of it. */
+static void tell_change(struct session *session, enum session_state before)
+{
+	bool had_tree = before == SESSION_STATE_OPEN || before == SESSION_STATE_RUNNING;
+
+	if (before == session->state)
+		return;
+	if (before == SESSION_STATE_CREATING && session_has_tree(session))
+		events_note(session, "created", NULL);
+	if ((before == SESSION_STATE_CREATING || before == SESSION_STATE_REBUILDING) &&
+	    session_has_tree(session) && !live_of(session)->adopted)
+		events_note(session, "started", NULL);
+	if (session->state == SESSION_STATE_CLOSING && session->reason == SESSION_REASON_EXPIRED)
+		events_note(session, "expired", NULL);
+	if (had_tree && !session_has_tree(session) && session->state < SESSION_STATE_CLOSING)
+		events_note(session, "stopped", reason_of(session));
+	if (session->state == SESSION_STATE_CLOSED)
+		events_end(session, "destroyed", reason_of(session));
+}
+
 void sessions_event(struct app *app, struct session *session, enum session_event event,
 		    enum session_reason reason)
 {
@@ -237,6 +264,7 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	    (event != SESSION_EVENT_LOST || !live_of(session)->kill_later))
 		end_session(app, session);
 	audit_change(app, session, before, event);
+	tell_change(session, before);
 	if (before != session->state && session->state >= SESSION_STATE_CLOSING)
 		log_line(LOG_LEVEL_INFO, &context, "session ends", "state=%s reason=%s",
 			 session_state_text(session->state), session_reason_text(session->reason));

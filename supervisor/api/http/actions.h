@@ -63,6 +63,8 @@ struct command_start {
 };
 void action_command(struct request *request, struct session *session, struct spec_command *spec,
 		    const struct command_start *start);
+/* What happens to the session; after: the number that the caller has. */
+void action_events(struct request *request, struct session *session, bool as_lines, uint64_t after);
 void action_command_list(struct request *request, struct session *session);
 void action_command_get(struct request *request, struct session *session);
 void action_command_wait(struct request *request, struct session *session, uint32_t timeout_ms);

@@ -33,6 +33,7 @@ void handle_session_egress_set(struct request *request);
 
 void handle_sandbox_delete(struct request *request);
 void handle_sandbox_list(struct request *request);
+void handle_sandbox_events(struct request *request);
 void handle_sandbox_timeout(struct request *request);
 
 void handle_session_airbyte(struct request *request);

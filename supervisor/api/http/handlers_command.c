@@ -95,7 +95,10 @@ void handle_command_wait(struct request *request)
 		action_command_wait(request, session, (uint32_t)timeout_ms);
 }
 
-void handle_command_stream(struct request *request)
+/* A stream that goes on behind the number that the caller has. */
+static void handle_stream(struct request *request,
+			  void (*action)(struct request *request, struct session *session,
+					 bool as_lines, uint64_t after))
 {
 	struct session *session;
 	uint64_t after = 0;
@@ -108,7 +111,17 @@ void handle_command_stream(struct request *request)
 		after = 0;
 	session = action_find(request, false);
 	if (session && websocket_judge(request))
-		action_command_stream(request, session, handler_gives_lines(request), after);
+		action(request, session, handler_gives_lines(request), after);
+}
+
+void handle_command_stream(struct request *request)
+{
+	handle_stream(request, action_command_stream);
+}
+
+void handle_sandbox_events(struct request *request)
+{
+	handle_stream(request, action_events);
 }
 
 /* As read_number. */
