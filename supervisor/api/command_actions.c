@@ -105,12 +105,27 @@ void action_command(struct request *request, struct session *session, struct spe
 
 /* What is there. */
 
+/* One that was adopted has yet to say what it has, and frozen it cannot. False: it was answered, or
+ * is done again when it has. */
+static bool is_known(struct request *request, struct session *session)
+{
+	if (session->state != SESSION_STATE_REBUILDING || !live_of(session)->adopted)
+		return true;
+	if (session->suspension.state == SUSPENSION_SUSPENDED)
+		reply_runtime_error(request, RUNTIME_SUSPENDED, NULL);
+	else
+		rebuild_wait(request, session);
+	return false;
+}
+
 static struct command *find(struct request *request, struct session *session)
 {
 	struct live *live = live_of(session);
 	struct command *command = NULL;
 	struct id id;
 
+	if (!is_known(request, session))
+		return NULL;
 	if (live && id_parse(request->path_cid, &id) >= 0)
 		command = command_find(live, &id);
 	if (!command)
@@ -121,8 +136,11 @@ static struct command *find(struct request *request, struct session *session)
 void action_command_list(struct request *request, struct session *session)
 {
 	struct live *live = live_of(session);
-	json_t *commands = json_array();
+	json_t *commands;
 
+	if (!is_known(request, session))
+		return;
+	commands = json_array();
 	if (live)
 		LIST_FOR_EACH (entry, &live->commands)
 			(void)json_array_append_new(

@@ -22,6 +22,8 @@ void reply_tree_lost(struct request *request, const struct session *session)
 		reply_detail(
 			request, MHD_HTTP_SERVICE_UNAVAILABLE,
 			"the session's processes have just ended; the next use starts them again");
+	else if ((request->route->flags & ROUTE_V1) && session->reason == SESSION_REASON_EXPIRED)
+		reply_runtime_error(request, RUNTIME_EXPIRED, NULL);
 	else
 		reply_not_found(request);
 }
