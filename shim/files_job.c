@@ -55,6 +55,9 @@ void files_job_arm(struct job *job)
 
 	if (!is_live(job))
 		return;
+	/* A watch is silent where nothing changes. */
+	if (job->file.op == WIRE_FILE_WATCH)
+		waits = false;
 	job->stop_at =
 		waits ? clock_add(clock_boottime(), is_long ? FILES_JOB_LONG : FILES_JOB_IDLE)
 		      : USEC_NEVER;
@@ -196,10 +199,14 @@ static int send_one(struct job *job)
 
 static int send_job(struct job *job)
 {
+	uint64_t sent_bytes = job->file.sent_bytes;
 	int r = 1;
 
 	for (int i = 0; r > 0 && i < FILES_JOB_FRAMES_A_TURN; i++)
 		r = send_one(job);
+	/* It is not silent, or waits for the client now, which may take its time. */
+	if (job->file.sent_bytes > sent_bytes)
+		files_job_arm(job);
 	if (r >= 0 && job->file.is_done && job->file.fd < 0)
 		job_end_done(job);
 	return r < 0 ? r : 0;

@@ -28,6 +28,7 @@
 
 #include "sandboxd/kernel.h"
 #include "shim/files_tree.h"
+#include "shim/files_watch.h"
 #include "shim/message.h"
 
 #define OPS_FILE_MODE   0644u

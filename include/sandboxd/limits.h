@@ -22,6 +22,8 @@
 #define WIRE_FILE_WINDOW_BYTES ((size_t)256 * 1024) /* on the way, of one file operation */
 #define FILE_PATH_BYTES        4096                 /* NUL included */
 #define FILE_LIST_MAX          10000
+#define FILE_WATCHES_MAX       4 /* of a session at once: each is a job, and a process */
+#define FILE_WATCH_MAX_FOLDERS 8192
 
 /* One command. */
 #define EXEC_MAX_ARGV        1024

@@ -13,6 +13,7 @@
 #include "supervisor/api/components.h"
 #include "supervisor/api/egress.h"
 #include "supervisor/api/events.h"
+#include "supervisor/api/file_watch.h"
 #include "supervisor/api/http/request.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/names.h"
@@ -195,6 +196,7 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	tasks_heartbeat(app, now);
 	command_streams_heartbeat(app, now);
 	events_heartbeat(app, now);
+	file_watches_heartbeat(app, now);
 	audit_tick(app);
 	job_table_shrink(&app->tasks);
 	sessions_expire(app);
@@ -429,6 +431,7 @@ static void init_lists(struct app *app)
 	list_init(&app->streams);
 	list_init(&app->command_streams);
 	list_init(&app->event_streams);
+	list_init(&app->file_watches);
 	list_init(&app->cancels);
 	list_init(&app->lookups);
 	list_init(&app->puts);

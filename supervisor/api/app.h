@@ -96,6 +96,7 @@ struct app {
 	struct list cancels;   /* struct cancel_waiter */
 	struct list command_streams;
 	struct list event_streams; /* events.c */
+	struct list file_watches;  /* file_watch.c */
 	/* Output that waits for its command's end, in all answers. */
 	size_t command_answer_bytes;
 	size_t command_bytes; /* kept output of commands, of all sessions */

@@ -89,8 +89,8 @@ static void add_base64(json_t *object, const char *key, const char *bytes, size_
 	free(text);
 }
 
-static void add_bytes(json_t *object, const char *key, const char *raw_key, const char *bytes,
-		      size_t length)
+void file_bytes_set(json_t *object, const char *key, const char *raw_key, const char *bytes,
+		    size_t length)
 {
 	if (length == 0)
 		return;
@@ -114,14 +114,14 @@ json_t *file_entry_object(const struct file_entry *entry, const char *shown)
 	IGNORE_RESULT(str_format(mode, sizeof(mode), "%04o", entry->head.mode & 07777u));
 	if (shown)
 		(void)json_object_set_new(object, "path", json_string(shown));
-	add_bytes(object, "name", "name_base64", entry->name, entry->head.name_bytes);
+	file_bytes_set(object, "name", "name_base64", entry->name, entry->head.name_bytes);
 	(void)json_object_set_new(object, "type", json_string(type_name(entry->head.mode)));
 	(void)json_object_set_new(object, "size", json_integer((json_int_t)entry->head.size));
 	(void)json_object_set_new(object, "mode", json_string(mode));
 	(void)json_object_set_new(object, "uid", json_integer(entry->head.uid));
 	(void)json_object_set_new(object, "gid", json_integer(entry->head.gid));
 	(void)json_object_set_new(object, "modified_at", json_string(modified_at));
-	add_bytes(object, "target", "target_base64", entry->target, entry->head.target_bytes);
+	file_bytes_set(object, "target", "target_base64", entry->target, entry->head.target_bytes);
 	return object;
 }
 
@@ -132,41 +132,47 @@ json_t *file_list_object(const struct buf *found, const char *shown, bool is_cut
 	size_t at = 0;
 
 	while (file_entry_next(found, &at, &entry)) {
-		if (entry.head.mode == 0)
+		if (entry.head.mode == 0) {
 			is_cut = true;
-		else
+		} else if (json_array_size(entries) >= FILE_LIST_MAX) {
+			/* No shim of ours says so many. */
+			is_cut = true;
+			break;
+		} else {
 			(void)json_array_append_new(entries, file_entry_object(&entry, NULL));
+		}
 	}
 	return json_pack("{s:s, s:b, s:o?}", "path", shown, "truncated", is_cut, "entries",
 			 entries);
 }
 
-static enum runtime_error error_of(const struct wire_failed *failed)
+enum runtime_error file_error(const struct wire_failed *failed)
 {
 	static const struct {
 		int error_number;
 		enum runtime_error error;
 	} rows[] = {
 		{ENOENT,       RUNTIME_NO_FILE             },
-                {EEXIST,       RUNTIME_EXISTS              },
+		{EEXIST,       RUNTIME_EXISTS              },
 		{EISDIR,       RUNTIME_IS_FOLDER           },
-                {ENOTDIR,      RUNTIME_NOT_FOLDER          },
+		{ENOTDIR,      RUNTIME_NOT_FOLDER          },
 		{ENOTEMPTY,    RUNTIME_NOT_EMPTY           },
-                {ENXIO,        RUNTIME_SPECIAL_FILE        },
+		{ENXIO,        RUNTIME_SPECIAL_FILE        },
 		{EXDEV,        RUNTIME_LEADS_OUT           },
-                {ELOOP,        RUNTIME_LEADS_OUT           },
+		{ELOOP,        RUNTIME_LEADS_OUT           },
 		{ENOSPC,       RUNTIME_NO_SPACE            },
-                {EDQUOT,       RUNTIME_NO_SPACE            },
+		{EDQUOT,       RUNTIME_NO_SPACE            },
 		{EFBIG,        RUNTIME_NO_SPACE            },
-                {ENAMETOOLONG, RUNTIME_TOO_LONG            },
+		{ENAMETOOLONG, RUNTIME_TOO_LONG            },
 		{EACCES,       RUNTIME_DENIED              },
-                {EPERM,        RUNTIME_DENIED              },
+		{EPERM,        RUNTIME_DENIED              },
 		{EROFS,        RUNTIME_DENIED              },
-                {EBUSY,        RUNTIME_DENIED              },
+		{EBUSY,        RUNTIME_DENIED              },
 		{EINVAL,       RUNTIME_DENIED              },
-                {ETIMEDOUT,    RUNTIME_TIMEOUT             },
+		{ETIMEDOUT,    RUNTIME_TIMEOUT             },
 		{EAGAIN,       RUNTIME_CHANGED             },
-                {ECANCELED,    RUNTIME_PROVIDER_UNAVAILABLE},
+		{EMFILE,       RUNTIME_QUOTA               },
+		{ECANCELED,    RUNTIME_PROVIDER_UNAVAILABLE},
 	};
 
 	if (failed->step == WIRE_STEP_BUSY)
@@ -179,5 +185,5 @@ static enum runtime_error error_of(const struct wire_failed *failed)
 
 void file_reply_failed(struct request *request, const struct wire_failed *failed)
 {
-	reply_runtime_error(request, error_of(failed), NULL);
+	reply_runtime_error(request, file_error(failed), NULL);
 }

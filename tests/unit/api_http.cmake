@@ -7,6 +7,9 @@ sandboxd_unit_test(test_routes
 	SOURCES test_routes.c ${PROJECT_SOURCE_DIR}/supervisor/api/http/openapi.c
 	LIBS sandboxd_api_routes sandboxd_api_http_pure sandboxd_json)
 sandboxd_unit_test(test_http_left LIBS sandboxd_api_http)
+sandboxd_unit_test(test_file_reply
+	SOURCES test_file_reply.c ${PROJECT_SOURCE_DIR}/supervisor/api/file_reply.c
+	LIBS sandboxd_api_http)
 sandboxd_unit_test(test_api_config LIBS sandboxd_api_http_pure)
 foreach(name IN ITEMS test_shim_link test_shim_link_bounds)
 	sandboxd_unit_test(${name} SOURCES ${name}.c shim_link_rig.c LIBS sandboxd_api_link)

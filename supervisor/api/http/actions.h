@@ -83,6 +83,9 @@ void action_command_resize(struct request *request, struct session *session,
 
 /* Everything about files; a put takes the body as it comes. */
 void action_file(struct request *request, struct session *session, const struct spec_file *spec);
+/* A stream of what changes in a folder (WIRE_FILE_WATCH). */
+void action_file_watch(struct request *request, struct session *session,
+		       const struct spec_file *spec, bool as_lines);
 
 void action_execute(struct request *request, struct session *session);
 /* The same through the Celery queue. */

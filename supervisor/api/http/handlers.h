@@ -61,6 +61,7 @@ void handle_file_put(struct request *request);
 void handle_file_remove(struct request *request);
 void handle_file_list(struct request *request);
 void handle_file_stat(struct request *request);
+void handle_file_watch(struct request *request);
 void handle_file_mkdir(struct request *request);
 void handle_file_move(struct request *request);
 void handle_file_copy(struct request *request);

@@ -118,15 +118,19 @@ static void take_range(struct request *request, struct wire_file *head)
 	head->size = to - from + 1;
 }
 
+/* NULL: it was answered, or is done again when there is a tree. */
+static struct session *find_tree(struct query *query)
+{
+	if (query->r == 0)
+		return action_find_tree(query->request);
+	reply_spec_error(query->request, query->r, query->errors);
+	return NULL;
+}
+
 static void go_on(struct query *query)
 {
-	struct session *session;
+	struct session *session = find_tree(query);
 
-	if (query->r != 0) {
-		reply_spec_error(query->request, query->r, query->errors);
-		return;
-	}
-	session = action_find_tree(query->request);
 	if (session)
 		action_file(query->request, session, query->spec);
 }
@@ -179,6 +183,19 @@ void handle_file_stat(struct request *request)
 
 	take_path(&query);
 	go_on(&query);
+}
+
+void handle_file_watch(struct request *request)
+{
+	struct spec_file spec = spec_file(WIRE_FILE_WATCH);
+	struct query query = {.request = request, .spec = &spec};
+	struct session *session;
+
+	take_path(&query);
+	take_flag(&query, "recursive", false, WIRE_FILE_RECURSIVE);
+	session = find_tree(&query);
+	if (session && websocket_judge(request))
+		action_file_watch(request, session, &spec, handler_gives_lines(request));
 }
 
 static void handle_body(struct request *request, uint16_t op)

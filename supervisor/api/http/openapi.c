@@ -159,6 +159,9 @@ static const struct schema_row schemas[] = {
 	{"FileList",
 	 "{\"type\":\"object\",\"properties\":{\"path\":" STRING ",\"truncated\":" BOOLEAN
 	 ",\"entries\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/File\"}}}}"                          },
+	{"FileEvent",             "{\"type\":\"object\",\"properties\":{\"type\":" STRING ",\"path\":" STRING
+		      ",\"path_base64\":" STRING ",\"from\":" STRING ",\"from_base64\":" STRING
+		      ",\"is_folder\":" BOOLEAN ",\"code\":" STRING ",\"detail\":" STRING "}}"        },
 	{"FileBytes",             "{\"type\":\"string\",\"format\":\"binary\"}"                                            },
 	{"FileRemoved",
 	 "{\"type\":\"object\",\"properties\":{\"path\":" STRING ",\"removed\":" BOOLEAN "}}"                              },
