@@ -533,6 +533,35 @@ static int ops_chmod(struct ops *ops)
 	return ops_answer(ops, fd);
 }
 
+static int ops_tell_space(int out_fd, int root_fd)
+{
+	struct wire_file_space space;
+	struct statfs st;
+
+	if (fstatfs(root_fd, &st) < 0)
+		return -errno;
+	space = (struct wire_file_space){
+		.size_bytes = (uint64_t)st.f_blocks * (uint64_t)st.f_bsize,
+		.used_bytes = (uint64_t)(st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize,
+		.max_inodes = st.f_files,
+		.used_inodes = st.f_files - st.f_ffree,
+	};
+	return io_write_all(out_fd, &space, sizeof(space));
+}
+
+static int ops_space(struct ops *ops)
+{
+	const struct files_operation *operation = ops->operation;
+	int r = ops_tell_space(operation->out_fd, operation->root_fd);
+
+	return r < 0 ? r : ops_tell_space(operation->out_fd, operation->to_root_fd);
+}
+
+static int ops_watch(struct ops *ops)
+{
+	return files_watch(ops->operation);
+}
+
 void files_operate(const struct files_operation *operation, struct files_result *ret_result)
 {
 	static int (*const operations[WIRE_FILE_OP_MAX_])(struct ops * ops) = {
@@ -540,7 +569,8 @@ void files_operate(const struct files_operation *operation, struct files_result 
 		[WIRE_FILE_GET] = ops_get,     [WIRE_FILE_PUT] = ops_put,
 		[WIRE_FILE_MKDIR] = ops_mkdir, [WIRE_FILE_REMOVE] = ops_remove,
 		[WIRE_FILE_MOVE] = ops_move,   [WIRE_FILE_COPY] = ops_copy,
-		[WIRE_FILE_CHMOD] = ops_chmod,
+		[WIRE_FILE_CHMOD] = ops_chmod, [WIRE_FILE_WATCH] = ops_watch,
+		[WIRE_FILE_SPACE] = ops_space,
 	};
 	struct ops ops = {.operation = operation, .step = WIRE_STEP_OPEN};
 	int r = operations[operation->file->head.op](&ops);

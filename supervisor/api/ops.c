@@ -11,6 +11,7 @@
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/provider.h"
+#include "supervisor/api/stats.h"
 
 /* Capabilities. */
 
@@ -143,15 +144,6 @@ static json_t *trace_document(const char *session, const struct launch_trace *tr
 	return json_pack("{s:s, s:o}", "session_id", session, "steps", steps);
 }
 
-static json_t *stats_document(const char *session, const struct launch_stat *stat)
-{
-	return json_pack("{s:s, s:I, s:I, s:I, s:i, s:b, s:i}", "session_id", session,
-			 "memory_bytes", (json_int_t)stat->memory_bytes, "memory_peak_bytes",
-			 (json_int_t)stat->memory_peak_bytes, "cpu_us", (json_int_t)stat->cpu_us,
-			 "pids", (int)stat->n_pids, "frozen", stat->frozen != 0, "oom_kills",
-			 (int)stat->oom_kills);
-}
-
 struct inspect {
 	struct app *app;
 	struct answer_to to;
@@ -171,7 +163,7 @@ static void on_inspected(void *userdata, const struct launch_msg *answer, int fd
 {
 	struct inspect *inspect = userdata;
 	struct request *request = answer_get(&inspect->to);
-	const struct session *known = registry_find(&inspect->app->registry, &inspect->session);
+	struct session *known = registry_find(&inspect->app->registry, &inspect->session);
 	char session[ID_TEXT_BYTES];
 
 	(void)fd_close(fd);
@@ -189,7 +181,7 @@ static void on_inspected(void *userdata, const struct launch_msg *answer, int fd
 	else if (answer->type == LAUNCH_PROOF + 1)
 		reply_json(request, MHD_HTTP_OK, proof_document(session, &answer->u.proof));
 	else if (answer->type == LAUNCH_STAT + 1)
-		reply_json(request, MHD_HTTP_OK, stats_document(session, &answer->u.stat));
+		stats_reply(request, known, session, &answer->u.stat);
 	else
 		reply_json(request, MHD_HTTP_OK, trace_document(session, &answer->u.trace));
 }

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from harness import CONFIG, NOT_FOUND, SESSIONS, Client, Daemon, wait_until
+from harness import CONFIG, NOT_FOUND, RUNTIME, SESSIONS, Client, Daemon, wait_until
+from test_restart import kill_worker
 
 
 @pytest.fixture
@@ -182,3 +183,41 @@ def test_delete_in_every_moment_of_a_session(private):
         one.remove(summary["id"])
     wait_until(lambda: not private.shim_pids(), 10, "nothing lives")
     assert Client(private.operator).get(SESSIONS).json == []
+
+
+def test_nothing_is_begun_in_a_session_that_is_closed(private):
+    """A look at its disk follows the supervisor's word about it, at any moment of the end."""
+    caller = private.client("alice")
+    worker = private.worker_pid("sandboxd-api")
+    for i in range(25):
+        session = caller.create_runtime()
+        asking = [in_background(lambda name=session: caller.get(f"{RUNTIME}/{name}/stats")) for _ in range(6)]
+        time.sleep(i * 0.001)
+        assert caller.delete(f"{RUNTIME}/{session}").status == 200
+        for thread, answers in asking:
+            thread.join(30)
+            assert answers and answers[0].status in (200, 404, 409), answers
+    assert private.worker_pid("sandboxd-api") == worker
+
+
+def test_what_an_earlier_worker_left_is_heard_of_while_the_session_is_closed(private):
+    private.deaths_expected = True
+    caller = private.client("alice")
+    session = caller.create_runtime()
+    assert caller.post(f"{RUNTIME}/{session}/commands", {"cmd": "sleep 1000", "background": True}).status == 201
+    shim, supervisor = private.root.get(f"{RUNTIME}/{session}/proof").json["shim_pid"], private.supervisor_pid()
+    os.kill(shim, signal.SIGSTOP)
+    kill_worker(private, "sandboxd-api")
+    worker = private.worker_pid("sandboxd-api")
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        deleting, deleted = in_background(lambda: caller.delete(f"{RUNTIME}/{session}"))
+        time.sleep(0.5)
+        os.kill(shim, signal.SIGCONT)
+        time.sleep(0.5)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    deleting.join(30)
+    assert [answer.status for answer in deleted] == [200], deleted
+    time.sleep(0.2)
+    assert private.worker_pid("sandboxd-api") == worker

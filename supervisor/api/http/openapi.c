@@ -65,10 +65,10 @@ static const struct schema_row schemas[] = {
 	 ",\"status\":" STRING ",\"created_at\":" NULLABLE ",\"started_at\":" NULLABLE
 	 ",\"ended_at\":" NULLABLE ",\"seq\":" INTEGER ",\"stream_url\":" STRING "}}"                                      },
 	{"TaskList",              "{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Task\"}}"                },
-	{"Stats",
-	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"memory_bytes\":" INTEGER
-	 ",\"memory_peak_bytes\":" INTEGER ",\"cpu_us\":" INTEGER ",\"pids\":" INTEGER
-	 ",\"frozen\":" BOOLEAN ",\"oom_kills\":" INTEGER "}}"                                                             },
+	{"Stats",                 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING
+		  ",\"memory_bytes\":" INTEGER ",\"memory_peak_bytes\":" INTEGER
+		  ",\"cpu_us\":" INTEGER ",\"pids\":" INTEGER ",\"frozen\":" BOOLEAN
+		  ",\"oom_kills\":" INTEGER ",\"disk\":{\"type\":[\"object\",\"null\"]}}}"                },
 	{"EgressRules",           "{\"type\":\"object\",\"required\":[\"allow\"]," ALLOW "}"                               },
 	{"Egress",
 	 "{\"type\":\"object\",\"properties\":{\"session_id\":" STRING ",\"in_force\":" BOOLEAN
