@@ -7,6 +7,8 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/egress/admit.c
 	${CMAKE_CURRENT_LIST_DIR}/egress/describe.c
 	${CMAKE_CURRENT_LIST_DIR}/egress/policy.c
+	${CMAKE_CURRENT_LIST_DIR}/git/parse.c
+	${CMAKE_CURRENT_LIST_DIR}/git/words.c
 	${CMAKE_CURRENT_LIST_DIR}/session/body_fields.c
 	${CMAKE_CURRENT_LIST_DIR}/session/component_name.c
 	${CMAKE_CURRENT_LIST_DIR}/session/endpoint.c
@@ -22,6 +24,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_control.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_egress.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_files.c
+	${CMAKE_CURRENT_LIST_DIR}/session/spec_git.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_runtime.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
 	${CMAKE_CURRENT_LIST_DIR}/session/suspension.c

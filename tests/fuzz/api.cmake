@@ -1,4 +1,4 @@
-foreach(target IN ITEMS celery_message component_name progress spec)
+foreach(target IN ITEMS celery_message component_name git progress spec)
 	sandboxd_fuzzer(fuzz_${target} LIBS sandboxd_api_domain)
 endforeach()
 sandboxd_fuzzer(fuzz_handshake LIBS sandboxd_api_http_pure)

@@ -146,6 +146,7 @@ struct spec_command {
 	char **env; /* NAME=VALUE, NULL terminated, or NULL */
 	size_t n_env;
 	uint32_t timeout_ms; /* 0: not given */
+	uint16_t program;    /* enum wire_program; a body says none but WIRE_PROGRAM_ARGV */
 	bool is_root;
 	bool background;
 	bool hold_output; /* of one in the background: until somebody reads */
