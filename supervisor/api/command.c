@@ -477,7 +477,7 @@ static struct wire_exec head_of(const struct live *live, const struct spec_comma
 	if (spec->max_output > 0 && (output_max == 0 || spec->max_output < output_max))
 		output_max = spec->max_output;
 	return (struct wire_exec){
-		.program = WIRE_PROGRAM_ARGV,
+		.program = spec->program,
 		.flags = (spec->is_root ? WIRE_EXEC_ROOT : 0u) | (keeps ? WIRE_EXEC_KEEP : 0u) |
 			 (spec->size.rows ? WIRE_EXEC_PTY : 0u),
 		.timeout_ms = timeout_ms,

@@ -12,6 +12,7 @@ import rows_a  # noqa: F401
 import rows_b  # noqa: F401
 import rows_ce  # noqa: F401
 import rows_files  # noqa: F401
+import rows_git  # noqa: F401
 import rows_root  # noqa: F401
 from places import Daemons
 from table import NO_CONTROL_MAX, NOT_YET, ROWS, line, row_names, run_row

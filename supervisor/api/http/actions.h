@@ -80,6 +80,8 @@ void action_command_signal(struct request *request, struct session *session,
 void action_command_resize(struct request *request, struct session *session,
 			   const struct wire_size *size);
 
+/* Runs git; takes the spec over. */
+void action_git(struct request *request, struct session *session, struct spec_git *spec);
 
 
 /* Everything about files; a put takes the body as it comes. */

@@ -66,6 +66,7 @@ void handle_file_mkdir(struct request *request);
 void handle_file_move(struct request *request);
 void handle_file_copy(struct request *request);
 void handle_file_chmod(struct request *request);
+void handle_git(struct request *request); /* of all of them: the route says which */
 void handle_sandbox_proof(struct request *request);
 void handle_sandbox_trace(struct request *request);
 void handle_sandbox_stats(struct request *request);

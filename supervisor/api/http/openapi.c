@@ -116,6 +116,59 @@ static const struct schema_row schemas[] = {
 		    ",\"organization_uuid\":" NULLABLE ",\"project_uuid\":" NULLABLE
 		    ",\"metadata\":" TEXTS ",\"workspace\":{\"type\":[\"object\",\"null\"]}"
 		    ",\"generation\":" INTEGER ",\"durable\":" BOOLEAN "}}"                             },
+	{"GitCredentials",
+	 "{\"type\":\"object\",\"required\":[\"username\",\"password\"],\"properties\":{\"username\":" STRING
+	 ",\"password\":" STRING ",\"host\":" STRING "}}"								  },
+	{"GitClone",
+	 "{\"type\":\"object\",\"required\":[\"path\",\"url\"],\"properties\":{\"path\":" STRING
+	 ",\"branch\":" STRING ",\"depth\":" INTEGER ",\"url\":" STRING
+	 ",\"credentials\":{\"$ref\":\"#/components/schemas/GitCredentials\"},\"ca_certificates\":" STRING
+	 ",\"timeout_ms\":" INTEGER "}}"										   },
+	{"GitFetch",
+	 "{\"type\":\"object\",\"required\":[\"path\"],\"properties\":{\"path\":" STRING
+	 ",\"remote\":" STRING ",\"branch\":" STRING ",\"depth\":" INTEGER ",\"prune\":" BOOLEAN
+	 ",\"url\":" STRING
+	 ",\"credentials\":{\"$ref\":\"#/components/schemas/GitCredentials\"},\"ca_certificates\":" STRING
+	 ",\"timeout_ms\":" INTEGER "}}"										   },
+	{"GitPull",
+	 "{\"type\":\"object\",\"required\":[\"path\"],\"properties\":{\"path\":" STRING
+	 ",\"remote\":" STRING ",\"branch\":" STRING ",\"url\":" STRING
+	 ",\"credentials\":{\"$ref\":\"#/components/schemas/GitCredentials\"},\"ca_certificates\":" STRING
+	 ",\"timeout_ms\":" INTEGER "}}"										   },
+	{"GitPush",
+	 "{\"type\":\"object\",\"required\":[\"path\",\"branch\"],\"properties\":{\"path\":" STRING
+	 ",\"remote\":" STRING ",\"branch\":" STRING ",\"set_upstream\":" BOOLEAN
+	 ",\"force\":" BOOLEAN ",\"url\":" STRING
+	 ",\"credentials\":{\"$ref\":\"#/components/schemas/GitCredentials\"},\"ca_certificates\":" STRING
+	 ",\"timeout_ms\":" INTEGER "}}"										   },
+	{"GitBranch",
+	 "{\"type\":\"object\",\"required\":[\"path\",\"branch\"],\"properties\":{\"path\":" STRING
+	 ",\"branch\":" STRING ",\"ref\":" STRING "}}"								     },
+	{"GitCheckout",
+	 "{\"type\":\"object\",\"required\":[\"path\",\"ref\"],\"properties\":{\"path\":" STRING
+	 ",\"ref\":" STRING "}}"											   },
+	{"GitAdd",                "{\"type\":\"object\",\"required\":[\"path\"],\"properties\":{\"path\":" STRING
+		   ",\"paths\":" STRINGS ",\"all\":" BOOLEAN "}}"                                        },
+	{"GitCommit",
+	 "{\"type\":\"object\",\"required\":[\"path\",\"message\",\"author_name\",\"author_email\"],\"properties\":{\"path\":" STRING
+	 ",\"message\":" STRING ",\"author_name\":" STRING ",\"author_email\":" STRING
+	 ",\"allow_empty\":" BOOLEAN "}}"										  },
+	{"GitCommitted",          "{\"type\":\"object\",\"properties\":{\"commit\":" STRING
+			 ",\"parents\":" STRINGS ",\"author\":" OBJECT ",\"committer\":" OBJECT
+			 ",\"subject\":" STRING ",\"body\":" STRING "}}"                           },
+	{"GitLog",
+	 "{\"type\":\"object\",\"properties\":{\"commits\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/GitCommitted\"}},\"truncated\":" BOOLEAN
+	 "}}"													      },
+	{"GitPushed",             "{\"type\":\"object\",\"properties\":{\"branch\":" STRING
+		      ",\"result\":{\"enum\":[\"new\",\"updated\",\"forced\",\"up_to_date\"]}}}"      },
+	{"GitStatus",
+	 "{\"type\":\"object\",\"properties\":{\"current_branch\":" NULLABLE ",\"head\":" NULLABLE
+	 ",\"upstream\":" NULLABLE
+	 ",\"ahead\":{\"type\":[\"integer\",\"null\"]},\"behind\":{\"type\":[\"integer\",\"null\"]},\"has_changes\":" BOOLEAN
+	 ",\"truncated\":" BOOLEAN ",\"files\":{\"type\":\"array\",\"items\":" OBJECT "}}}"                                },
+	{"GitDiff",
+	 "{\"type\":\"object\",\"properties\":{\"files\":{\"type\":\"array\",\"items\":" OBJECT
+	 "},\"diff\":" STRING ",\"truncated\":" BOOLEAN "}}"							       },
 	{"CommandRun",            "{\"type\":\"object\",\"properties\":{\"argv\":" STRINGS ",\"cmd\":" STRING
 		       ",\"cwd\":" STRING ",\"envs\":" TEXTS ",\"timeout_ms\":" INTEGER
 		       ",\"stdin\":" STRING ",\"stdin_open\":" BOOLEAN

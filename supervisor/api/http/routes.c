@@ -3,7 +3,7 @@
 #include "base/auto.h"
 
 static const struct route_list *const lists[] = {
-	&routes_dagster, &routes_sandbox, &routes_files, &routes_service,
+	&routes_dagster, &routes_sandbox, &routes_files, &routes_git, &routes_service,
 };
 
 const struct route *routes_at(size_t at)
