@@ -88,6 +88,7 @@ static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct 
 	if (r < 0)
 		return err_fail(err, r, "config", "the name of a file is too long");
 	file->bytes = (uint32_t)size;
+	file->is_readable = (st.st_mode & (S_IRGRP | S_IROTH)) != 0;
 	memcpy(bundle->text + sizeof(bundle->head) + bundle->n_text, data, size);
 	explicit_bzero(data, size); /* keys and passwords */
 	bundle->n_text += size;

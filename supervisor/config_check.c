@@ -55,6 +55,8 @@ static const struct number_rule {
 	{"api.chat_stream_wait", NUMBER(api.chat_stream_wait_s), 0, CONFIG_HOLD_MAX_S},
 	{"audit.file_size", NUMBER(api.audit_file_bytes), CONFIG_AUDIT_MIN_BYTES, CONFIG_AUDIT_MAX_BYTES},
 	{"state.max_bytes", NUMBER(api.store_max_bytes), CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES},
+	{"snapshots.encryption", NUMBER(api.snapshot_encryption), 0, CONFIG_ENCRYPTION_MAX_ - 1},
+	{"snapshots.keys", NUMBER(api.snapshot_keys.n), 0, SNAPSHOT_KEYS_MAX},
 	{"owner.sessions", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].sessions), 0, CONFIG_SESSIONS_MAX},
 	{"owner.jobs", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].jobs), 0, CONFIG_QUOTA_JOBS_MAX},
 	{"owner.memory", NUMBER(api.quota.limits[QUOTA_SCOPE_OWNER].memory_bytes), 0, CONFIG_TOTAL_MEMORY_MAX},
@@ -233,6 +235,21 @@ static int check_overrides(const struct config_answer *answer, struct err *err)
 	return r;
 }
 
+/* As check_overrides. */
+static int check_keys(const struct snapshot_key_list *keys, struct err *err)
+{
+	for (uint32_t i = 0; i < keys->n; i++) {
+		const struct snapshot_key_config *key = &keys->key[i];
+
+		if (key->scope >= QUOTA_SCOPE_MAX_ || key->id[0] == '\0' ||
+		    !text_ends(key->id, sizeof(key->id)) ||
+		    !text_ends(key->name, sizeof(key->name)) ||
+		    (key->name[0] == '\0') != (key->scope == QUOTA_SCOPE_HOST))
+			return err_fail(err, -EINVAL, "config", "key of snapshots: number %u", i);
+	}
+	return 0;
+}
+
 static bool address_valid(const struct egress_address *address)
 {
 	return (address->family == AF_INET && address->prefix >= 1 && address->prefix <= 32) ||
@@ -338,7 +355,9 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 		       memcmp(&answer->supervisor.network, &answer->egress.network,
 			      sizeof(answer->egress.network)) != 0))
 		return err_fail(err, -EINVAL, "config", "the workers' networks differ");
-	return r < 0 ? r : check_overrides(answer, err);
+	if (r == 0)
+		r = check_overrides(answer, err);
+	return r < 0 ? r : check_keys(&answer->api.snapshot_keys, err);
 }
 
 void config_keep(const struct config_answer *in_force, struct config_answer *answer,

@@ -69,7 +69,7 @@
 struct config_bundle_file {
 	char name[CONFIG_FILE_NAME_BYTES]; /* for complaints: "sandboxd.conf", "conf.d/10-x.conf" */
 	uint32_t bytes;
-	uint32_t zero;
+	uint32_t is_readable; /* by others than root: no place for a key */
 };
 struct config_bundle {
 	uint32_t magic;

@@ -169,6 +169,31 @@ enum config_airbyte {
 	CONFIG_AIRBYTE_MAX_,
 };
 
+/* Keys of snapshots, the oldest of each organisation first. Secret. */
+#define SNAPSHOT_KEYS_MAX     256
+#define SNAPSHOT_KEY_ID_BYTES 24
+#define SNAPSHOT_KEY_BYTES    32
+struct snapshot_key_config {
+	char id[SNAPSHOT_KEY_ID_BYTES]; /* no other one has it */
+	char name[40];                  /* of the owner or workspace; "": everybody's */
+	uint32_t scope;                 /* enum quota_scope; QUOTA_SCOPE_HOST: everybody's */
+	uint32_t zero;
+	uint8_t key[SNAPSHOT_KEY_BYTES];
+};
+struct snapshot_key_list {
+	uint32_t n;
+	uint32_t zero;
+	struct snapshot_key_config key[SNAPSHOT_KEYS_MAX];
+};
+
+/* Snapshots are encrypted. */
+enum config_encryption {
+	CONFIG_ENCRYPTION_OFF,       /* not those that are made from now on */
+	CONFIG_ENCRYPTION_AVAILABLE, /* where there is a key */
+	CONFIG_ENCRYPTION_REQUIRED,  /* and none is made without one */
+	CONFIG_ENCRYPTION_MAX_,
+};
+
 /* Every number is checked against its range by sandboxd-config and again by the supervisor. */
 struct api_config {
 	uint32_t magic;
@@ -198,8 +223,18 @@ struct api_config {
 	uint32_t janitor_interval_s;
 	uint32_t stream_wait_s;
 	uint32_t chat_stream_wait_s;
-	uint64_t audit_file_bytes;        /* of one file */
-	uint64_t store_max_bytes;         /* of the embedded database */
+	uint32_t idle_timeout_s; /* 0: no sandbox is suspended by itself */
+	uint32_t snapshot_retention_s;
+	uint32_t frozen_max_s; /* 0: no bound, as the next */
+	uint32_t snapshot_max_entries;
+	uint64_t frozen_memory_max_bytes;
+	uint64_t audit_file_bytes;            /* of one file */
+	uint64_t store_max_bytes;             /* of the embedded database */
+	uint64_t snapshot_max_bytes;          /* of one: of its content, and of its file */
+	uint64_t snapshot_organization_bytes; /* of all files of one; 0: no bound */
+	struct snapshot_key_list snapshot_keys;
+	uint32_t snapshot_encryption; /* enum config_encryption */
+	uint32_t snapshot_zero;
 	char store_dsn[CONFIG_DSN_BYTES]; /* of PostgreSQL; "": the embedded one. Secret */
 	char store_password[CONFIG_PASSWORD_BYTES];
 	uint32_t store_freezes; /* sessions stand still while the lease is over */

@@ -53,6 +53,17 @@ static int check_texts(const struct api_config *config, struct err *err)
 	return 0;
 }
 
+static bool keys_end(const struct snapshot_key_list *keys)
+{
+	if (keys->n > SNAPSHOT_KEYS_MAX)
+		return false;
+	for (uint32_t i = 0; i < keys->n; i++)
+		if (!terminated(keys->key[i].id, sizeof(keys->key[i].id)) ||
+		    !terminated(keys->key[i].name, sizeof(keys->key[i].name)))
+			return false;
+	return true;
+}
+
 static int check_quotas(const struct quota_config *quota, struct err *err)
 {
 	if (quota->n_overrides > QUOTA_OVERRIDES_MAX)
@@ -94,6 +105,8 @@ int config_check(const struct api_config *config, struct err *err)
 		return err_fail(err, -EBADMSG, "config", "network");
 	if (config->log_level >= LOG_LEVEL_MAX_)
 		return err_fail(err, -EBADMSG, "config", "log level");
+	if (!keys_end(&config->snapshot_keys))
+		return err_fail(err, -EBADMSG, "config", "keys of snapshots");
 	r = check_quotas(&config->quota, err);
 	if (r < 0)
 		return r;

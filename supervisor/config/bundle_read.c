@@ -23,6 +23,7 @@ int bundle_read(const char *data, size_t size, struct config_text ret_texts[])
 			.name = file->name,
 			.text = data + at,
 			.size = file->bytes,
+			.is_readable = file->is_readable != 0,
 		};
 		at += file->bytes;
 	}

@@ -34,6 +34,7 @@ struct parse {
 	const char *name;                   /* of the file, or NULL */
 	unsigned int file;                  /* its number */
 	unsigned int line;                  /* number of the line that the library has */
+	bool is_readable;                   /* the file, by others than root */
 	unsigned int wrong[MAX_COMPLAINTS]; /* lines that are passed over as empty */
 	size_t n_wrong;
 	struct config_answer *answer;
@@ -181,6 +182,12 @@ static bool set_value(struct parse *parse, const struct option_row *row, const c
 {
 	const char *wanted = "";
 
+	if (row->type == OPTION_TYPE_SNAPSHOT_KEYS && parse->is_readable) {
+		complain(parse,
+			 "[%s] %s: others than root may read the file; its mode has to be 0600",
+			 section, key);
+		return false;
+	}
 	if (option_value_set(row, value, parse->answer, &wanted) == 0)
 		return true;
 	if (option_value_unit(row))
@@ -435,8 +442,7 @@ static int parse_file(struct parse *parse, const struct config_text *text)
 	int r;
 
 	parse->name = text->name;
-	parse->at = text->text;
-	parse->end = text->text + text->size;
+	parse->is_readable = text->is_readable;
 	parse->line = 0;
 	parse->n_wrong = 0;
 	memset(parse->is_set, 0, sizeof(parse->is_set));

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/auto.h"
@@ -14,6 +15,7 @@ struct config_text {
 	const char *name; /* for complaints; NULL: there is one file only */
 	const char *text;
 	size_t size;
+	bool is_readable; /* by others than root */
 };
 
 /* One option as a file has it; for people. */

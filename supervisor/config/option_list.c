@@ -10,6 +10,7 @@
 #include "base/net_class.h"
 #include "base/str.h"
 
+#include "supervisor/config/option_key.h"
 
 static bool is_rule(const char *entry, size_t length)
 {
@@ -163,6 +164,8 @@ int option_list_set(const struct option_row *row, const char *value, struct conf
 			r = add_network(entry, length, &answer->api.network);
 		else if (row->type == OPTION_TYPE_HOST_SERVICES)
 			r = add_service(entry, length, &answer->api.network);
+		else if (row->type == OPTION_TYPE_SNAPSHOT_KEYS)
+			r = option_key_add(entry, length, &answer->api.snapshot_keys);
 		else
 			r = add_text(row, entry, length, answer);
 	}
@@ -179,6 +182,8 @@ void option_list_clear(const struct option_row *row, struct config_answer *answe
 		answer->api.network.n_host_services = 0;
 		memset(answer->api.network.host_service, 0,
 		       sizeof(answer->api.network.host_service));
+	} else if (row->type == OPTION_TYPE_SNAPSHOT_KEYS) {
+		explicit_bzero(&answer->api.snapshot_keys, sizeof(answer->api.snapshot_keys));
 	} else {
 		memset((char *)answer + row->offset, 0, CONFIG_LIST_BYTES);
 	}

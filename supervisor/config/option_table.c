@@ -18,6 +18,7 @@
 #define AUDIT      "audit"
 #define STATE      "state"
 #define STORE      "store"
+#define SNAPSHOTS  "snapshots"
 #define OWNER      "owner"
 #define WORKSPACE  "workspace"
 #define HOST       "host"
@@ -79,6 +80,11 @@ static const struct option_row rows[] = {
 
 	{STATE, "max_bytes", OPTION_TYPE_SIZE, CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES, "2GiB",
 	 AT(api.store_max_bytes), OPTION_RESTART, "size of the embedded store at most"},
+
+	{SNAPSHOTS, "encryption", OPTION_TYPE_ENCRYPTION, 0, CONFIG_ENCRYPTION_MAX_ - 1, "available",
+	 AT(api.snapshot_encryption), OPTION_RELOAD, "snapshots from now on: off, available to encrypt where there is a key, or required"},
+	{SNAPSHOTS, "keys", OPTION_TYPE_SNAPSHOT_KEYS, 0, 0, NULL,
+	 AT(api.snapshot_keys), OPTION_RELOAD, "keys to encrypt with, in a file that only root may read"},
 
 	{STORE, "dsn", OPTION_TYPE_DSN, 0, CONFIG_DSN_BYTES - 1, NULL,
 	 AT(api.store_dsn), OPTION_RESTART, "connection string of a PostgreSQL server; unset: the embedded store"},
@@ -274,12 +280,14 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_QUEUE] = "text",
 	[OPTION_TYPE_TASKS] = "names",
 	[OPTION_TYPE_EXECUTION] = "local|celery",
+	[OPTION_TYPE_ENCRYPTION] = "off|available|required",
 	[OPTION_TYPE_RULES] = "rules",
 	[OPTION_TYPE_BUCKETS] = "buckets",
 	[OPTION_TYPE_PATHS] = "paths",
 	[OPTION_TYPE_NETWORKS] = "networks",
 	[OPTION_TYPE_GATEWAYS] = "names and URLs",
 	[OPTION_TYPE_HOST_SERVICES] = "services",
+	[OPTION_TYPE_SNAPSHOT_KEYS] = "keys",
 	[OPTION_TYPE_SECRET] = "text",
 	[OPTION_TYPE_DSN] = "text",
 };

@@ -41,6 +41,7 @@ enum option_type {
 	OPTION_TYPE_QUEUE,        /* the same; of the platform's own only with a ! before it */
 	OPTION_TYPE_TASKS,        /* dotted names between spaces, into celery.task_name */
 	OPTION_TYPE_EXECUTION,    /* local, celery */
+	OPTION_TYPE_ENCRYPTION,   /* off, available, required */
 	/* Lists between spaces, appended to: such an option may come more than once in a file. */
 	OPTION_TYPE_RULES,         /* of egress_rule.h */
 	OPTION_TYPE_BUCKETS,       /* bucket[/prefix] */
@@ -48,6 +49,7 @@ enum option_type {
 	OPTION_TYPE_NETWORKS,      /* address/prefix, into api.network */
 	OPTION_TYPE_GATEWAYS,      /* NAME=URL */
 	OPTION_TYPE_HOST_SERVICES, /* name:port[=address:port], into api.network */
+	OPTION_TYPE_SNAPSHOT_KEYS, /* organisation=id:key, into api.snapshot_keys */
 	OPTION_TYPE_MAX_,
 };
 

@@ -75,14 +75,15 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 		enum option_type type;
 		const char *word[CHOICE_WORDS];
 	} choices[] = {
-		{OPTION_TYPE_BOOL,      {"no", "yes"}                          },
-		{OPTION_TYPE_FIELDS,    {"refuse", "ignore"}                   },
-		{OPTION_TYPE_NAMES,     {"strict", "compatible"}               },
-		{OPTION_TYPE_FORMAT,    {"logfmt", "json"}                     },
-		{OPTION_TYPE_REROUTE,   {"refuse", "reroute"}                  },
-		{OPTION_TYPE_SHARED,    {"refuse", "path", "trust_credentials"}},
-		{OPTION_TYPE_AIRBYTE,   {"client", "password", "open", "cloud"}},
-		{OPTION_TYPE_EXECUTION, {"local", "celery"}                    },
+		{OPTION_TYPE_BOOL,       {"no", "yes"}                          },
+		{OPTION_TYPE_FIELDS,     {"refuse", "ignore"}                   },
+		{OPTION_TYPE_NAMES,      {"strict", "compatible"}               },
+		{OPTION_TYPE_FORMAT,     {"logfmt", "json"}                     },
+		{OPTION_TYPE_REROUTE,    {"refuse", "reroute"}                  },
+		{OPTION_TYPE_SHARED,     {"refuse", "path", "trust_credentials"}},
+		{OPTION_TYPE_AIRBYTE,    {"client", "password", "open", "cloud"}},
+		{OPTION_TYPE_EXECUTION,  {"local", "celery"}                    },
+		{OPTION_TYPE_ENCRYPTION, {"off", "available", "required"}       },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
@@ -296,8 +297,13 @@ static const struct value_kind {
 	[OPTION_TYPE_TASKS] =
 		{set_tasks,
 			     "names such as package.tasks.execute_sandbox_session between spaces, 255 bytes in all",
-			     NULL													    },
-	[OPTION_TYPE_EXECUTION] = {set_choice,              "local or celery",                                                           NULL      },
+			     NULL													      },
+	[OPTION_TYPE_EXECUTION] = {set_choice,              "local or celery",                                                             NULL      },
+	[OPTION_TYPE_ENCRYPTION] = {set_choice,              "off, available or required",                                                  NULL      },
+	[OPTION_TYPE_SNAPSHOT_KEYS] =
+		{option_list_set,
+			     "*=ID:KEY, workspace:NAME=ID:KEY or owner:NAME=ID:KEY, each id once, KEY 64 hexadecimal digits",
+			     NULL													      },
 	[OPTION_TYPE_RULES] =
 		{option_list_set,
 			     "hosts such as a.example:443, *.b.example:9092 or 10.0.0.0/8:5432 between spaces, 2047 bytes in all",

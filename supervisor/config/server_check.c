@@ -22,6 +22,9 @@ void server_check(const struct config_answer *answer, network_complain *complain
 		 "result_url needs broker_url"											 },
 		{api->celery.executes != 0 && !has_broker,                               "celery",
 		 "execution = celery needs broker_url"										 },
+		{api->snapshot_encryption == CONFIG_ENCRYPTION_REQUIRED &&
+			 api->snapshot_keys.n == 0,
+		 "snapshots",									"encryption = required needs keys"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(needs); i++)

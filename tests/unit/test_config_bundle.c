@@ -84,6 +84,7 @@ static void test_config_bundle_orders_drop_ins_by_name(void **state)
 	assert_int_equal(fixture->head.n_files, 3);
 	assert_string_equal(fixture->head.file[1].name, "conf.d/10-b.conf");
 	assert_int_equal(fixture->head.file[1].bytes, 2);
+	assert_true(fixture->head.file[0].is_readable && !fixture->head.file[1].is_readable);
 	assert_string_equal(fixture->text, "abbc");
 }
 

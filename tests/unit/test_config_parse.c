@@ -241,6 +241,30 @@ static void test_config_parse_quota_of_one_tenant(void **state)
 
 #define KEY "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
+static void test_config_parse_keys_of_snapshots(void **state)
+{
+	struct config_rig *rig = *state;
+	const struct snapshot_key_list *keys = &rig->answer->api.snapshot_keys;
+	static const char first[] = "[snapshots]\nkeys = *=a:" KEY "\n";
+	static const char second[] = "[snapshots]\nencryption = required\nkeys = owner:x=b:" KEY
+				     "\nkeys = workspace:y=c:" KEY " *=d:" KEY "\n";
+	struct config_text files[] = {
+		{.name = "a", .text = first,  .size = sizeof(first) - 1 },
+		{.name = "b", .text = second, .size = sizeof(second) - 1},
+	};
+
+	assert_int_equal(config_parse(files, 2, rig->answer, NULL, &rig->complaints), 0);
+	assert_int_equal(config_check(rig->answer, sizeof(*rig->answer), NULL), 0);
+	assert_int_equal(rig->answer->api.snapshot_encryption, CONFIG_ENCRYPTION_REQUIRED);
+	assert_int_equal(keys->n, 3);
+	assert_string_equal(keys->key[0].id, "b");
+	assert_string_equal(keys->key[2].id, "d");
+	files[0].is_readable = true;
+	assert_int_equal(config_parse(files, 2, rig->answer, NULL, &rig->complaints), -EINVAL);
+	assert_non_null(memmem(rig->complaints.data, rig->complaints.size, "a line 2: ", 10));
+	assert_null(memmem(rig->complaints.data, rig->complaints.size, "0011", 4));
+}
+
 static void test_config_parse_quota_mistakes_are_named(void **state)
 {
 	struct config_rig *rig = *state;
@@ -326,6 +350,7 @@ static const struct CMUnitTest tests[] = {
 	CONFIG_TEST(test_config_parse_a_later_file_goes_before_an_earlier_one),
 	CONFIG_TEST(test_config_parse_a_complaint_names_its_file),
 	CONFIG_TEST(test_config_parse_quota_of_one_tenant),
+	CONFIG_TEST(test_config_parse_keys_of_snapshots),
 	CONFIG_TEST(test_config_parse_quota_mistakes_are_named),
 	cmocka_unit_test(test_bundle_read_takes_whole_bundles_only),
 	CONFIG_TEST(test_config_parse_every_mistake_is_named_in_one_run),
