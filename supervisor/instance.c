@@ -1,5 +1,6 @@
 #include "supervisor/instance.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -159,6 +160,31 @@ static void audit_name(char name[32], unsigned int number)
 		(void)snprintf(name, 32, AUDIT_FILE_NAME ".%u", number);
 }
 
+/* As above: what is no regular file with one name is not ours to give, and not the worker's to use.
+ */
+static int take_over_snapshots(int api_fd, uint32_t worker_id)
+{
+	AUTO_CLOSE int fd = -1;
+	const struct dirent *entry;
+	DIR *dir;
+
+	if (mkdirat(api_fd, SNAPSHOT_FOLDER, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(api_fd, SNAPSHOT_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (fchmod(fd, 0700) < 0 || fchown(fd, worker_id, worker_id) < 0)
+		return -errno;
+	dir = fdopendir(fd);
+	if (!dir)
+		return -errno;
+	(void)TAKE_FD(fd);
+	while ((entry = readdir(dir))) /* NOLINT(concurrency-mt-unsafe): one thread */
+		(void)take_over_file(dirfd(dir), entry->d_name, worker_id);
+	(void)closedir(dir);
+	return 0;
+}
+
 int instance_open_api_dir(const struct instance *instance, uint32_t worker_id, struct err *err)
 {
 	static const char *const files[] = {"api.db", "api.db-wal", "api.db-shm",
@@ -184,6 +210,9 @@ int instance_open_api_dir(const struct instance *instance, uint32_t worker_id, s
 			return err_fail(err, r, "api-state",
 					"%s: give to the worker, or no regular file", name);
 	}
+	r = take_over_snapshots(fd, worker_id);
+	if (r < 0)
+		return err_fail(err, r, "api-state", "give the folder of snapshots to the worker");
 	return TAKE_FD(fd);
 }
 

@@ -13,34 +13,37 @@
 #define CONFIG_FILE_MAX_BYTES  262144 /* all files together */
 #define CONFIG_ERROR_MAX_BYTES 4096   /* what the supervisor reads of the reader's complaints */
 
-#define CONFIG_SESSIONS_MAX     20000u
-#define CONFIG_LAUNCH_RATE_MAX  100000u
-#define CONFIG_CHANGE_RATE_MAX  100000u
-#define CONFIG_RESERVE_MAX      256u
-#define CONFIG_EGRESS_MAX       16u
-#define CONFIG_TOTAL_MEMORY_MAX (1ull << 46)
-#define CONFIG_TOTAL_PIDS_MAX   (1u << 22)
-#define CONFIG_GID_MAX          (UINT32_MAX - 1) /* UINT32_MAX itself: leave the group alone */
-#define CONFIG_UID_MAX          (UINT32_MAX - 1)
-#define CONFIG_QUEUE_MAX        SESSION_QUEUE_MAX_JOBS
-#define CONFIG_KEEP_MIN_S       60u
-#define CONFIG_KEEP_MAX_S       (10ull * 366 * 24 * 3600)
-#define CONFIG_QUOTA_JOBS_MAX   1000000u
-#define CONFIG_QUOTA_RATE_MAX   (1ull << 40)
-#define CONFIG_NET_BYTES_MAX    (1ull << 40)
-#define CONFIG_CONNECTIONS_MAX  65536u
-#define CONFIG_CONNECTS_MAX     100000u
-#define CONFIG_JANITOR_MIN_S    1u
-#define CONFIG_JANITOR_MAX_S    3600u
-#define CONFIG_HOLD_MAX_S       60u
-#define CONFIG_VISIBILITY_MIN_S 1u
-#define CONFIG_VISIBILITY_MAX_S 2592000u /* 30 days */
-#define CONFIG_PREFETCH_MAX     256u
-#define CONFIG_KEYS_MAX         1000000000u
-#define CONFIG_AUDIT_MIN_BYTES  (64ull << 10)
-#define CONFIG_AUDIT_MAX_BYTES  (4ull << 30)
-#define CONFIG_STORE_MIN_BYTES  (8ull << 20)
-#define CONFIG_STORE_MAX_BYTES  (1ull << 40)
+#define CONFIG_SESSIONS_MAX         20000u
+#define CONFIG_LAUNCH_RATE_MAX      100000u
+#define CONFIG_CHANGE_RATE_MAX      100000u
+#define CONFIG_RESERVE_MAX          256u
+#define CONFIG_EGRESS_MAX           16u
+#define CONFIG_TOTAL_MEMORY_MAX     (1ull << 46)
+#define CONFIG_TOTAL_PIDS_MAX       (1u << 22)
+#define CONFIG_GID_MAX              (UINT32_MAX - 1) /* UINT32_MAX itself: leave the group alone */
+#define CONFIG_UID_MAX              (UINT32_MAX - 1)
+#define CONFIG_QUEUE_MAX            SESSION_QUEUE_MAX_JOBS
+#define CONFIG_KEEP_MIN_S           60u
+#define CONFIG_KEEP_MAX_S           (10ull * 366 * 24 * 3600)
+#define CONFIG_QUOTA_JOBS_MAX       1000000u
+#define CONFIG_QUOTA_RATE_MAX       (1ull << 40)
+#define CONFIG_NET_BYTES_MAX        (1ull << 40)
+#define CONFIG_CONNECTIONS_MAX      65536u
+#define CONFIG_CONNECTS_MAX         100000u
+#define CONFIG_JANITOR_MIN_S        1u
+#define CONFIG_JANITOR_MAX_S        3600u
+#define CONFIG_HOLD_MAX_S           60u
+#define CONFIG_VISIBILITY_MIN_S     1u
+#define CONFIG_VISIBILITY_MAX_S     2592000u /* 30 days */
+#define CONFIG_PREFETCH_MAX         256u
+#define CONFIG_KEYS_MAX             1000000000u
+#define CONFIG_AUDIT_MIN_BYTES      (64ull << 10)
+#define CONFIG_AUDIT_MAX_BYTES      (4ull << 30)
+#define CONFIG_STORE_MIN_BYTES      (8ull << 20)
+#define CONFIG_STORE_MAX_BYTES      (1ull << 40)
+#define CONFIG_SNAPSHOT_MIN_BYTES   (64ull << 10)
+#define CONFIG_SNAPSHOT_MAX_BYTES   (1ull << 44)
+#define CONFIG_SNAPSHOT_MAX_ENTRIES 100000000u
 
 /* Endpoints, in the order of endpoint_default[]. */
 #define CONFIG_ENDPOINT_NAMES                                                                      \

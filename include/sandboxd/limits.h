@@ -96,6 +96,7 @@
 /* The api worker's audit, in its state directory: AUDIT_FILE_NAME and .1 to .AUDIT_OLD_FILES. */
 #define AUDIT_FILE_NAME     "audit.jsonl"
 #define AUDIT_OLD_FILES     7
+#define SNAPSHOT_FOLDER     "snapshots" /* in the same directory; the supervisor makes it */
 
 #define HTTP_BODY_MAX_BYTES  (2 * 1024 * 1024) /* a 1 MiB component as JSON with escapes */
 #define HTTP_MAX_CONNECTIONS 1024

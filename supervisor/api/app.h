@@ -23,6 +23,7 @@
 #include "supervisor/api/session/registry.h"
 #include "supervisor/api/session/summary.h"
 #include "supervisor/api/store/audit_file.h"
+#include "supervisor/api/store/snapshot_store.h"
 #include "supervisor/api/store/store.h"
 
 #define APP_LAUNCH_TIMEOUT  (30 * USEC_PER_SEC)

@@ -136,6 +136,7 @@ add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/rows.c
 	${CMAKE_CURRENT_LIST_DIR}/store/snapshot_cipher.c
 	${CMAKE_CURRENT_LIST_DIR}/store/snapshot_keys.c
+	${CMAKE_CURRENT_LIST_DIR}/store/snapshot_store.c
 	${CMAKE_CURRENT_LIST_DIR}/store/sqlite.c
 	${CMAKE_CURRENT_LIST_DIR}/store/sqlite_open.c
 	${CMAKE_CURRENT_LIST_DIR}/store/sqlite_reads.c

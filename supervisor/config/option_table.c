@@ -81,6 +81,13 @@ static const struct option_row rows[] = {
 	{STATE, "max_bytes", OPTION_TYPE_SIZE, CONFIG_STORE_MIN_BYTES, CONFIG_STORE_MAX_BYTES, "2GiB",
 	 AT(api.store_max_bytes), OPTION_RESTART, "size of the embedded store at most"},
 
+	{SNAPSHOTS, "max_bytes", OPTION_TYPE_SIZE, CONFIG_SNAPSHOT_MIN_BYTES, CONFIG_SNAPSHOT_MAX_BYTES, "2GiB",
+	 AT(api.snapshot_max_bytes), OPTION_RELOAD, "content of one snapshot, and size of its file, at most"},
+	{SNAPSHOTS, "max_entries", OPTION_TYPE_U32, 1, CONFIG_SNAPSHOT_MAX_ENTRIES, "1000000",
+	 AT(api.snapshot_max_entries), OPTION_RELOAD, "files, folders and links of one snapshot at most"},
+	{SNAPSHOTS, "organization_bytes", OPTION_TYPE_SIZE, 0, CONFIG_SNAPSHOT_MAX_BYTES, "20GiB",
+	 AT(api.snapshot_organization_bytes), OPTION_RELOAD, "snapshots of one organisation together; 0: no bound"},
+
 	{SNAPSHOTS, "encryption", OPTION_TYPE_ENCRYPTION, 0, CONFIG_ENCRYPTION_MAX_ - 1, "available",
 	 AT(api.snapshot_encryption), OPTION_RELOAD, "snapshots from now on: off, available to encrypt where there is a key, or required"},
 	{SNAPSHOTS, "keys", OPTION_TYPE_SNAPSHOT_KEYS, 0, 0, NULL,

@@ -9,6 +9,7 @@ sandboxd_unit_test(test_migrate SOURCES test_migrate.c LIBS sandboxd_api_store P
 sandboxd_unit_test(test_airbyte LIBS sandboxd_api_airbyte)
 sandboxd_unit_test(test_pg_dsn LIBS sandboxd_api_store PkgConfig::PQ)
 sandboxd_unit_test(test_pg_names LIBS sandboxd_api_store PkgConfig::PQ)
+sandboxd_unit_test(test_snapshot_store LIBS sandboxd_api_store PkgConfig::JANSSON)
 sandboxd_unit_test(test_snapshot_keys LIBS sandboxd_api_store sandboxd_config_domain)
 sandboxd_unit_test(test_metrics LIBS sandboxd_api_metrics)
 sandboxd_unit_test(test_egress_policy LIBS sandboxd_api_domain PkgConfig::JANSSON)
