@@ -56,6 +56,7 @@ enum option_id {
 	OPTION_TTY,
 	OPTION_SIGNAL,
 	OPTION_SCOPE,
+	OPTION_REPLACE,
 	OPTION_MAX_,
 };
 #define OPTION_BIT(id) (UINT64_C(1) << (id))
@@ -129,6 +130,7 @@ struct options {
 	const char *variable; /* secret put: NULL: made of the name */
 	bool mask_encodings;
 	const char *signal; /* kill: NULL: TERM */
+	bool replace;
 	const char *scope;
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;

@@ -15,6 +15,7 @@
 #include "supervisor/api/provider.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/row_session.h"
+#include "supervisor/api/snapshot.h"
 
 struct adoptee {
 	struct list link; /* app->adopting */

@@ -22,6 +22,7 @@
 #include "supervisor/api/quotas.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/settings.h"
+#include "supervisor/api/snapshot.h"
 #include "supervisor/api/store/postgres.h"
 #include "supervisor/api/store/sqlite.h"
 #include "supervisor/api/tasks.h"
@@ -179,6 +180,7 @@ static int on_retention(sd_event_source *source, uint64_t at, void *userdata)
 	(void)at;
 	retention = janitor_plan_retention(clock_realtime(), app->config->frames_keep_s,
 					   app->config->rows_keep_s, app->config->bodies_keep_s);
+	snapshots_sweep(app);
 	if (store_retain(app->store, &retention, on_retained, app) < 0)
 		on_retained(app, STORE_LOST);
 	return 0;
@@ -432,6 +434,7 @@ static void init_lists(struct app *app)
 	list_init(&app->command_streams);
 	list_init(&app->event_streams);
 	list_init(&app->file_watches);
+	list_init(&app->snapshot_runs);
 	list_init(&app->cancels);
 	list_init(&app->lookups);
 	list_init(&app->puts);
@@ -445,6 +448,7 @@ static int start(struct app *app)
 	int r;
 
 	init_lists(app);
+	app->snapshots.dir_fd = -1;
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	settings_spread(app);
 	count_descriptors(app);
@@ -459,6 +463,8 @@ static int start(struct app *app)
 	if (r >= 0 && app->names)
 		r = names_watch(app->names, app->event);
 	audit_start(app);
+	if (r >= 0)
+		r = snapshots_start(app);
 	if (r >= 0)
 		r = open_store(app);
 	if (r >= 0)
@@ -505,10 +511,12 @@ static void stop(struct app *app)
 	canary_free(app);
 	if (app->store)
 		drop_sessions(app);
+	snapshots_give_up(app);
 	celery_stop(app);
 	app->egress = egress_hub_free(app->egress);
 	for (size_t i = 0; i < APP_SERVER_MAX_; i++)
 		app->server[i] = http_server_free(app->server[i]);
+	snapshots_stop(app);
 	app->store = store_close(app->store);
 	platform_stop(app);
 	app->names = names_free(app->names);

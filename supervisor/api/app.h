@@ -54,6 +54,10 @@ struct app_counters {
 	uint64_t n_ended;
 	uint64_t n_tasks;
 	uint64_t n_commands;
+	uint64_t n_snapshots_made;
+	uint64_t n_snapshots_restored;
+	uint64_t n_snapshots_not_made;
+	uint64_t n_snapshots_not_restored;
 };
 
 struct canary;
@@ -73,7 +77,10 @@ struct app {
 	struct readiness readiness;
 	struct metrics metrics;
 	struct audit_file audit;
-	uint64_t n_audit_skipped; /* refusals beyond the rate, not said so yet */
+	struct snapshot_store snapshots;
+	struct snapshot_keys *snapshot_keys; /* NULL: not read yet */
+	struct list snapshot_runs;           /* snapshot.c */
+	uint64_t n_audit_skipped;            /* refusals beyond the rate, not said so yet */
 	usec_t refusal_due;    /* boottime: when the next refusal would come if they came evenly */
 	uint64_t n_audit_owed; /* lines that were lost and not said so yet */
 	struct registry registry;

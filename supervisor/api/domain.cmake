@@ -17,6 +17,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/idmap.c
 	${CMAKE_CURRENT_LIST_DIR}/session/quota.c
 	${CMAKE_CURRENT_LIST_DIR}/session/registry.c
+	${CMAKE_CURRENT_LIST_DIR}/session/snapshots.c
 	${CMAKE_CURRENT_LIST_DIR}/session/session.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_airbyte.c
@@ -26,6 +27,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_files.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_git.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_runtime.c
+	${CMAKE_CURRENT_LIST_DIR}/session/spec_snapshot.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
 	${CMAKE_CURRENT_LIST_DIR}/session/suspension.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenants.c

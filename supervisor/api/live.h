@@ -75,15 +75,16 @@ struct live {
 	usec_t output_since;       /* boottime of the last look at how much output came */
 	struct list waiters;       /* struct end_waiter: told when nothing of the session is left */
 	struct creation *creation;
-	struct row_close *row_close; /* session_close.c */
-	struct list tree_waiters;    /* rebuild.c: requests that need a process tree */
-	struct rebuild *rebuild;     /* under way, or how the last one failed */
-	usec_t rebuilding_since;     /* boottime */
-	uint32_t tree;               /* counts the trees of this session in this worker */
-	uint32_t policy_generation;  /* of the network policy that was made last */
-	enum live_redis redis;       /* its user there */
-	bool redis_over;             /* over its bound there: the user may not write */
-	bool restored_waits;         /* for that: then those who wait for the tree go on */
+	struct row_close *row_close;   /* session_close.c */
+	struct list tree_waiters;      /* rebuild.c: requests that need a process tree */
+	struct rebuild *rebuild;       /* under way, or how the last one failed */
+	struct snapshot_run *snapshot; /* snapshot.c: one is made or put back; NULL */
+	usec_t rebuilding_since;       /* boottime */
+	uint32_t tree;                 /* counts the trees of this session in this worker */
+	uint32_t policy_generation;    /* of the network policy that was made last */
+	enum live_redis redis;         /* its user there */
+	bool redis_over;               /* over its bound there: the user may not write */
+	bool restored_waits;           /* for that: then those who wait for the tree go on */
 	bool policy_in_force;
 	bool policy_too_big; /* the last one was, and its session was told */
 	bool policy_owed;    /* it waits for the egress worker to be there, or to read */

@@ -9,6 +9,7 @@
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/platform.h"
+#include "supervisor/api/snapshot.h"
 
 #define METRICS_MAX_BYTES ((size_t)256 * 1024)
 #define ANSWERS_WITHIN    (5 * USEC_PER_SEC) /* a launch takes milliseconds */

@@ -1,6 +1,7 @@
 /* Sessions of the supervisor: a request of launch.h each. */
 #include "supervisor/api/app.h"
 #include "supervisor/api/provider.h"
+#include "supervisor/api/snapshot.h"
 
 #define PERSIST_TIMEOUT (60 * USEC_PER_SEC) /* it moves processes, and waits for a snapshot's */
 
@@ -87,4 +88,5 @@ const struct provider provider_native = {
 	.stat = stat_of,
 	.proof = proof,
 	.trace = trace,
+	.delete_snapshot = snapshot_remove_reference,
 };

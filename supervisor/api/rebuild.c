@@ -13,6 +13,7 @@
 #include "supervisor/api/session/component_name.h"
 #include "supervisor/api/session/fit.h"
 #include "supervisor/api/session/tenant_quota.h"
+#include "supervisor/api/snapshot.h"
 
 #define COMPONENT_MODE 0644u
 

@@ -5,9 +5,14 @@
 #include "base/err.h"
 
 #include "supervisor/api/redis.h"
+#include "supervisor/api/session/snapshots.h"
+#include "supervisor/api/snapshot.h"
 
 /* The end of a row, on its way: it begins with the close and outlives the session. */
 struct row_close {
+	struct app *app;
+	struct id session;
+	json_t *snapshots;   /* owned: their references, or NULL */
 	struct list waiters; /* once nothing is left of the tree */
 	bool is_gone;
 	bool is_answered; /* the store has spoken */
@@ -35,8 +40,10 @@ static void close_step(struct row_close *close)
 		return;
 	if (close->is_answered)
 		session_close_tell(&close->waiters, close->result, close->n_redis_keys);
-	if (!close->is_owed)
-		free(close);
+	if (close->is_owed)
+		return;
+	json_decref(close->snapshots);
+	free(close);
 }
 
 static void on_redis_dropped(void *userdata, uint32_t n_keys)
@@ -57,6 +64,9 @@ static void on_row_closed(void *userdata, enum store_result result)
 			: result == STORE_FENCED ? END_TAKEN
 						 : END_DEGRADED;
 	close->is_owed = result == STORE_DEGRADED;
+	/* Not before: a row that is still open, or another host's, may need them. */
+	if (result == STORE_OK)
+		snapshots_remove(close->app, &close->session, close->snapshots);
 	close_step(close);
 }
 
@@ -84,6 +94,9 @@ void session_close_row(struct app *app, struct session *session)
 		(void)redis_drop(app, &session->id, NULL, NULL);
 		return;
 	}
+	close->app = app;
+	close->session = session->id;
+	close->snapshots = snapshots_references(session);
 	list_init(&close->waiters);
 	close->is_owed = true;
 	/* At once: from here on its programs reach nothing there. */

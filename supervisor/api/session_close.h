@@ -1,6 +1,6 @@
 /*
- * The end of a session's row, and of what belongs to it beside its process tree: its keys in Redis.
- * Those who wait for the end of a session hear of it when nothing is left of the
+ * The end of a session's row, and of what belongs to it beside its process tree: its keys in Redis
+ * and its snapshots. Those who wait for the end of a session hear of it when nothing is left of the
  * tree and all have spoken.
  */
 #pragma once

@@ -41,6 +41,14 @@ struct session *action_find_tree(struct request *request)
 	return NULL;
 }
 
+const struct session *action_find_other(const struct request *request, const char *id)
+{
+	struct viewer viewer = viewer_of(request, false);
+
+	return registry_find_visible(&request_app(request)->registry, id, &viewer,
+				     clock_realtime());
+}
+
 struct session *action_find_delete(struct request *request)
 {
 	struct viewer viewer = viewer_of(request, false);

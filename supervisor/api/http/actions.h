@@ -23,6 +23,8 @@ struct session *action_find(struct request *request, bool all);
 /* The same for a route that needs the session's process tree. NULL: answered, or the handler runs
  * again when there is one; so it asks before it gives anything of the request away. */
 struct session *action_find_tree(struct request *request);
+/* Another one that the caller may see, by its id. NULL: nothing was answered. */
+const struct session *action_find_other(const struct request *request, const char *id);
 /* The same for a delete, which also finds what is being deleted already. */
 struct session *action_find_delete(struct request *request);
 /* Number of sessions in ret (filter->limit places) or -ENOENT. all: as for action_find. */
@@ -83,6 +85,11 @@ void action_command_resize(struct request *request, struct session *session,
 /* Runs git; takes the spec over. */
 void action_git(struct request *request, struct session *session, struct spec_git *spec);
 
+void action_snapshot(struct request *request, struct session *session);
+void action_snapshot_list(struct request *request, struct session *session);
+void action_snapshot_delete(struct request *request, struct session *session);
+void action_snapshot_restore(struct request *request, struct session *session,
+			     const struct spec_restore *spec);
 
 /* Everything about files; a put takes the body as it comes. */
 void action_file(struct request *request, struct session *session, const struct spec_file *spec);

@@ -67,6 +67,10 @@ void handle_file_move(struct request *request);
 void handle_file_copy(struct request *request);
 void handle_file_chmod(struct request *request);
 void handle_git(struct request *request); /* of all of them: the route says which */
+void handle_snapshot_create(struct request *request);
+void handle_snapshot_list(struct request *request);
+void handle_snapshot_delete(struct request *request);
+void handle_snapshot_restore(struct request *request);
 void handle_sandbox_proof(struct request *request);
 void handle_sandbox_trace(struct request *request);
 void handle_sandbox_stats(struct request *request);

@@ -169,6 +169,21 @@ static const struct schema_row schemas[] = {
 	{"GitDiff",
 	 "{\"type\":\"object\",\"properties\":{\"files\":{\"type\":\"array\",\"items\":" OBJECT
 	 "},\"diff\":" STRING ",\"truncated\":" BOOLEAN "}}"							       },
+	{"Snapshot",
+	 "{\"type\":\"object\",\"properties\":{\"snapshot_id\":" STRING ",\"created_at\":" STRING
+	 ",\"bytes\":" INTEGER ",\"content_bytes\":" INTEGER ",\"entries\":" INTEGER
+	 ",\"left_out\":" INTEGER ",\"changed\":" INTEGER ",\"digest\":" STRING
+	 ",\"include\":" STRINGS ",\"exclude\":" STRINGS ",\"encrypted\":" BOOLEAN "}}"                                    },
+	{"SnapshotList",
+	 "{\"type\":\"object\",\"properties\":{\"snapshots\":{\"type\":\"array\",\"items\":"
+	 "{\"$ref\":\"#/components/schemas/Snapshot\"}}}}"								 },
+	{"SnapshotDeleted",       "{\"type\":\"object\",\"properties\":{\"snapshot_id\":" STRING
+			    ",\"deleted\":" BOOLEAN "}}"                                        },
+	{"SnapshotRestore",
+	 "{\"type\":\"object\",\"required\":[\"snapshot_id\"],\"properties\":{\"snapshot_id\":" STRING
+	 ",\"sandbox_uuid\":" NULLABLE ",\"replace\":" BOOLEAN "}}"                                                        },
+	{"SnapshotRestored",      "{\"type\":\"object\",\"properties\":{\"snapshot_id\":" STRING
+			     ",\"content_bytes\":" INTEGER ",\"entries\":" INTEGER "}}"        },
 	{"CommandRun",            "{\"type\":\"object\",\"properties\":{\"argv\":" STRINGS ",\"cmd\":" STRING
 		       ",\"cwd\":" STRING ",\"envs\":" TEXTS ",\"timeout_ms\":" INTEGER
 		       ",\"stdin\":" STRING ",\"stdin_open\":" BOOLEAN

@@ -201,6 +201,14 @@ MUST_USE bool spec_query_decode(const char *raw, char *dest, size_t dest_bytes, 
 MUST_USE int spec_parse_file(const char *text, size_t size, const struct spec_options *options,
 			     uint16_t op, struct spec_file *spec, json_t **ret_errors);
 
+/* POST .../restore: {snapshot_id, sandbox_uuid?, replace?}. */
+struct spec_restore {
+	char snapshot[ID_TEXT_BYTES];
+	char sandbox[ID_TEXT_BYTES]; /* whose it is; "": the one of the path */
+	bool replaces;
+};
+MUST_USE int spec_parse_restore(const char *text, size_t size, const struct spec_options *options,
+				struct spec_restore *ret_spec, json_t **ret_errors);
 
 /* PUT .../egress: {allow: [rule]}. */
 MUST_USE int spec_parse_egress(const char *text, size_t size, const struct spec_options *options,

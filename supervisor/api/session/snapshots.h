@@ -1,0 +1,37 @@
+/*
+ * The snapshots that a session's row speaks of, the oldest first, and that of its last suspend.
+ * Each is an object: `id`, `created_at` (as answers show it), `content_bytes`, `entries`,
+ * `left_out`, `changed`, and `ref`, the reference of supervisor/api/snapshot.h, with `name` and
+ * `bytes`.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/auto.h"
+
+struct session;
+
+#define SNAPSHOTS_MAX 16 /* of one session */
+
+size_t snapshots_count(const struct session *session);
+/* Takes the reference. 0 or -ENOMEM. */
+MUST_USE int snapshots_add(struct session *session, json_t *snapshot);
+/* Borrowed, or NULL. */
+json_t *snapshots_find(const struct session *session, const char *id);
+/* A new reference to it, which is in the list no more; NULL: there is none. */
+json_t *snapshots_take(struct session *session, const char *id);
+/* All references; new, or NULL: none, or no memory. */
+json_t *snapshots_references(const struct session *session);
+/* Of a file of the store: one of these is it. */
+bool snapshots_have_file(const struct session *session, const char *name);
+uint64_t snapshots_bytes(const struct session *session);
+/* Of all of them, added to what is there; both may be the same. */
+struct snapshots_sum {
+	uint64_t n;
+	uint64_t bytes;
+};
+void snapshots_sum(const struct session *session, struct snapshots_sum *plain,
+		   struct snapshots_sum *encrypted);
