@@ -275,6 +275,7 @@ static void finish_adoption(struct app *app)
 	log_line(LOG_LEVEL_INFO, NULL, "adopted",
 		 "sessions=%u dormant=%u killed=%u rows_closed=%zu", start.n_adopted,
 		 start.n_dormant, start.n_killed, start.ends.size / sizeof(struct row_end));
+	snapshots_tell_missing_keys(app);
 	buf_done(&start.ends);
 	buf_done(&start.tasks);
 	app_serve(app);

@@ -272,6 +272,8 @@ void action_metrics(struct request *request)
 	if (r >= 0)
 		r = celery_append_metrics(&text, app);
 	if (r >= 0)
+		r = snapshots_append_metrics(&text, app);
+	if (r >= 0)
 		r = metrics_append_all(&text, &app->metrics);
 	if (r < 0 || !buf_text(&text))
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");

@@ -30,6 +30,9 @@ static void on_stat(void *userdata, const struct launch_msg *answer, int fd)
 		denials_count(look->app, session, answer->u.stat.oom_kills,
 			      answer->u.stat.forks_refused);
 		tenants_charge_cpu(session, answer->u.stat.cpu_us);
+		/* Also of one that an earlier worker froze; others stand still for a lease. */
+		if (answer->u.stat.frozen && session->suspension.state == SUSPENSION_SUSPENDED)
+			session->suspension.memory_bytes = answer->u.stat.memory_bytes;
 	}
 	free(look);
 }
@@ -183,27 +186,48 @@ static json_t *pair(uint64_t limit, uint64_t used, bool is_bound)
 			 (json_int_t)used);
 }
 
-static json_t *tenant_document(const struct quota_limits *limits, const struct tenant *tenant)
+/* What bounds them is not of the tenant's own: [snapshots] and [api]. */
+static void add_suspended(json_t *document, const struct api_config *config, enum quota_scope scope,
+			  const struct tenant_use *use)
+{
+	uint64_t frozen_max = scope == QUOTA_SCOPE_HOST ? config->frozen_memory_max_bytes : 0;
+	uint64_t snapshot_max = scope == QUOTA_SCOPE_HOST ? 0 : config->snapshot_organization_bytes;
+
+	(void)json_object_set_new(document, "frozen_sessions", pair(0, use->n_frozen, false));
+	(void)json_object_set_new(document, "frozen_memory_bytes",
+				  pair(frozen_max, use->frozen_bytes, frozen_max != 0));
+	(void)json_object_set_new(document, "snapshots", pair(0, use->n_snapshots, false));
+	(void)json_object_set_new(document, "snapshot_bytes",
+				  pair(snapshot_max, use->snapshot_bytes, snapshot_max != 0));
+}
+
+static json_t *tenant_document(const struct api_config *config, enum quota_scope scope,
+			       const struct quota_limits *limits, const struct tenant *tenant)
 {
 	struct tenant_use use = {0};
+	json_t *document;
 	uint64_t cpu_s = tenant ? tenant->cpu_us / USEC_PER_SEC : 0;
 
 	if (tenant)
 		tenant_sum(tenant, &use);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "sessions",
-			 pair(limits->sessions, use.n_sessions, true), "queued_jobs",
-			 pair(limits->jobs, use.n_jobs, true), "memory_bytes",
-			 pair(limits->memory_bytes, use.memory_bytes, limits->memory_bytes != 0),
-			 "stored_bytes",
-			 pair(limits->stored_bytes, use.stored_bytes, limits->stored_bytes != 0),
-			 "cpu_seconds_today", pair(limits->cpu_s, cpu_s, limits->cpu_s != 0));
+	document =
+		json_pack("{s:o, s:o, s:o, s:o, s:o}", "sessions",
+			  pair(limits->sessions, use.n_sessions, true), "queued_jobs",
+			  pair(limits->jobs, use.n_jobs, true), "memory_bytes",
+			  pair(limits->memory_bytes, use.memory_bytes, limits->memory_bytes != 0),
+			  "stored_bytes",
+			  pair(limits->stored_bytes, use.stored_bytes, limits->stored_bytes != 0),
+			  "cpu_seconds_today", pair(limits->cpu_s, cpu_s, limits->cpu_s != 0));
+	add_suspended(document, config, scope, &use);
+	return document;
 }
 
 static void add_scope(json_t *answer, struct app *app, enum quota_scope scope, const char *name)
 {
 	(void)json_object_set_new(
 		answer, tenant_quota_scope_text(scope),
-		tenant_document(tenant_quota_limits(&app->config->quota, scope, name),
+		tenant_document(app->config, scope,
+				tenant_quota_limits(&app->config->quota, scope, name),
 				tenants_find(&app->registry.tenants, scope, name)));
 }
 

@@ -10,6 +10,7 @@
 #include "supervisor/api/egress/policy.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/snapshot.h"
 
 void settings_spread(struct app *app)
 {
@@ -40,8 +41,13 @@ void settings_take(struct app *app, const struct launch_config *state, int fd)
 			      "the api worker cannot read it");
 		return;
 	}
+	if (snapshots_take_keys(app, config) < 0) {
+		log_line(LOG_LEVEL_ERROR, NULL, "the former configuration stays", "reason=memory");
+		return;
+	}
 	*app->config = *config;
 	settings_spread(app);
+	snapshots_tell_missing_keys(app);
 	egress_push_all(app);
 }
 
@@ -66,8 +72,9 @@ void action_config(struct request *request)
 
 	clock_format_iso(state->at, at);
 	reply_json(request, MHD_HTTP_OK,
-		   json_pack("{s:i, s:s, s:b, s:s, s:o, s:o}", "generation", (int)state->generation,
-			     "at", at, "refused", state->refused ? 1 : 0, "text", state->text,
-			     "needs_restart", word_list(state->waiting), "production",
-			     production_describe(request_app(request)->config)));
+		   json_pack("{s:i, s:s, s:b, s:s, s:o, s:o, s:o}", "generation",
+			     (int)state->generation, "at", at, "refused", state->refused ? 1 : 0,
+			     "text", state->text, "needs_restart", word_list(state->waiting),
+			     "production", production_describe(request_app(request)->config),
+			     "snapshot_keys", snapshot_keys_describe(request_app(request))));
 }

@@ -8,21 +8,19 @@ import subprocess
 
 import pytest
 
-from harness import ROOT, Daemon, wait_until
+from harness import ROOT, wait_until
 
 NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (-?[0-9.]+|\+Inf|NaN)$')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"(?:,|$)')
-LABELS = {"class", "kind", "le", "part", "result", "side", "state", "step", "worker"}
+LABELS = {"class", "encrypted", "from", "kind", "le", "part", "result", "side", "state", "step", "what", "worker"}
 UNITS_NOT_BASE = ("_ms", "_us", "_minutes", "_kib", "_mib", "_percent")
 
 
 @pytest.fixture(scope="module")
-def daemon():
-    started = Daemon()
-    started.deaths_expected = True
-    yield started
-    started.done()
+def daemon(daemon):
+    daemon.deaths_expected = True
+    return daemon
 
 
 def parse(text):

@@ -256,7 +256,7 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"properties\":{\"generation\":" INTEGER ",\"at\":" STRING
 	 ",\"refused\":" BOOLEAN ",\"text\":" STRING ",\"needs_restart\":" STRINGS
 	 ",\"production\":{\"type\":\"object\",\"properties\":{\"known_by_name_only\":" STRINGS
-	 ",\"reachable_by_credentials\":" STRINGS "}}}}"								   },
+	 ",\"reachable_by_credentials\":" STRINGS "}},\"snapshot_keys\":" OBJECT "}}"                                      },
 	{"LogLevel",
 	 "{\"type\":\"object\",\"required\":[\"level\"],\"properties\":{\"level\":{\"enum\":"
 	 "[\"error\",\"warning\",\"info\",\"debug\"]}}}"								   },

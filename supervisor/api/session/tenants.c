@@ -9,6 +9,7 @@
 #include "supervisor/api/jobs/job.h"
 #include "supervisor/api/session/registry.h"
 #include "supervisor/api/session/session.h"
+#include "supervisor/api/session/snapshots.h"
 
 #define USEC_PER_DAY (24ull * 60 * USEC_PER_MINUTE)
 
@@ -125,6 +126,8 @@ void tenants_remove(struct session *session)
 
 void tenant_sum(const struct tenant *tenant, struct tenant_use *ret_use)
 {
+	struct snapshots_sum snapshots = {0};
+
 	*ret_use = (struct tenant_use){
 		.n_sessions = tenant->n_sessions,
 		.stored_bytes = tenant->frames_bytes,
@@ -138,7 +141,13 @@ void tenant_sum(const struct tenant *tenant, struct tenant_use *ret_use)
 		ret_use->memory_bytes += session->plan.memory_bytes;
 		ret_use->stored_bytes += session->components_bytes + session->coming_bytes;
 		ret_use->n_jobs += job_waiting(session);
+		ret_use->n_frozen += session->suspension.memory_bytes > 0;
+		ret_use->frozen_bytes += session->suspension.memory_bytes;
+		if (tenant->scope != QUOTA_SCOPE_OWNER || session->workspace[0] == '\0')
+			snapshots_sum(session, &snapshots, &snapshots);
 	}
+	ret_use->n_snapshots = snapshots.n;
+	ret_use->snapshot_bytes = snapshots.bytes;
 }
 
 bool tenant_take(usec_t *next, uint64_t per_s, uint64_t n, usec_t now)

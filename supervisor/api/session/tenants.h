@@ -52,6 +52,12 @@ struct tenant_use {
 	uint64_t stored_bytes; /* with what is on its way */
 	uint32_t n_sessions;
 	uint32_t n_jobs; /* that wait */
+	uint32_t n_frozen;
+	uint64_t frozen_bytes;
+	/* Of an owner those of sessions without a workspace, where the owner is the organisation.
+	 */
+	uint64_t n_snapshots;
+	uint64_t snapshot_bytes;
 };
 
 void tenants_init(struct tenants *tenants);
