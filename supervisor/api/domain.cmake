@@ -28,6 +28,7 @@ add_library(sandboxd_api_domain STATIC
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_git.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_runtime.c
 	${CMAKE_CURRENT_LIST_DIR}/session/spec_snapshot.c
+	${CMAKE_CURRENT_LIST_DIR}/session/spec_suspend.c
 	${CMAKE_CURRENT_LIST_DIR}/session/summary.c
 	${CMAKE_CURRENT_LIST_DIR}/session/suspension.c
 	${CMAKE_CURRENT_LIST_DIR}/session/tenants.c

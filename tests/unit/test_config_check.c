@@ -41,6 +41,9 @@ static struct config_answer *good_answer(void)
 	answer->api.janitor_interval_s = 1;
 	answer->api.audit_file_bytes = CONFIG_AUDIT_MIN_BYTES;
 	answer->api.store_max_bytes = CONFIG_STORE_MIN_BYTES;
+	answer->api.snapshot_max_bytes = CONFIG_SNAPSHOT_MIN_BYTES;
+	answer->api.snapshot_max_entries = 1;
+	answer->api.snapshot_retention_s = CONFIG_KEEP_MIN_S;
 	answer->api.network_limits.connections = 1;
 	answer->api.network_limits.connects_per_s = 1;
 	answer->api.celery.visibility_timeout_s = CONFIG_VISIBILITY_MIN_S;

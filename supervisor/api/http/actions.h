@@ -16,6 +16,7 @@
 #include "supervisor/api/session/registry.h"
 #include "supervisor/api/session/spec.h"
 #include "supervisor/api/session/spec_git.h"
+#include "supervisor/api/session/spec_suspend.h"
 
 /* The session of the path, if the caller may see it; else it was answered (404) and NULL. all: a
  * caller with platform:admin sees every session on this route. */
