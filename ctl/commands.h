@@ -29,7 +29,7 @@ struct command {
 	int max_words;           /* -1: a command line ends them */
 	enum word_kind words[2]; /* the last one stands for all that follow */
 	bool offline;            /* needs no service: client is NULL */
-	uint64_t options;        /* OPTION_BITs beside OPTIONS_COMMON */
+	option_set options;      /* OPTION_BITs beside OPTIONS_COMMON */
 	const char *arguments;   /* for usage */
 	const char *text;
 };
@@ -54,11 +54,13 @@ int command_rm(struct client *client, const struct options *options);
 int command_tasks(struct client *client, const struct options *options);
 int command_cancel(struct client *client, const struct options *options);
 int command_ttl(struct client *client, const struct options *options);
+int command_suspend(struct client *client, const struct options *options);
+int command_resume(struct client *client, const struct options *options);
 int command_watch(struct client *client, const struct options *options);
 int command_top(struct client *client, const struct options *options);
 int command_denials(struct client *client, const struct options *options);
 /* A new array of the words, or NULL. */
-json_t *words_array(const struct option_words *words);
+json_t *words_array(const char *const words[], size_t n);
 int command_egress(struct client *client, const struct options *options);
 int command_quota(struct client *client, const struct options *options);
 int command_gc(struct client *client, const struct options *options);
@@ -91,6 +93,8 @@ int command_version(struct client *client, const struct options *options);
  * on a command line, every user of the host can read in the process list. NULL: one is not UTF-8,
  * or its file cannot be read, which was said. */
 json_t *pairs_object(const char *const *pairs, size_t n);
+/* Says that a request cannot be made of what was given. EXIT_USAGE. */
+int request_unsendable(void);
 /* Shared by create and run. Exit status; the reply is the summary. */
 int session_create(struct client *client, const struct options *options,
 		   struct client_reply *reply);
@@ -99,7 +103,7 @@ const char *session_id(const json_t *summary);
 /* What its owner calls it in a summary of the list, or "-". */
 const char *session_name(const json_t *summary);
 /* Every session that the caller can see, newest first: a new array, or NULL with the exit status
- * in *ret_status. status: "open", "running" or NULL. */
+ * in *ret_status. status: "open", "running", "suspended" or NULL. */
 json_t *session_list(struct client *client, const char *status, int *ret_status);
 /* The header of a list and its rows, without the quiet options' header. */
 void session_list_print(const json_t *sessions, const struct options *options, size_t max_rows);

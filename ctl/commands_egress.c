@@ -9,12 +9,12 @@
 #include "print.h"
 #include "sandboxd/api.h"
 
-json_t *words_array(const struct option_words *words)
+json_t *words_array(const char *const words[], size_t n)
 {
 	json_t *array = json_array();
 
-	for (size_t i = 0; i < words->n; i++) {
-		if (json_array_append_new(array, json_string(words->word[i])) < 0) {
+	for (size_t i = 0; i < n; i++) {
+		if (json_array_append_new(array, json_string(words[i])) < 0) {
 			json_decref(array);
 			return NULL;
 		}
@@ -70,7 +70,8 @@ int command_egress(struct client *client, const struct options *options)
 		return EXIT_USAGE;
 	}
 	if (sets) {
-		body = json_pack("{s:o}", "allow", words_array(&options->allows));
+		body = json_pack("{s:o}", "allow",
+				 words_array(options->allows.word, options->allows.n));
 		if (!body)
 			return EXIT_FAILED;
 	}

@@ -82,6 +82,14 @@ static int add_settings(json_t *body, const struct options *options, bool with_e
 	return failed;
 }
 
+int request_unsendable(void)
+{
+	(void)fputs("sandboxctl: the command cannot be sent: not UTF-8, or a file that cannot be "
+		    "read\n",
+		    stderr);
+	return EXIT_USAGE;
+}
+
 /* The request of a command line; NULL: no memory, or something that cannot be sent. */
 static json_t *command_body(const struct options *options, bool with_env, int first)
 {
@@ -95,9 +103,7 @@ static json_t *command_body(const struct options *options, bool with_env, int fi
 	if (!failed)
 		return body;
 	json_decref(body);
-	(void)fputs("sandboxctl: the command cannot be sent: not UTF-8, or a file that cannot be "
-		    "read\n",
-		    stderr);
+	(void)request_unsendable();
 	return NULL;
 }
 

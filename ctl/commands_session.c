@@ -103,10 +103,13 @@ int session_create(struct client *client, const struct options *options, struct 
 		failed |= json_object_set_new(body, "envs",
 					      pairs_object(options->env, options->n_env));
 	if (options->secrets.n)
-		failed |= json_object_set_new(body, "secrets", words_array(&options->secrets));
+		failed |= json_object_set_new(
+			body, "secrets", words_array(options->secrets.word, options->secrets.n));
 	if (options->allows.n)
 		failed |= json_object_set_new(
-			body, "egress", json_pack("{s:o}", "allow", words_array(&options->allows)));
+			body, "egress",
+			json_pack("{s:o}", "allow",
+				  words_array(options->allows.word, options->allows.n)));
 	if (options->n_endpoint)
 		failed |= json_object_set_new(body, "env_overrides",
 					      pairs_object(options->endpoint, options->n_endpoint));
@@ -156,8 +159,21 @@ static int get_list(struct client *client, const char *status, const char *after
 	return r < 0 ? client_result(client, r, reply) : client_ask(client, &request, reply);
 }
 
+/* The list's own status does not tell who stands still. */
+static void keep_suspended(json_t *sessions)
+{
+	for (size_t i = json_array_size(sessions); i-- > 0;) {
+		const json_t *session = json_array_get(sessions, i);
+
+		if (!str_equal(print_member(json_object_get(session, "sandbox"), "tree"),
+			       "suspended"))
+			(void)json_array_remove(sessions, i);
+	}
+}
+
 json_t *session_list(struct client *client, const char *status, int *ret_status)
 {
+	bool suspended = status && str_equal(status, "suspended");
 	json_t *all = json_array();
 	char after[ID_TEXT_BYTES] = "";
 	size_t n;
@@ -167,7 +183,8 @@ json_t *session_list(struct client *client, const char *status, int *ret_status)
 		AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
 		const char *last;
 
-		*ret_status = get_list(client, status, after[0] ? after : NULL, &reply);
+		*ret_status = get_list(client, suspended ? NULL : status, after[0] ? after : NULL,
+				       &reply);
 		n = json_array_size(reply.doc);
 		if (*ret_status != EXIT_OK || n == 0)
 			break;
@@ -180,6 +197,8 @@ json_t *session_list(struct client *client, const char *status, int *ret_status)
 		json_decref(all);
 		return NULL;
 	}
+	if (suspended)
+		keep_suspended(all);
 	return all;
 }
 
@@ -210,7 +229,8 @@ void session_list_print(const json_t *sessions, const struct options *options, s
 
 static bool is_status(const char *status)
 {
-	return !status || str_equal(status, "open") || str_equal(status, "running");
+	return !status || str_equal(status, "open") || str_equal(status, "running") ||
+	       str_equal(status, "suspended");
 }
 
 int command_ls(struct client *client, const struct options *options)
@@ -219,7 +239,7 @@ int command_ls(struct client *client, const struct options *options)
 	int r = EXIT_OK;
 
 	if (!is_status(options->status)) {
-		(void)fputs("sandboxctl: --status wants open or running\n", stderr);
+		(void)fputs("sandboxctl: --status wants open, running or suspended\n", stderr);
 		return EXIT_USAGE;
 	}
 	all = session_list(client, options->status, &r);

@@ -38,7 +38,7 @@ struct state {
 	const struct option_row *value_of;
 };
 
-static uint64_t accepted_options(const struct state *state)
+static option_set accepted_options(const struct state *state)
 {
 	return OPTIONS_COMMON | (state->command ? state->command->options : 0);
 }
@@ -70,7 +70,7 @@ static void take_word(struct state *state, const char *word)
 }
 
 /* The option whose value is still missing, where that is why the words do not parse. */
-static const struct option_row *missing_value(uint64_t accepted, const char *word)
+static const struct option_row *missing_value(option_set accepted, const char *word)
 {
 	for (int i = 0; i < OPTION_MAX_; i++) {
 		const struct option_row *row = option_row((enum option_id)i);
@@ -137,7 +137,7 @@ static void offer_values(const struct option_row *row, const char *prefix, const
 
 static void offer_options(const struct state *state, const char *current)
 {
-	uint64_t accepted = accepted_options(state);
+	option_set accepted = accepted_options(state);
 	const char *equals = strchr(current, '=');
 
 	for (int i = 0; i < OPTION_MAX_; i++) {

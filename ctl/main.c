@@ -97,7 +97,7 @@ static int usage_of_verb(const char *verb, const char *next)
  * the words unless the words are a command line. */
 static int take_words(const struct command *command, struct options *options, int argc, char **argv)
 {
-	uint64_t accepted = OPTIONS_COMMON | command->options;
+	option_set accepted = OPTIONS_COMMON | command->options;
 	bool line = command->max_words < 0;
 	int at = 0;
 

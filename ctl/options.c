@@ -42,7 +42,7 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_STDIN] = {"stdin", 'i', KIND_FLAG, AT(with_stdin), 0, NULL, "give the command our standard input"},
 	[OPTION_KEEP] = {"keep", 0, KIND_FLAG, AT(keep), 0, NULL, "leave the session and print its id"},
 	[OPTION_NAME] = {"name", 'n', KIND_TEXT, AT(name), 0, "NAME", "name of the session; write: of the component instead of the file's"},
-	[OPTION_STATUS] = {"status", 0, KIND_TEXT, AT(status), 0, "open|running", "only sessions in that state"},
+	[OPTION_STATUS] = {"status", 0, KIND_TEXT, AT(status), 0, "open|running|suspended", "only sessions in that state"},
 	[OPTION_DEEP] = {"deep", 0, KIND_FLAG, AT(deep), 0, NULL, "also run into the limits from inside"},
 	[OPTION_CONFIG] = {"config", 0, KIND_TEXT, AT(config), 0, "FILE", "configuration that the service was started with"},
 	[OPTION_FOLLOW] = {"follow", 'f', KIND_FLAG, AT(follow), 0, NULL, "wait for further frames until the task ends"},
@@ -64,6 +64,12 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_TTY] = {"tty", 0, KIND_FLAG, AT(tty), 0, NULL, "on a terminal, which is ours"},
 	[OPTION_SIGNAL] = {"signal", 's', KIND_TEXT, AT(signal), 0, "HUP|INT|QUIT|KILL|USR1|USR2|TERM|CONT|STOP", "signal to send, name or number (default TERM)"},
 	[OPTION_SCOPE] = {"scope", 0, KIND_TEXT, AT(scope), 0, "group|leader|tree", "whom to signal (default group)"},
+	[OPTION_REPLACE] = {"replace", 0, KIND_FLAG, AT(replace), 0, NULL, "remove what is there first"},
+	[OPTION_BEFORE] = {"before", 0, KIND_TEXT, AT(before), 0, "COMMAND", "line for the shell, run and waited for first; it has to end with 0"},
+	[OPTION_SIGNAL_COMMANDS] = {"signal", 0, KIND_TEXT, AT(signal_commands), 0, "none|foreground|all", "commands that get a TERM first (default none)"},
+	[OPTION_GRACE] = {"grace", 0, KIND_TEXT, AT(grace), 0, "MS", "time for these to end before they are stopped (default 2000)"},
+	[OPTION_REMOVE] = {"remove", 0, KIND_WORDS, AT(remove), AT(removes), "PATH", "file or folder to delete first; may be repeated"},
+	[OPTION_DURABLE] = {"durable", 0, KIND_TEXT, AT(durable), 0, "background|wait|never", "snapshot of the workspace (default background)"},
 	[OPTION_STATE_DIR] = {"state-dir", 0, KIND_TEXT, AT(state_dir), 0, "DIR", "state directory of the service (default /var/lib/sandboxd)"},
 };
 /* clang-format on */
@@ -73,7 +79,7 @@ const struct option_row *option_row(enum option_id id)
 	return &option_table[id];
 }
 
-static const struct option_row *option_find(const char *word, size_t length, uint64_t accepted)
+static const struct option_row *option_find(const char *word, size_t length, option_set accepted)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(option_table); i++) {
 		const struct option_row *row = &option_table[i];
@@ -164,7 +170,8 @@ static int option_store(const struct option_row *row, struct options *options, c
 	return -EINVAL;
 }
 
-int options_parse(struct options *options, uint64_t accepted, int argc, char **argv, int *ret_index)
+int options_parse(struct options *options, option_set accepted, int argc, char **argv,
+		  int *ret_index)
 {
 	int i;
 
@@ -223,7 +230,7 @@ void options_from_environment(struct options *options)
 	}
 }
 
-void options_print(uint64_t ids)
+void options_print(option_set ids)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(option_table); i++) {
 		const struct option_row *row = &option_table[i];

@@ -57,10 +57,17 @@ enum option_id {
 	OPTION_SIGNAL,
 	OPTION_SCOPE,
 	OPTION_REPLACE,
+	OPTION_BEFORE,
+	OPTION_SIGNAL_COMMANDS,
+	OPTION_GRACE,
+	OPTION_REMOVE,
+	OPTION_DURABLE,
 	OPTION_MAX_,
 };
-#define OPTION_BIT(id) (UINT64_C(1) << (id))
-_Static_assert(OPTION_MAX_ <= 64, "one bit each");
+/* A bit for each. */
+__extension__ typedef unsigned __int128 option_set;
+#define OPTION_BIT(id) ((option_set)1 << (id))
+_Static_assert(OPTION_MAX_ <= 8 * sizeof(option_set), "one bit each");
 
 /* What every command takes, before and behind its name. */
 #define OPTIONS_COMMON (OPTION_BIT(OPTION_PROFILE) - 1)
@@ -132,6 +139,12 @@ struct options {
 	const char *signal; /* kill: NULL: TERM */
 	bool replace;
 	const char *scope;
+	const char *before;          /* suspend: a line for the shell */
+	const char *signal_commands; /* suspend: which commands are signalled */
+	const char *grace;
+	const char *remove; /* the last of `removes` */
+	struct option_words removes;
+	const char *durable;
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;
 	uint32_t interval_s;              /* watch, top; 0: the default */
@@ -158,10 +171,10 @@ const struct option_row *option_row(enum option_id id);
  * Take options out of argv, as long as words are options of `accepted` (OPTION_BITs); "--" is no
  * option. 0 and the index of the first word left in *ret_index, or -EINVAL with a message printed.
  */
-MUST_USE int options_parse(struct options *options, uint64_t accepted, int argc, char **argv,
+MUST_USE int options_parse(struct options *options, option_set accepted, int argc, char **argv,
 			   int *ret_index);
 /* Values of the options that were not given, from SANDBOXCTL_… variables of the environment. */
 void options_from_environment(struct options *options);
 
 /* Print each option of `ids`, one per line. */
-void options_print(uint64_t ids);
+void options_print(option_set ids);

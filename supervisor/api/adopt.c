@@ -16,12 +16,15 @@
 #include "supervisor/api/redis.h"
 #include "supervisor/api/row_session.h"
 #include "supervisor/api/snapshot.h"
+#include "supervisor/api/suspend.h"
 
 struct adoptee {
 	struct list link; /* app->adopting */
 	struct id id;
 	int fd;
 	bool taken;
+	bool is_frozen;
+	bool is_parted;    /* as well, and its shim runs */
 	bool incompatible; /* another release had made its tree, which was ended */
 };
 
@@ -142,6 +145,7 @@ static void take_tree(struct start_up *start, struct session *session, struct ad
 		(void)TAKE_FD(adoptee->fd);
 		start->n_adopted++;
 		start->app->metrics.n_adoptions[METRICS_ADOPTION_ADOPTED]++;
+		suspend_adopted(session, adoptee->is_frozen, adoptee->is_parted);
 		return;
 	}
 	/* The row stays, and the next use makes another tree. */
@@ -299,6 +303,9 @@ static void on_adopt(void *userdata, const struct launch_msg *answer, int fd)
 		}
 		memcpy(adoptee->id.bytes, answer->session, ID_BYTES);
 		adoptee->fd = TAKE_FD(shim_fd);
+		adoptee->is_frozen =
+			answer->error == LAUNCH_E_NONE && answer->u.adopted.is_frozen != 0;
+		adoptee->is_parted = adoptee->is_frozen && answer->u.adopted.is_parted != 0;
 		adoptee->incompatible = adoptee->taken = answer->error == LAUNCH_E_INCOMPATIBLE;
 		list_append(&app->adopting, &adoptee->link);
 		return;

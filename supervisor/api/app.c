@@ -15,6 +15,7 @@
 #include "supervisor/api/events.h"
 #include "supervisor/api/file_watch.h"
 #include "supervisor/api/http/request.h"
+#include "supervisor/api/idle.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/names.h"
 #include "supervisor/api/observe.h"
@@ -28,8 +29,9 @@
 #include "supervisor/api/tasks.h"
 
 #define STORE_PATH       WORKER_STATE_DIR "/api.db"
-#define STORE_PAGE_BYTES 4096u              /* of a file that we made */
-#define STOP_TIMEOUT     (4 * USEC_PER_SEC) /* below the supervisor's patience with us */
+#define STORE_PAGE_BYTES 4096u                  /* of a file that we made */
+#define STOP_TIMEOUT     (4 * USEC_PER_SEC)     /* below the supervisor's patience with us */
+#define STOP_LATE        (3 * USEC_PER_SEC / 2) /* of it: for the end of what was waited for */
 #define LEAVE_TIMEOUT    (1 * USEC_PER_SEC)
 #define RETENTION_AGAIN  (20 * USEC_PER_MS) /* while there is something to delete */
 #define EVENTS_A_TURN    128
@@ -205,12 +207,20 @@ static int on_tick(sd_event_source *source, uint64_t at, void *userdata)
 	tasks_warn(app);
 	sessions_end_again(app);
 	quotas_tick(app);
+	idle_tick(app);
 	canary_tick(app);
 	redis_tick(app);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives)
 		tasks_next(app, LIST_ENTRY(entry, struct live, link)->session);
 	(void)sd_event_source_set_time(source, clock_add(now, APP_TICK));
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+/* Those whose snapshot was waited for. */
+static void stop_rest(struct app *app)
+{
+	if (app->phase == APP_PHASE_STOPPING)
+		sessions_stop_rest(app, clock_add(clock_boottime(), STOP_LATE) >= app->stop_at);
 }
 
 /* A turn. */
@@ -295,6 +305,7 @@ static int run_loop(struct app *app)
 		if (r < 0)
 			return EXIT_FAILURE;
 		end_turn(app);
+		stop_rest(app);
 		if (sd_event_get_exit_code(app->event, &code) >= 0)
 			break;
 		if (must_exit(app))

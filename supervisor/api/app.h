@@ -54,6 +54,8 @@ struct app_counters {
 	uint64_t n_ended;
 	uint64_t n_tasks;
 	uint64_t n_commands;
+	uint64_t n_demotions; /* frozen sessions that gave their memory back */
+	uint64_t n_resumes[SUSPENSION_RESUMED_MAX_];
 	uint64_t n_snapshots_made;
 	uint64_t n_snapshots_restored;
 	uint64_t n_snapshots_not_made;
@@ -163,8 +165,10 @@ void sessions_expire(struct app *app); /* and arms the timer for the next one */
 void sessions_end_again(struct app *app);
 /* Out of the registry at once; freed at the end of the turn. */
 void sessions_forget(struct app *app, struct session *session);
-/* The service stops: every tree ends, the rows stay open. */
+/* The service stops: every tree ends, the rows stay open. That of a suspended one whose snapshot is
+ * under way is left for sessions_stop_rest, which is called until none is. */
 void sessions_stop_all(struct app *app);
+void sessions_stop_rest(struct app *app, bool at_once);
 size_t sessions_with_tree(const struct app *app); /* or with a rest of one */
 
 /* session_writes.c */

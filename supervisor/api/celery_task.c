@@ -392,9 +392,9 @@ static void start(struct delivery *delivery)
 		seek(delivery);
 	else if (!session || !session_is_visible(session, clock_realtime()))
 		finish_missing(delivery);
-	else if (!session_has_tree(session))
+	else if (!session_has_tree(session) && session->suspension.state == SUSPENSION_RUNNING)
 		ask_tree(delivery, session);
-	else if (session->n_jobs == 0 && is_first(delivery))
+	else if (session_is_usable(session) && session->n_jobs == 0 && is_first(delivery))
 		run(delivery, session);
 	/* else celery_session_ready */
 }

@@ -14,15 +14,16 @@
 #include "supervisor/api/components.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/idle.h"
 #include "supervisor/api/loader_run.h"
 #include "supervisor/api/rebuild.h"
+#include "supervisor/api/suspend.h"
 
 #define NOTED_PROGRAM_MAX 256
 #define START_TIMEOUT     (30 * USEC_PER_SEC)
 
-/* False: it was answered. */
-static bool may_be_root(struct request *request, const struct live *live,
-			const struct spec_command *spec)
+bool command_may_be_root(struct request *request, const struct live *live,
+			 const struct spec_command *spec)
 {
 	if (!spec->is_root || session_profile(live)->root == POLICY_ROOT_ALLOWED)
 		return true;
@@ -90,7 +91,7 @@ void action_command(struct request *request, struct session *session, struct spe
 	struct live *live = live_of(session);
 
 	note_program(request, spec);
-	if (!may_be_root(request, live, spec) || !command_may_work(request, session))
+	if (!command_may_be_root(request, live, spec) || !command_may_work(request, session))
 		return;
 	if (!is_waited_for(start, spec) && !request_may_stream(request))
 		return;
@@ -220,6 +221,14 @@ static struct command *find_running(struct request *request, struct session *ses
 {
 	struct command *command = find(request, session);
 
+	if (command && command->state != COMMAND_STATE_ENDED &&
+	    session->suspension.state != SUSPENSION_RUNNING) {
+		if (suspend_may_wait(request, session))
+			rebuild_wait(request, session);
+		return NULL;
+	}
+	if (command)
+		idle_touch(live_of(session));
 	if (!command || command->state != COMMAND_STATE_ENDED)
 		return command;
 	reply_runtime_error(request, RUNTIME_NOT_RUNNING, NULL);

@@ -10,6 +10,7 @@
 #include "supervisor/api/denials.h"
 #include "supervisor/api/events.h"
 #include "supervisor/api/provider.h"
+#include "supervisor/api/suspend.h"
 
 static struct activity *find_activity(struct live *live, uint32_t wire_job)
 {
@@ -114,11 +115,17 @@ static void on_known(void *userdata)
 {
 	struct live *live = userdata;
 
+	suspend_known(live);
 	/* What was settled so far could not be acknowledged yet. */
 	if (list_empty(&live->credit))
 		list_append(&live->app->crediting, &live->credit);
 	sessions_event(live->app, live->session, SESSION_EVENT_RESTORED, SESSION_REASON_NONE);
 	tasks_go_on(live->app, live->session);
+}
+
+static void on_paused(void *userdata)
+{
+	suspend_paused(userdata);
 }
 
 static void on_lost(void *userdata, int error)
@@ -148,6 +155,7 @@ static const struct shim_link_events link_events = {
 	.kept = on_kept,
 	.denied = on_denied,
 	.known = on_known,
+	.paused = on_paused,
 	.lost = on_lost,
 };
 
@@ -160,6 +168,7 @@ int live_new(struct app *app, struct session *session, struct live **ret_live)
 	live->app = app;
 	live->session = session;
 	live->provider = provider_find(session->provider);
+	live->used_at = clock_boottime();
 	list_init(&live->activities);
 	list_init(&live->commands);
 	list_init(&live->event_streams);
@@ -179,7 +188,7 @@ struct live *live_free(struct live *live)
 	ASSERT(list_empty(&live->activities));
 	ASSERT(list_empty(&live->waiters));
 	ASSERT(list_empty(&live->tree_waiters));
-	ASSERT(!live->creation && !live->rebuild);
+	ASSERT(!live->creation && !live->rebuild && !live->suspend);
 	commands_leave(live);
 	events_done(live);
 	list_remove(&live->link);

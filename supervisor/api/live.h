@@ -14,6 +14,8 @@ struct activity;
 struct provider;
 struct event_log;
 struct rebuild;
+struct suspend;
+struct suspend_persist;
 struct row_close;
 
 enum activity_end {
@@ -75,22 +77,30 @@ struct live {
 	usec_t output_since;       /* boottime of the last look at how much output came */
 	struct list waiters;       /* struct end_waiter: told when nothing of the session is left */
 	struct creation *creation;
-	struct row_close *row_close;   /* session_close.c */
-	struct list tree_waiters;      /* rebuild.c: requests that need a process tree */
-	struct rebuild *rebuild;       /* under way, or how the last one failed */
-	struct snapshot_run *snapshot; /* snapshot.c: one is made or put back; NULL */
-	usec_t rebuilding_since;       /* boottime */
-	uint32_t tree;                 /* counts the trees of this session in this worker */
-	uint32_t policy_generation;    /* of the network policy that was made last */
-	enum live_redis redis;         /* its user there */
-	bool redis_over;               /* over its bound there: the user may not write */
-	bool restored_waits;           /* for that: then those who wait for the tree go on */
+	struct row_close *row_close;     /* session_close.c */
+	struct list tree_waiters;        /* rebuild.c: requests that need a process tree */
+	struct rebuild *rebuild;         /* under way, or how the last one failed */
+	struct suspend *suspend;         /* suspend.c: under way */
+	uint32_t suspend_steps;          /* counts what it asked for */
+	struct snapshot_run *snapshot;   /* snapshot.c: one is made or put back; NULL */
+	struct suspend_persist *persist; /* suspend_persist.c: under way */
+	uint32_t n_persists;
+	int persist_error;          /* how the last one ended */
+	usec_t persist_at;          /* boottime: not again before, unless somebody asks for it */
+	usec_t used_at;             /* boottime: idle.c */
+	usec_t rebuilding_since;    /* boottime */
+	uint32_t tree;              /* counts the trees of this session in this worker */
+	uint32_t policy_generation; /* of the network policy that was made last */
+	enum live_redis redis;      /* its user there */
+	bool redis_over;            /* over its bound there: the user may not write */
+	bool restored_waits;        /* for that: then those who wait for the tree go on */
 	bool policy_in_force;
 	bool policy_too_big; /* the last one was, and its session was told */
 	bool policy_owed;    /* it waits for the egress worker to be there, or to read */
 	bool kill_asked;     /* and not answered yet */
 	bool kill_later;     /* the shim ended by itself: only if nobody says so */
 	bool adopted;
+	bool is_parted; /* LAUNCH_PART was asked for, and LAUNCH_JOIN not answered since */
 	bool taken;     /* it is another instance's by now: ends with the turn */
 };
 

@@ -7,6 +7,7 @@
 #include "supervisor/api/celery.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/idle.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/platform.h"
 #include "supervisor/api/snapshot.h"
@@ -271,6 +272,8 @@ void action_metrics(struct request *request)
 		r = append_service(&text, app);
 	if (r >= 0)
 		r = celery_append_metrics(&text, app);
+	if (r >= 0)
+		r = idle_append_metrics(&text, app);
 	if (r >= 0)
 		r = snapshots_append_metrics(&text, app);
 	if (r >= 0)

@@ -26,6 +26,7 @@ struct rebuild {
 	size_t n_written;
 	size_t n_bytes;
 	size_t n_left_out;
+	bool is_unpacked; /* its snapshot; now come the components that are newer */
 	bool failed;
 };
 
@@ -50,6 +51,9 @@ void rebuild_wait(struct request *request, struct session *session)
 	struct quota_refusal refusal;
 	struct tree_waiter *waiter;
 
+	if (session->state == SESSION_STATE_DORMANT &&
+	    !snapshot_key_is_there(request, session, session->suspension.snapshot))
+		return;
 	/* Whoever comes first asks for the launch. */
 	if (session->state == SESSION_STATE_DORMANT &&
 	    !tenant_quota_launch(session, &request_config(request)->quota, clock_boottime(),
@@ -113,16 +117,37 @@ void rebuild_go_on(struct session *session)
 	celery_session_ready(live->app, session);
 }
 
+/* False: nobody waits. *ret_request: NULL: its client left. */
+static bool take_waiter(struct live *live, struct request **ret_request)
+{
+	struct tree_waiter *waiter;
+
+	if (list_empty(&live->tree_waiters))
+		return false;
+	waiter = LIST_ENTRY(live->tree_waiters.next, struct tree_waiter, link);
+	list_remove(&waiter->link);
+	*ret_request = answer_get(&waiter->to);
+	free(waiter);
+	return true;
+}
+
+void rebuild_refuse(struct live *live, enum runtime_error error, const char *detail)
+{
+	struct request *request;
+
+	while (take_waiter(live, &request))
+		if (request)
+			reply_runtime_error(request, error, detail);
+}
+
 void rebuild_drop(struct live *live)
 {
-	rebuild_free(live);
-	while (!list_empty(&live->tree_waiters)) {
-		struct tree_waiter *waiter =
-			LIST_ENTRY(live->tree_waiters.next, struct tree_waiter, link);
+	struct request *request;
 
-		list_remove(&waiter->link);
-		free(waiter);
-	}
+	rebuild_free(live);
+	while (take_waiter(live, &request))
+		if (request)
+			reply_not_found(request);
 }
 
 /* How it fails. */
@@ -330,23 +355,89 @@ static void on_restored(void *userdata, enum store_result result)
 		sessions_event(app, session, SESSION_EVENT_RESTORED, SESSION_REASON_NONE);
 }
 
+static void complete(struct app *app, struct session *session)
+{
+	struct rebuild_op *op = op_new(app, session);
+
+	if (op &&
+	    store_session_tree(app->store, &session->id, STORE_TREE_COMPLETE, on_restored, op) >= 0)
+		return;
+	free(op);
+	fail_late(app, session, "out of memory");
+}
+
+/* The snapshot has what programs did to older ones; of these it knows nothing. */
+static void write_later(struct app *app, struct session *session)
+{
+	struct rebuild *rebuild = live_of(session)->rebuild;
+
+	free(rebuild->last);
+	rebuild->last = NULL;
+	rebuild->n_written = 0;
+	rebuild->n_bytes = 0;
+	rebuild->is_unpacked = true;
+	read_next(app, session);
+}
+
+static void on_unpacked(void *userdata, struct session *gone, const struct snapshot_result *result)
+{
+	struct rebuild_op *op = userdata;
+	struct session *session = op_session(op);
+	struct app *app = op->app;
+	struct log_context context = {.session = &op->session};
+
+	(void)gone;
+	if (session && result->error != 0)
+		log_line(LOG_LEVEL_ERROR, &context, "a snapshot cannot be restored", "errno=%d",
+			 -result->error);
+	free(op);
+	if (!session)
+		return;
+	if (result->error != 0) {
+		fail_late(app, session, "its snapshot cannot be restored");
+		return;
+	}
+	events_note(session, "restored",
+		    json_pack("{s:I}", "generation",
+			      (json_int_t)session->suspension.durable_generation));
+	write_later(app, session);
+}
+
+/* What it had when it was suspended last. */
+static void unpack(struct app *app, struct session *session)
+{
+	struct rebuild_op *op = op_new(app, session);
+	int r = -ENOMEM;
+
+	if (op)
+		r = snapshot_restore(live_of(session), &session->id, session->suspension.snapshot,
+				     true, on_unpacked, op);
+	if (r >= 0)
+		return;
+	free(op);
+	fail_late(app, session, "its snapshot cannot be restored");
+}
+
+/* All that there was to write is written. */
 static void finish(struct app *app, struct session *session)
 {
 	struct rebuild *rebuild = live_of(session)->rebuild;
-	struct rebuild_op *op = op_new(app, session);
 	char message[96];
 
+	if (rebuild->is_unpacked) {
+		complete(app, session);
+		return;
+	}
 	if (rebuild->n_left_out > 0) {
 		fit_text(message, sizeof(message),
 			 "%zu components were left out: their names or sizes are not allowed",
 			 rebuild->n_left_out);
 		sessions_note(app, session, "components_left_out", message);
 	}
-	if (op &&
-	    store_session_tree(app->store, &session->id, STORE_TREE_COMPLETE, on_restored, op) >= 0)
-		return;
-	free(op);
-	fail_late(app, session, "out of memory");
+	if (session->suspension.snapshot)
+		unpack(app, session);
+	else
+		complete(app, session);
 }
 
 static void on_component(void *userdata, enum store_result result,
@@ -377,10 +468,12 @@ static void on_component(void *userdata, enum store_result result,
 
 static void read_next(struct app *app, struct session *session)
 {
+	const struct rebuild *rebuild = live_of(session)->rebuild;
 	struct rebuild_op *op = op_new(app, session);
+	uint64_t from = rebuild->is_unpacked ? session->suspension.durable_generation : 0;
 
-	if (op && store_component_get(app->store, &session->id, live_of(session)->rebuild->last, 0,
-				      on_component, op) >= 0)
+	if (op && store_component_get(app->store, &session->id, rebuild->last, from, on_component,
+				      op) >= 0)
 		return;
 	free(op);
 	fail_late(app, session, "out of memory");

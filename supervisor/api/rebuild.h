@@ -12,6 +12,7 @@
 #pragma once
 
 #include "supervisor/api/creation.h"
+#include "supervisor/api/http/runtime_errors.h"
 
 /* The request goes on when there is a tree, or is answered. */
 void rebuild_wait(struct request *request, struct session *session);
@@ -23,5 +24,7 @@ void rebuild_go_on(struct session *session);
 struct refusal *rebuild_refusal(struct live *live);
 /* The tree that was being made is gone. */
 void rebuild_lost(struct live *live);
-/* The worker ends: nobody is answered. */
+/* It cannot be resumed now: those who wait for that are told why. */
+void rebuild_refuse(struct live *live, enum runtime_error error, const char *detail);
+/* The session ends: who still waits for a tree is told that it is not there. */
 void rebuild_drop(struct live *live);

@@ -1,8 +1,10 @@
 /* The sessions that a request may see, and what it is told of them. */
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/idle.h"
 #include "supervisor/api/rebuild.h"
 #include "supervisor/api/session_seek.h"
+#include "supervisor/api/suspend.h"
 
 static struct viewer viewer_of(const struct request *request, bool all)
 {
@@ -32,11 +34,13 @@ struct session *action_find_tree(struct request *request)
 {
 	struct session *session = action_find(request, false);
 
-	if (!session || session_has_tree(session))
+	if (session)
+		idle_touch(live_of(session));
+	if (!session || session_is_usable(session))
 		return session;
 	if (request_app(request)->phase != APP_PHASE_SERVING)
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the service stops");
-	else
+	else if (suspend_may_wait(request, session))
 		rebuild_wait(request, session);
 	return NULL;
 }

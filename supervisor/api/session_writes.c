@@ -74,6 +74,14 @@ void sessions_write_status(struct app *app, const struct session *session)
 		free(op);
 }
 
+void sessions_write_egress(struct app *app, const struct session *session)
+{
+	void *op = sessions_write(app, &session->id);
+
+	if (op && store_session_egress(app->store, session, clock_realtime(), on_write, op) < 0)
+		free(op);
+}
+
 void sessions_write_registry(struct app *app, const struct session *session)
 {
 	void *op = sessions_write(app, &session->id);

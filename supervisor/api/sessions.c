@@ -21,6 +21,7 @@
 #include "supervisor/api/redis.h"
 #include "supervisor/api/session/fit.h"
 #include "supervisor/api/session_close.h"
+#include "supervisor/api/suspend.h"
 
 /* The end. */
 
@@ -109,6 +110,13 @@ static void end_session(struct app *app, struct session *session)
 	live_of(session)->kill_asked = ask_kill(app, &session->id);
 }
 
+/* The shim of one that was adopted frozen cannot say anything before it is thawed. */
+static bool stands_still(const struct session *session)
+{
+	return session->suspension.state == SUSPENSION_SUSPENDED ||
+	       session->suspension.state == SUSPENSION_RESUMING;
+}
+
 void sessions_end_again(struct app *app)
 {
 	usec_t now = clock_boottime();
@@ -120,8 +128,8 @@ void sessions_end_again(struct app *app)
 		if (session->state == SESSION_STATE_CLOSING ||
 		    session->state == SESSION_STATE_FALLING)
 			end_session(app, session);
-		else if (session->state == SESSION_STATE_REBUILDING &&
-			 now - live->rebuilding_since > APP_REBUILD_TIMEOUT)
+		else if (session->state == SESSION_STATE_REBUILDING && !stands_still(session) &&
+			 !live->snapshot && now - live->rebuilding_since > APP_REBUILD_TIMEOUT)
 			sessions_event(app, session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
 	}
 }
@@ -141,6 +149,7 @@ void sessions_forget(struct app *app, struct session *session)
 	creation_failed(session);
 	egress_forget(app, session);
 	rebuild_drop(live);
+	suspend_drop(live);
 	session_close_tell(&live->waiters, END_UNKNOWN, 0);
 	if (live->row_close)
 		session_close_end(live);
@@ -185,6 +194,8 @@ static void do_tree_actions(struct app *app, struct session *session, uint32_t a
 		rebuild_restore(app, session);
 	if (actions & SESSION_ACTION_GO_ON)
 		rebuild_go_on(session);
+	if (actions & SESSION_ACTION_DROP_TREE)
+		suspend_tree_gone(session);
 }
 
 /* What the audit tells of a change of state. Why a tree fell is known when nothing is left of it;
@@ -330,7 +341,20 @@ void sessions_stop_all(struct app *app)
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
 		struct live *live = LIST_ENTRY(entry, struct live, link);
 
-		if (live->session->state < SESSION_STATE_CLOSING)
+		if (live->session->state < SESSION_STATE_CLOSING && !live->persist)
+			sessions_event(app, live->session, SESSION_EVENT_STOP,
+				       SESSION_REASON_HOST_STOPPED);
+	}
+}
+
+void sessions_stop_rest(struct app *app, bool at_once)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+		enum session_state state = live->session->state;
+
+		if ((session_has_tree(live->session) || state == SESSION_STATE_REBUILDING) &&
+		    (at_once || !live->persist))
 			sessions_event(app, live->session, SESSION_EVENT_STOP,
 				       SESSION_REASON_HOST_STOPPED);
 	}

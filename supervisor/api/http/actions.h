@@ -107,6 +107,8 @@ void action_task_cancel(struct request *request); /* ends it, then the same */
 /* is_chat: by the route below /chat/, which has a wait of its own for a task to appear. */
 void action_task_stream(struct request *request, bool as_lines, uint32_t after, bool is_chat);
 
+void action_suspend(struct request *request, struct session *session, struct spec_suspend *spec);
+void action_resume(struct request *request, struct session *session, struct spec_resume *spec);
 void action_proof(struct request *request, struct session *session);
 void action_trace(struct request *request, struct session *session);
 void action_log_level(struct request *request); /* what it is */

@@ -67,6 +67,8 @@ void handle_file_move(struct request *request);
 void handle_file_copy(struct request *request);
 void handle_file_chmod(struct request *request);
 void handle_git(struct request *request); /* of all of them: the route says which */
+void handle_sandbox_suspend(struct request *request);
+void handle_sandbox_resume(struct request *request);
 void handle_snapshot_create(struct request *request);
 void handle_snapshot_list(struct request *request);
 void handle_snapshot_delete(struct request *request);

@@ -46,6 +46,35 @@ void handle_sandbox_delete(struct request *request)
 		action_delete(request, session);
 }
 
+void handle_sandbox_suspend(struct request *request)
+{
+	struct spec_suspend spec = SPEC_SUSPEND_NULL;
+	struct session *session;
+
+	if (!payload_parse(request, spec_parse_suspend, &spec))
+		return;
+	/* Whoever is suspended, or on the way, needs no tree for the answer. */
+	session = action_find(request, false);
+	if (session && session->suspension.state == SUSPENSION_RUNNING)
+		session = action_find_tree(request);
+	if (session)
+		action_suspend(request, session, &spec);
+	spec_suspend_done(&spec);
+}
+
+void handle_sandbox_resume(struct request *request)
+{
+	struct spec_resume spec = SPEC_RESUME_NULL;
+	struct session *session;
+
+	if (!payload_parse(request, spec_parse_resume, &spec))
+		return;
+	session = action_find(request, false);
+	if (session)
+		action_resume(request, session, &spec);
+	spec_resume_done(&spec);
+}
+
 void handle_sandbox_proof(struct request *request)
 {
 	struct session *session = action_find(request, true);

@@ -169,6 +169,17 @@ static const struct schema_row schemas[] = {
 	{"GitDiff",
 	 "{\"type\":\"object\",\"properties\":{\"files\":{\"type\":\"array\",\"items\":" OBJECT
 	 "},\"diff\":" STRING ",\"truncated\":" BOOLEAN "}}"							       },
+	{"SandboxResume",
+	 "{\"type\":\"object\",\"properties\":{\"egress\":" OBJECT ",\"envs\":" TEXTS "}}"                                 },
+	{"SandboxSuspend",
+	 "{\"type\":\"object\",\"properties\":{\"signal_commands\":{\"enum\":[\"none\",\"foreground\",\"all\"]}"
+	 ",\"grace_ms\":" INTEGER
+	 ",\"before\":{\"$ref\":\"#/components/schemas/CommandRun\"},\"remove\":" STRINGS
+	 ",\"durable\":{\"enum\":[\"background\",\"wait\",\"never\"]}}}"                                                   },
+	{"Suspension",
+	 "{\"allOf\":[{\"$ref\":\"#/components/schemas/Sandbox\"},{\"type\":\"object\","
+	 "\"properties\":{\"durable_error\":" OBJECT
+	 ",\"resumed\":{\"enum\":[\"memory\",\"snapshot\",null]}}}]}"                                                      },
 	{"Snapshot",
 	 "{\"type\":\"object\",\"properties\":{\"snapshot_id\":" STRING ",\"created_at\":" STRING
 	 ",\"bytes\":" INTEGER ",\"content_bytes\":" INTEGER ",\"entries\":" INTEGER

@@ -67,6 +67,11 @@ static json_t *error_object(const struct runtime_error_row *row, const char *det
 			 row->code, "retryable", row->retryable);
 }
 
+json_t *reply_error_object(enum runtime_error error, const char *detail)
+{
+	return error_object(runtime_error_row(error), detail);
+}
+
 void reply_detail(struct request *request, int status, const char *detail)
 {
 	const struct runtime_error_row *row =

@@ -28,6 +28,8 @@ void reply_refusal(struct request *request, const struct quota_refusal *refusal)
 void reply_quota(struct request *request, enum quota_reason reason);
 /* detail: NULL: the row's. A retryable one has Retry-After. */
 void reply_runtime_error(struct request *request, enum runtime_error error, const char *detail);
+/* What it says, for a part of another answer. New. */
+json_t *reply_error_object(enum runtime_error error, const char *detail);
 /* 503 with Retry-After, and the connection ends. */
 void reply_busy(struct request *request, const char *detail);
 /* The one 404 for a session, under the words of the route's prefix: the same bytes whether the
