@@ -8,6 +8,7 @@
 
 #include "sandboxd/api.h"
 #include "supervisor/api/http/actions.h"
+#include "supervisor/api/http/features.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/provider.h"
@@ -47,11 +48,12 @@ void action_capabilities(struct request *request)
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		(void)json_array_append_new(endpoints, json_string(endpoint_name(i)));
 	reply_json(request, MHD_HTTP_OK,
-		   json_pack("{s:s, s:s, s:i, s:o, s:o, s:s, s:[s,s,s]}", "api_version",
-			     API_VERSION, "version", SANDBOXD_VERSION, "max_sessions",
+		   json_pack("{s:s, s:s, s:i, s:o, s:o, s:s, s:o, s:o}", "api_version", API_VERSION,
+			     "version", SANDBOXD_VERSION, "max_sessions",
 			     (int)app->config->max_sessions, "profiles", profile_list(app),
-			     "endpoints", endpoints, "store", "sqlite", "features", "dagster",
-			     "commands", "streams"));
+			     "endpoints", endpoints, "store",
+			     app->config->store_dsn[0] ? "postgresql" : "sqlite", "providers",
+			     provider_describe_all(), "features", features_list()));
 }
 
 /* Proof and trace. */

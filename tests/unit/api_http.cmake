@@ -5,6 +5,7 @@ sandboxd_unit_test(test_shares LIBS sandboxd_api_http_pure)
 sandboxd_unit_test(test_runtime_errors LIBS sandboxd_api_http_pure)
 sandboxd_unit_test(test_routes
 	SOURCES test_routes.c ${PROJECT_SOURCE_DIR}/supervisor/api/http/openapi.c
+	${PROJECT_SOURCE_DIR}/supervisor/api/http/features.c
 	LIBS sandboxd_api_routes sandboxd_api_http_pure sandboxd_json)
 sandboxd_unit_test(test_http_left LIBS sandboxd_api_http)
 sandboxd_unit_test(test_file_reply

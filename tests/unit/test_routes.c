@@ -4,6 +4,7 @@
 
 #include "sandboxd/api.h"
 #include "supervisor/api/http/auth.h"
+#include "supervisor/api/http/features.h"
 #include "supervisor/api/http/handlers.h"
 #include "supervisor/api/http/openapi.h"
 #include "supervisor/api/http/routes.h"
@@ -223,7 +224,76 @@ static void test_openapi_describes_each_route(void **state)
 	json_decref(document);
 }
 
+/* A client reads the list to know what it need not try. */
+static void test_features_know_each_route(void **state)
+{
+	static const char *const wanted[] = {"dagster", "commands", "streams", "pty",
+					     "files",   "watch",    "git",     "snapshots",
+					     "suspend", "events"};
+	json_t *list = features_list();
+	size_t n_found = 0;
+	const struct route *route;
+	const char *name;
+	size_t at;
+	json_t *one;
+
+	(void)state;
+	for (size_t i = 0; (route = routes_at(i)); i++)
+		if (!feature_of_route(route, &name))
+			fail_msg("%s is of no feature: features.c", route->pattern);
+	json_array_foreach(list, at, one)
+	{
+		for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+			n_found += str_equal(json_string_value(one), wanted[i]);
+	}
+	assert_int_equal(n_found, ARRAY_SIZE(wanted));
+	json_decref(list);
+}
+
+static void test_features_do_not_take_a_route_that_is_new(void **state)
+{
+	static const char *const patterns[] = {
+		"/v1/templates",
+		API_PREFIX_RUNTIME "/{id}/teleport",
+		API_PREFIX_RUNTIME "/{id}/commandsx",
+		API_PREFIX_RUNTIME "x",
+	};
+	const char *name;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(patterns); i++)
+		assert_false(feature_of_route(&(struct route){.pattern = patterns[i]}, &name));
+	assert_true(feature_of_route(&(struct route){.pattern = API_PREFIX_RUNTIME "/{id}/files/x"},
+				     &name));
+	assert_string_equal(name, "files");
+	assert_true(feature_of_route(
+		&(struct route){.pattern = API_PREFIX_RUNTIME "/{id}/files/watch"}, &name));
+	assert_string_equal(name, "watch");
+}
+
+static void test_openapi_names_what_stands_in_a_path(void **state)
+{
+	static const struct api_config config = {.header_user = "X-Sandbox-User"};
+	json_t *document = openapi_document(&config);
+	json_t *path = json_object_get(json_object_get(document, "paths"),
+				       API_PREFIX_RUNTIME "/{id}/snapshots/{snapshot_id}");
+	json_t *parameters = json_object_get(json_object_get(path, "delete"), "parameters");
+	struct route_match found = match("DELETE", API_PREFIX_RUNTIME "/a/snapshots/b");
+
+	(void)state;
+	assert_int_equal(json_array_size(parameters), 2);
+	assert_string_equal(
+		json_string_value(json_object_get(json_array_get(parameters, 1), "name")),
+		"snapshot_id");
+	assert_string_equal(found.id, "a");
+	assert_string_equal(found.cid, "b");
+	json_decref(document);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_features_know_each_route),
+	cmocka_unit_test(test_features_do_not_take_a_route_that_is_new),
+	cmocka_unit_test(test_openapi_names_what_stands_in_a_path),
 	cmocka_unit_test(test_routes_match_finds_each_row),
 	cmocka_unit_test(test_routes_match_refuses_near_misses),
 	cmocka_unit_test(test_routes_match_says_allow),

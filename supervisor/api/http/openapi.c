@@ -8,6 +8,7 @@
 
 #include "sandboxd/api.h"
 #include "supervisor/api/http/auth.h"
+#include "supervisor/api/http/features.h"
 #include "supervisor/api/http/routes.h"
 #include "supervisor/api/http/runtime_errors.h"
 
@@ -258,7 +259,12 @@ static const struct schema_row schemas[] = {
 	 ",\"mode\":" STRING "}}"											  },
 	{"Proof",                 OBJECT										   },
 	{"Trace",                 OBJECT										   },
-	{"Capabilities",          OBJECT										   },
+	{"Capabilities",
+	 "{\"type\":\"object\",\"properties\":{\"api_version\":" STRING ",\"version\":" STRING
+	 ",\"max_sessions\":" INTEGER ",\"profiles\":{\"type\":\"array\",\"items\":" OBJECT
+	 "},\"endpoints\":" STRINGS ",\"providers\":" OBJECT
+	 ",\"store\":{\"enum\":[\"sqlite\",\"postgresql\"]}"
+	 ",\"features\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}"                                            },
 	{"Quota",
 	 "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"object\",\"additionalProperties\":"
 	 "{\"type\":\"object\",\"properties\":{\"limit\":{\"type\":[\"integer\",\"null\"]},\"used\":" INTEGER
@@ -276,6 +282,15 @@ static const struct schema_row schemas[] = {
 		  ",\"retryable\":" BOOLEAN "}}"							  },
 };
 
+/* Which there are the routes say. */
+static void add_features(const json_t *capabilities)
+{
+	const json_t *properties = json_object_get(capabilities, "properties");
+	json_t *items = json_object_get(json_object_get(properties, "features"), "items");
+
+	(void)json_object_set_new(items, "enum", features_list());
+}
+
 static json_t *make_schemas(void)
 {
 	json_t *all = json_object();
@@ -288,6 +303,7 @@ static json_t *make_schemas(void)
 			continue; /* the unit test looks for each */
 		(void)json_object_set_new(all, schemas[i].name, schema);
 	}
+	add_features(json_object_get(all, "Capabilities"));
 	return all;
 }
 
