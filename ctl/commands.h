@@ -39,6 +39,7 @@ const struct command *command_table(size_t *ret_n);
 int command_run(struct client *client, const struct options *options);
 int command_exec(struct client *client, const struct options *options);
 int command_cp(struct client *client, const struct options *options);
+int command_changes(struct client *client, const struct options *options);
 int command_shell(struct client *client, const struct options *options);
 int command_attach(struct client *client, const struct options *options);
 int command_ps(struct client *client, const struct options *options);

@@ -64,6 +64,7 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_TTY] = {"tty", 0, KIND_FLAG, AT(tty), 0, NULL, "on a terminal, which is ours"},
 	[OPTION_SIGNAL] = {"signal", 's', KIND_TEXT, AT(signal), 0, "HUP|INT|QUIT|KILL|USR1|USR2|TERM|CONT|STOP", "signal to send, name or number (default TERM)"},
 	[OPTION_SCOPE] = {"scope", 0, KIND_TEXT, AT(scope), 0, "group|leader|tree", "whom to signal (default group)"},
+	[OPTION_RECURSIVE] = {"recursive", 'r', KIND_FLAG, AT(recursive), 0, NULL, "also in all folders below"},
 	[OPTION_REPLACE] = {"replace", 0, KIND_FLAG, AT(replace), 0, NULL, "remove what is there first"},
 	[OPTION_BEFORE] = {"before", 0, KIND_TEXT, AT(before), 0, "COMMAND", "line for the shell, run and waited for first; it has to end with 0"},
 	[OPTION_SIGNAL_COMMANDS] = {"signal", 0, KIND_TEXT, AT(signal_commands), 0, "none|foreground|all", "commands that get a TERM first (default none)"},

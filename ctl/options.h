@@ -56,6 +56,7 @@ enum option_id {
 	OPTION_TTY,
 	OPTION_SIGNAL,
 	OPTION_SCOPE,
+	OPTION_RECURSIVE,
 	OPTION_REPLACE,
 	OPTION_BEFORE,
 	OPTION_SIGNAL_COMMANDS,
@@ -139,6 +140,7 @@ struct options {
 	const char *signal; /* kill: NULL: TERM */
 	bool replace;
 	const char *scope;
+	bool recursive;              /* changes: below the folder, too */
 	const char *before;          /* suspend: a line for the shell */
 	const char *signal_commands; /* suspend: which commands are signalled */
 	const char *grace;

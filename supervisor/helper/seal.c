@@ -362,14 +362,14 @@ static void print_row(const struct secret_row *row, int damaged, bool json, bool
 	if (gmtime_r(&at, &tm))
 		(void)strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &tm);
 	if (damaged) {
-		(void)printf(json ? "%s{\"name\":\"%s\",\"damaged\":true}" : "%s%s\t(damaged)\n",
+		(void)printf(json ? "%s{\"name\":\"%s\",\"damaged\":true}" : "%s%-24s  (damaged)\n",
 			     json && !is_first ? "," : "", row->name);
 		return;
 	}
 	/* Names and workspaces hold nothing that either form would have to escape. */
 	(void)printf(json ? "%s{\"name\":\"%s\",\"variable\":\"%s\",\"bytes\":%u,\"set_at\":\"%s\","
 			    "\"mask_encodings\":%s,\"workspaces\":["
-			  : "%s%s\t%s\t%u\t%s\t%s\t",
+			  : "%s%-24s  %-24s  %5u  %-20s  %-9s  ",
 		     json && !is_first ? "," : "", row->name, row->variable, row->value_bytes, time,
 		     row->flags & SECRET_RECORD_ENCODINGS ? "true" : "false");
 	for (size_t i = 0; i < row->n_workspaces; i++)
@@ -389,7 +389,8 @@ static int ls(struct seal *seal, int argc, char **argv)
 		}
 		return fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED;
 	}
-	(void)fputs(json ? "[" : "NAME\tVARIABLE\tBYTES\tSET\tENCODINGS\tWORKSPACES\n", stdout);
+	(void)printf(json ? "[" : "%-24s  %-24s  %5s  %-20s  %-9s  %s\n", "NAME", "VARIABLE",
+		     "BYTES", "SET", "ENCODINGS", "WORKSPACES");
 	for (uint32_t i = 0; i < seal->store.header.n; i++)
 		print_row(&row, secret_store_row(&seal->store, i, &row), json, i == 0);
 	if (json)

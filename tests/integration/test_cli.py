@@ -194,6 +194,14 @@ def test_output_is_escaped_on_a_terminal_unless_raw(daemon):
     assert b"\x1b" not in shown and b"\x07" not in shown and b"\xc2\x9b" not in shown
     assert "größe".encode() in shown and b"pwned" in shown
     assert b"\x1b[2J" in on_terminal(daemon, "--raw", *hostile)
+    session = ctl(daemon, "create").stdout.decode().strip()
+    ctl(daemon, "cp", "-", f"{session}:/session/x", stdin="\033]0;pwned\007\033[2J\u009bgröße\n".encode())
+    copy = ("cp", f"{session}:/session/x", "-")
+    shown = on_terminal(daemon, *copy)
+    assert b"\x1b" not in shown and b"\x07" not in shown and b"\xc2\x9b" not in shown
+    assert "größe".encode() in shown and b"pwned" in shown
+    assert b"\x1b[2J" in on_terminal(daemon, "--raw", *copy) and b"\x1b[2J" in ctl(daemon, *copy).stdout
+    ctl(daemon, "rm", session)
 
 
 def test_execute_has_a_bar_on_a_terminal_only(daemon):

@@ -49,7 +49,7 @@ def alice_session(kept, alice):
 def test_ls_shows_names_and_no_value(kept):
     status, text, _ = secret(kept, "ls")
     assert status == 0 and PASSWORD not in text
-    assert [line.split("\t")[0] for line in text.splitlines()] == ["NAME", "db", "token", "root.only"]
+    assert [line.split()[0] for line in text.splitlines()] == ["NAME", "db", "token", "root.only"]
     shown = json.loads(secret(kept, "ls", "-o", "json")[1])
     assert [s["name"] for s in shown] == ["db", "token", "root.only"]
     assert shown[0]["variable"] == "DB_PASSWORD" and shown[0]["bytes"] == len(PASSWORD)
@@ -251,13 +251,6 @@ def test_summary_and_frames_of_a_load_show_no_value(kept, alice):
 
 
 # --- damaged, missing, again -------------------------------------------------------------------
-
-
-@pytest.fixture
-def private():
-    started = Daemon()
-    yield started
-    started.done()
 
 
 def test_no_terminal_shows_a_value(private):
