@@ -5,6 +5,9 @@
 #define BIT(id) OPTION_BIT(OPTION_##id)
 
 #define SESSION_SPEC (BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET) | BIT(NAME) | BIT(ALLOW))
+#define RUNTIME_SPEC                                                                               \
+	(BIT(METADATA) | BIT(INCLUDE) | BIT(EXCLUDE) | BIT(ORGANIZATION_UUID) | BIT(PROJECT_UUID))
+#define GIT_NETWORK  (BIT(CREDENTIAL_FILE) | BIT(ASK) | BIT(CA_FILE) | BIT(TIMEOUT))
 #define COMMAND_LINE (BIT(CWD) | BIT(TIMEOUT) | BIT(STDIN) | BIT(ROOT) | BIT(TTY))
 
 /* clang-format off */
@@ -96,6 +99,47 @@ static const struct command table[] = {
 	 .options = BIT(ALLOW) | BIT(NO_ALLOW),
 	 .arguments = "[--allow RULE...|--no-allow] SESSION",
 	 .text = "what a session may reach, or other rules for it"},
+	{.verb = "git", .sub = "clone", .run = command_git_clone, .min_words = 2, .max_words = 2, .words = {WORD_FILE, WORD_TEXT},
+	 .options = BIT(BRANCH) | BIT(DEPTH) | GIT_NETWORK,
+	 .arguments = "[OPTION...] SESSION:PATH URL",
+	 .text = "clone a repository into a session"},
+	{.verb = "git", .sub = "fetch", .run = command_git_fetch, .min_words = 1, .max_words = 1, .words = {WORD_FILE},
+	 .options = BIT(REMOTE) | BIT(BRANCH) | BIT(DEPTH) | BIT(PRUNE) | GIT_NETWORK,
+	 .arguments = "[OPTION...] SESSION:PATH",
+	 .text = "fetch from a remote"},
+	{.verb = "git", .sub = "pull", .run = command_git_pull, .min_words = 1, .max_words = 1, .words = {WORD_FILE},
+	 .options = BIT(REMOTE) | BIT(BRANCH) | GIT_NETWORK,
+	 .arguments = "[OPTION...] SESSION:PATH",
+	 .text = "fetch, and go forward to what was fetched"},
+	{.verb = "git", .sub = "push", .run = command_git_push, .min_words = 2, .max_words = 2, .words = {WORD_FILE, WORD_TEXT},
+	 .options = BIT(REMOTE) | BIT(FORCE) | BIT(SET_UPSTREAM) | GIT_NETWORK,
+	 .arguments = "[OPTION...] SESSION:PATH BRANCH",
+	 .text = "push one branch"},
+	{.verb = "git", .sub = "branch", .run = command_git_branch, .min_words = 2, .max_words = 3, .words = {WORD_FILE, WORD_TEXT},
+	 .arguments = "SESSION:PATH BRANCH [COMMIT]",
+	 .text = "make a branch and go to it"},
+	{.verb = "git", .sub = "checkout", .run = command_git_checkout, .min_words = 2, .max_words = 2, .words = {WORD_FILE, WORD_TEXT},
+	 .arguments = "SESSION:PATH COMMIT",
+	 .text = "go to a branch or commit"},
+	{.verb = "git", .sub = "add", .run = command_git_add, .min_words = 1, .max_words = COMMAND_MAX_WORDS, .words = {WORD_FILE, WORD_TEXT},
+	 .options = BIT(ALL),
+	 .arguments = "SESSION:PATH FILE... | --all SESSION:PATH",
+	 .text = "take files into the next commit"},
+	{.verb = "git", .sub = "commit", .run = command_git_commit, .min_words = 1, .max_words = 1, .words = {WORD_FILE},
+	 .options = BIT(MESSAGE) | BIT(AUTHOR) | BIT(ALLOW_EMPTY),
+	 .arguments = "-m TEXT --author AUTHOR [--allow-empty] SESSION:PATH",
+	 .text = "commit what was added, and print the commit"},
+	{.verb = "git", .sub = "status", .run = command_git_status, .min_words = 1, .max_words = 1, .words = {WORD_FILE},
+	 .arguments = "SESSION:PATH",
+	 .text = "print the state of a working tree"},
+	{.verb = "git", .sub = "diff", .run = command_git_diff, .min_words = 1, .max_words = 2, .words = {WORD_FILE, WORD_TEXT},
+	 .options = BIT(STAGED),
+	 .arguments = "[--staged] SESSION:PATH [COMMIT]",
+	 .text = "print what differs"},
+	{.verb = "git", .sub = "log", .run = command_git_log, .min_words = 1, .max_words = 2, .words = {WORD_FILE, WORD_TEXT},
+	 .options = BIT(LIMIT),
+	 .arguments = "[-n COMMITS] SESSION:PATH [COMMIT]",
+	 .text = "list commits, newest first"},
 	{.verb = "snapshot", .sub = "create", .run = command_snapshot_create, .min_words = 1, .max_words = 1, .words = {WORD_SESSION},
 	 .arguments = "SESSION",
 	 .text = "keep what is in a session's workspace now"},

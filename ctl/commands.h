@@ -71,6 +71,17 @@ int command_trace(struct client *client, const struct options *options);
 int command_proof(struct client *client, const struct options *options);
 int command_config_check(struct client *client, const struct options *options);
 int command_migrate(struct client *client, const struct options *options);
+int command_git_clone(struct client *client, const struct options *options);
+int command_git_fetch(struct client *client, const struct options *options);
+int command_git_pull(struct client *client, const struct options *options);
+int command_git_push(struct client *client, const struct options *options);
+int command_git_branch(struct client *client, const struct options *options);
+int command_git_checkout(struct client *client, const struct options *options);
+int command_git_add(struct client *client, const struct options *options);
+int command_git_commit(struct client *client, const struct options *options);
+int command_git_status(struct client *client, const struct options *options);
+int command_git_diff(struct client *client, const struct options *options);
+int command_git_log(struct client *client, const struct options *options);
 int command_snapshot_create(struct client *client, const struct options *options);
 int command_snapshot_ls(struct client *client, const struct options *options);
 int command_snapshot_rm(struct client *client, const struct options *options);
@@ -96,6 +107,8 @@ int command_version(struct client *client, const struct options *options);
 json_t *pairs_object(const char *const *pairs, size_t n);
 /* Says that a request cannot be made of what was given. EXIT_USAGE. */
 int request_unsendable(void);
+/* The content of a file without its last newline; NULL: said why, or it is no UTF-8. */
+json_t *text_of_file(const char *path, size_t max_bytes);
 /* Shared by create and run. Exit status; the reply is the summary. */
 int session_create(struct client *client, const struct options *options,
 		   struct client_reply *reply);

@@ -17,13 +17,12 @@
 #define VALUE_MAX_BYTES  65536
 #define DAGSTER_SESSIONS API_PREFIX_DAGSTER "/sessions"
 
-/* The content of a file without its last newline; NULL: said why, or it is no UTF-8. */
-static json_t *file_text(const char *path)
+json_t *text_of_file(const char *path, size_t max_bytes)
 {
 	AUTO_FREE char *text = NULL;
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t size = 0;
-	int r = fd < 0 ? -errno : io_read_file(fd, VALUE_MAX_BYTES, &text, &size);
+	int r = fd < 0 ? -errno : io_read_file(fd, max_bytes, &text, &size);
 
 	if (r < 0) {
 		(void)fputs("sandboxctl: cannot read ", stderr);
@@ -44,7 +43,8 @@ json_t *pairs_object(const char *const *pairs, size_t n)
 		size_t length = strcspn(pairs[i], "=");
 		AUTO_FREE char *name = strndup(pairs[i], length);
 		const char *value = pairs[i] + length + 1; /* every pair has its `=` */
-		json_t *text = value[0] == '@' ? file_text(value + 1) : json_string(value);
+		json_t *text = value[0] == '@' ? text_of_file(value + 1, VALUE_MAX_BYTES)
+					       : json_string(value);
 
 		if (json_object_set_new(object, name, text) < 0) {
 			json_decref(object);

@@ -63,6 +63,21 @@ enum option_id {
 	OPTION_GRACE,
 	OPTION_REMOVE,
 	OPTION_DURABLE,
+	OPTION_BRANCH,
+	OPTION_DEPTH,
+	OPTION_REMOTE,
+	OPTION_PRUNE,
+	OPTION_FORCE,
+	OPTION_SET_UPSTREAM,
+	OPTION_CREDENTIAL_FILE,
+	OPTION_ASK,
+	OPTION_CA_FILE,
+	OPTION_ALL,
+	OPTION_MESSAGE,
+	OPTION_AUTHOR,
+	OPTION_ALLOW_EMPTY,
+	OPTION_STAGED,
+	OPTION_LIMIT,
 	OPTION_MAX_,
 };
 /* A bit for each. */
@@ -147,6 +162,21 @@ struct options {
 	const char *remove; /* the last of `removes` */
 	struct option_words removes;
 	const char *durable;
+	const char *branch; /* git, from here on */
+	uint32_t depth;
+	const char *remote; /* a name, or a URL */
+	bool prune;
+	bool force;
+	bool set_upstream;
+	const char *credential_file; /* "-": standard input */
+	bool ask;                    /* for the credential, on the terminal */
+	const char *ca_file;
+	bool all;
+	const char *message;
+	const char *author; /* NAME <ADDRESS> */
+	bool allow_empty;
+	bool staged;
+	uint32_t limit;
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;
 	uint32_t interval_s;              /* watch, top; 0: the default */
