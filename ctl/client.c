@@ -14,6 +14,11 @@
 #include "base/json.h"
 #include "base/str.h"
 
+#include "sandboxd/api.h"
+
+/* Until then a session may have to be started again. */
+#define EXPECT_TIMEOUT_MS 20000L
+
 struct transfer {
 	const struct client_request *request;
 	struct client_reply *reply;
@@ -205,6 +210,7 @@ static void set_up_fill(struct transfer *transfer)
 	CURL *easy = transfer->easy;
 
 	(void)curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+	(void)curl_easy_setopt(easy, CURLOPT_EXPECT_100_TIMEOUT_MS, EXPECT_TIMEOUT_MS);
 	(void)curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_fill);
 	(void)curl_easy_setopt(easy, CURLOPT_READDATA, transfer);
 	(void)curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 256L * 1024);
@@ -226,7 +232,11 @@ static int easy_set_up(struct client *client, struct transfer *transfer, char *b
 	if (r < 0)
 		return r;
 	for (const struct curl_slist *i = client->headers; i; i = i->next)
-		headers = curl_slist_append(headers, i->data);
+		if (!request->fill || !str_has_prefix(i->data, "Expect:"))
+			headers = curl_slist_append(headers, i->data);
+	/* A refusal would be lost where the service ends the connection under a body. */
+	if (request->fill)
+		headers = curl_slist_append(headers, "Expect: 100-continue");
 	(void)snprintf(line, sizeof(line), "Accept: %s",
 		       request->accept ? request->accept : "application/json");
 	headers = curl_slist_append(headers, line);
@@ -310,6 +320,16 @@ static int run_transfer(struct client *client, struct transfer *transfer)
 	}
 }
 
+/* /v1/sandboxes/ID and what is below. */
+static void note_sandbox(struct client *client, const char *path)
+{
+	static const char prefix[] = API_PREFIX_RUNTIME "/";
+	const char *id = str_has_prefix(path, prefix) ? path + strlen(prefix) : "";
+
+	if (str_copy_n(client->sandbox, sizeof(client->sandbox), id, strcspn(id, "/?")) < 0)
+		client->sandbox[0] = '\0';
+}
+
 int client_perform(struct client *client, const struct client_request *request,
 		   struct client_reply *reply)
 {
@@ -322,6 +342,7 @@ int client_perform(struct client *client, const struct client_request *request,
 	const char *reason = NULL;
 	int r;
 
+	note_sandbox(client, request->path);
 	if (request->body) {
 		body = doc_format(request->body, 0);
 		if (!body)

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 
 #include "ctl/options.h"
+#include "sandboxd/limits.h"
 
 #define CLIENT_REPLY_MAX_BYTES ((size_t)64 * 1024 * 1024)
 #define CLIENT_LINE_MAX_BYTES  ((size_t)1024 * 1024)
@@ -23,7 +24,8 @@ struct client {
 	struct curl_slist *headers; /* identity */
 	char socket_path[108];
 	int signal_fd;
-	int signal; /* the signal that ended a transfer; 0: none */
+	int signal;                  /* the signal that ended a transfer; 0: none */
+	char sandbox[ID_TEXT_BYTES]; /* that the last request was about; "": none */
 };
 
 struct client_reply {

@@ -43,7 +43,7 @@ static const struct command table[] = {
 	 .arguments = "[-s SIGNAL] [--scope SCOPE] SESSION ID",
 	 .text = "send a signal to a command"},
 	{.verb = "create", .run = command_create,
-	 .options = SESSION_SPEC | BIT(ENDPOINT),
+	 .options = SESSION_SPEC | RUNTIME_SPEC | BIT(ENDPOINT),
 	 .arguments = "[OPTION...]",
 	 .text = "make a session and print its id"},
 	{.verb = "ls", .run = command_ls,

@@ -75,7 +75,40 @@ const char *session_name(const json_t *summary)
 /* A component session unless something was asked for that only a runtime session has. */
 static bool wants_runtime(const struct options *options)
 {
-	return options->profile || options->n_env > 0;
+	return options->profile || options->n_env > 0 || options->n_metadata > 0 ||
+	       options->includes.n > 0 || options->excludes.n > 0 || options->organization_uuid ||
+	       options->project_uuid;
+}
+
+/* What only a session of the runtime API has. */
+static int add_runtime(json_t *body, const struct options *options)
+{
+	int failed = 0;
+
+	if (options->profile)
+		failed |= json_object_set_new(body, "profile", json_string(options->profile));
+	if (options->n_env)
+		failed |= json_object_set_new(body, "envs",
+					      pairs_object(options->env, options->n_env));
+	if (options->n_metadata)
+		failed |= json_object_set_new(body, "metadata",
+					      pairs_object(options->metadata, options->n_metadata));
+	if (options->includes.n || options->excludes.n)
+		failed |= json_object_set_new(
+			body, "workspace",
+			json_pack("{s:o*, s:o}", "include",
+				  options->includes.n
+					  ? words_array(options->includes.word, options->includes.n)
+					  : NULL,
+				  "exclude",
+				  words_array(options->excludes.word, options->excludes.n)));
+	if (options->organization_uuid)
+		failed |= json_object_set_new(body, "organization_uuid",
+					      json_string(options->organization_uuid));
+	if (options->project_uuid)
+		failed |= json_object_set_new(body, "project_uuid",
+					      json_string(options->project_uuid));
+	return failed;
 }
 
 int session_create(struct client *client, const struct options *options, struct client_reply *reply)
@@ -97,11 +130,7 @@ int session_create(struct client *client, const struct options *options, struct 
 							json_integer(options->ttl_minutes));
 	if (options->name)
 		failed |= json_object_set_new(body, "name", json_string(options->name));
-	if (options->profile)
-		failed |= json_object_set_new(body, "profile", json_string(options->profile));
-	if (options->n_env)
-		failed |= json_object_set_new(body, "envs",
-					      pairs_object(options->env, options->n_env));
+	failed |= add_runtime(body, options);
 	if (options->secrets.n)
 		failed |= json_object_set_new(
 			body, "secrets", words_array(options->secrets.word, options->secrets.n));
@@ -133,7 +162,7 @@ int command_create(struct client *client, const struct options *options)
 
 	if (options->n_endpoint && wants_runtime(options)) {
 		(void)fputs("sandboxctl: --endpoint goes with a component session, without "
-			    "--profile and --env\n",
+			    "--profile, --env and what else a sandbox of the runtime API has\n",
 			    stderr);
 		return EXIT_USAGE;
 	}
@@ -208,8 +237,8 @@ void session_list_print(const json_t *sessions, const struct options *options, s
 	size_t i;
 
 	if (!options->quiet && options->output == OUTPUT_TABLE)
-		(void)printf("%-36s  %-16s  %-8s  %-8s  %-16s  %-19s  %s\n", "ID", "NAME", "STATUS",
-			     "TREE", "OWNER", "EXPIRES (UTC)", "COMPONENTS");
+		(void)printf("%-36s  %-16s  %-8s  %-10s  %-16s  %-19s  %s\n", "ID", "NAME",
+			     "STATUS", "TREE", "OWNER", "EXPIRES (UTC)", "COMPONENTS");
 	json_array_foreach(sessions, i, row)
 	{
 		if (i == max_rows)
@@ -218,7 +247,7 @@ void session_list_print(const json_t *sessions, const struct options *options, s
 		if (options->output == OUTPUT_TABLE) {
 			print_cell(session_name(row), 16);
 			print_cell(print_member(row, "status"), 8);
-			print_cell(print_member(json_object_get(row, "sandbox"), "tree"), 8);
+			print_cell(print_member(json_object_get(row, "sandbox"), "tree"), 10);
 			print_cell(print_member(row, "owner"), 16);
 			print_cell(print_member(row, "expires_at"), -19);
 			(void)printf("  %3zu", json_array_size(json_object_get(row, "components")));
@@ -326,10 +355,10 @@ static void print_value(json_t *value)
 		print_compact(item);
 		between = " ";
 	}
-	if (json_is_array(value) && json_array_size(value) == 0)
-		(void)putchar('-');
-	else if (!json_is_array(value) && !json_is_object(value))
+	if (!json_is_array(value) && !json_is_object(value))
 		print_compact(value);
+	else if (json_array_size(value) + json_object_size(value) == 0)
+		(void)putchar('-');
 }
 
 static void print_line(const char *key, json_t *value)
@@ -342,6 +371,26 @@ static void print_line(const char *key, json_t *value)
 	(void)putchar('\n');
 }
 
+/* What only the runtime's prefix tells of a session, where there is anything to tell. */
+static void add_runtime_members(struct client *client, const char *id, json_t *summary)
+{
+	static const char *const keys[] = {"profile",      "metadata",   "workspace",
+					   "project_uuid", "generation", "durable"};
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	char path[512];
+	const struct client_request request = {.method = "GET", .path = path};
+
+	if (client_path(path, sizeof(path), API_PREFIX_RUNTIME, id, "") < 0 ||
+	    client_perform(client, &request, &reply) < 0 || reply.status != 200)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		json_t *value = json_object_get(reply.doc, keys[i]);
+
+		if (value && !json_object_get(summary, keys[i]))
+			(void)json_object_set(summary, keys[i], value);
+	}
+}
+
 int command_show(struct client *client, const struct options *options)
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
@@ -351,7 +400,10 @@ int command_show(struct client *client, const struct options *options)
 
 	r = either_prefix(client, "GET", options->args[0], &reply);
 	r = client_result(client, r, &reply);
-	if (r != EXIT_OK || print_answer(options, reply.doc))
+	if (r != EXIT_OK)
+		return r;
+	add_runtime_members(client, options->args[0], reply.doc);
+	if (print_answer(options, reply.doc))
 		return r;
 	if (options->output == OUTPUT_NAME) {
 		print_name(session_id(reply.doc));

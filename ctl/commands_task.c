@@ -229,10 +229,12 @@ static int follow_stream(struct client *client, struct follow *follow, const cha
 static void print_result(const struct follow *follow)
 {
 	if (follow->options->output != OUTPUT_JSON)
-		(void)printf(
-			"result: %s, %zu assets, %zu documents with problems%s\n",
-			follow->ok ? "ok" : "failed", follow->n_materialized, follow->n_problems,
-			follow->manifest_only ? "; manifest only: nothing was materialised" : "");
+		(void)printf("result: %s, %zu asset%s, %zu document%s with problems%s\n",
+			     follow->ok ? "ok" : "failed", follow->n_materialized,
+			     follow->n_materialized == 1 ? "" : "s", follow->n_problems,
+			     follow->n_problems == 1 ? "" : "s",
+			     follow->manifest_only ? "; manifest only: nothing was materialised"
+						   : "");
 }
 
 int task_follow(struct client *client, const struct options *options, const char *task_id,

@@ -170,34 +170,18 @@ static void offer_verbs(const char *verb, const char *current)
 	}
 }
 
-static void offer_tasks(struct client *client, const char *session, const char *current)
+/* Takes the list. */
+static void offer_list(json_t *list, const char *id, const char *text, const char *current)
 {
-	int status;
-	json_t *tasks = task_list(client, session, &status);
 	size_t i;
-	json_t *task;
+	json_t *row;
 
-	json_array_foreach(tasks, i, task)
+	json_array_foreach(list, i, row)
 	{
-		offer(current, json_string_value(json_object_get(task, "task_id")),
-		      print_member(task, "status"));
+		offer(current, json_string_value(json_object_get(row, id)),
+		      print_member(row, text));
 	}
-	json_decref(tasks);
-}
-
-static void offer_commands(struct client *client, const char *session, const char *current)
-{
-	int status;
-	json_t *commands = command_list(client, session, &status);
-	size_t i;
-	json_t *command;
-
-	json_array_foreach(commands, i, command)
-	{
-		offer(current, json_string_value(json_object_get(command, "command_id")),
-		      print_member(command, "cmd"));
-	}
-	json_decref(commands);
+	json_decref(list);
 }
 
 static void offer_session(const json_t *session, const char *current)
@@ -221,7 +205,8 @@ static void offer_ids(struct state *state, enum word_kind kind, const char *curr
 	(void)alarm(TIME_MAX_S);
 	if (client_open(&client, &state->options) == 0) {
 		if (kind == WORD_COMMAND)
-			offer_commands(&client, state->first_word, current);
+			offer_list(command_list(&client, state->first_word, &status), "command_id",
+				   "cmd", current);
 		else
 			sessions = session_list(&client, NULL, &status);
 	}
@@ -230,7 +215,7 @@ static void offer_ids(struct state *state, enum word_kind kind, const char *curr
 		const char *id = session_id(session);
 
 		if (id && kind == WORD_TASK)
-			offer_tasks(&client, id, current);
+			offer_list(task_list(&client, id, &status), "task_id", "status", current);
 		else
 			offer_session(session, current);
 	}

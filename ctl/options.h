@@ -63,6 +63,11 @@ enum option_id {
 	OPTION_GRACE,
 	OPTION_REMOVE,
 	OPTION_DURABLE,
+	OPTION_METADATA,
+	OPTION_INCLUDE,
+	OPTION_EXCLUDE,
+	OPTION_ORGANIZATION_UUID,
+	OPTION_PROJECT_UUID,
 	OPTION_BRANCH,
 	OPTION_DEPTH,
 	OPTION_REMOTE,
@@ -162,6 +167,14 @@ struct options {
 	const char *remove; /* the last of `removes` */
 	struct option_words removes;
 	const char *durable;
+	const char *metadata[OPTIONS_MAX_ENV]; /* create: KEY=VALUE */
+	size_t n_metadata;
+	const char *include; /* create: the last of `includes` */
+	struct option_words includes;
+	const char *exclude;
+	struct option_words excludes;
+	const char *organization_uuid;
+	const char *project_uuid;
 	const char *branch; /* git, from here on */
 	uint32_t depth;
 	const char *remote; /* a name, or a URL */

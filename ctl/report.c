@@ -93,6 +93,16 @@ static bool is_no_route(const struct client_reply *reply, const json_t *detail)
 	       (reply->status == 404 && text && str_equal(text, "Not Found"));
 }
 
+/* What the caller can do where its sandbox stands still. */
+static void say_resume(const struct client *client, const json_t *doc)
+{
+	if (!str_equal(print_member(doc, "code"), "suspended") || !client->sandbox[0])
+		return;
+	(void)fputs("sandboxctl: let it go on with: sandboxctl resume ", stderr);
+	print_text(stderr, client->sandbox);
+	(void)fputc('\n', stderr);
+}
+
 int client_result(const struct client *client, int r, const struct client_reply *reply)
 {
 	const json_t *detail;
@@ -115,6 +125,7 @@ int client_result(const struct client *client, int r, const struct client_reply 
 		if (json_is_string(detail))
 			print_text(stderr, json_string_value(detail));
 		(void)fprintf(stderr, " (HTTP %ld)\n", reply->status);
+		say_resume(client, reply->doc);
 	}
 	if (reply->status == 404)
 		return EXIT_NOT_FOUND;

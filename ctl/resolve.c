@@ -27,7 +27,7 @@ static int list_several(const json_t *ids, const char *prefix)
 
 	json_array_foreach(ids, i, id)
 	{
-		if (!str_has_prefix(json_string_value(id), prefix))
+		if (!json_is_string(id) || !str_has_prefix(json_string_value(id), prefix))
 			continue;
 		(void)fputs("  ", stderr);
 		print_text(stderr, json_string_value(id));

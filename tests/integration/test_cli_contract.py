@@ -15,7 +15,8 @@ from harness import ABSENT_ID, BIN, ctl
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f"
 WORDS = {"SESSION": ABSENT_ID, "SESSION...": ABSENT_ID, "TASK": ABSENT_ID, "FILE": "/dev/null", "MINUTES": "5",
-         "COMMAND": "/bin/true", "NAME": "name", "LEVEL": "info", "SESSION:PATH": f"{ABSENT_ID}:file"}
+         "COMMAND": "/bin/true", "NAME": "name", "LEVEL": "info", "SESSION:PATH": f"{ABSENT_ID}:file", "URL": "https://git.example.com/a.git",
+         "BRANCH": "main", "COMMIT": "main", "FILE...": "file", "TEXT": "text", "AUTHOR": "A <a@example.com>"}
 # These ask no service.
 LOCAL = {"doctor", "completion", "audit", "config check", "config show", "secret put", "secret ls", "secret rm", "migrate"}
 # These would wait for more.
@@ -104,14 +105,17 @@ def document(depth=0):
     problem = {"file": EVIL, "text": EVIL, "line": 1, "column": 2}
     base = {key: EVIL for key in ("owner", "workspace_id", "status", "created_at", "expires_at", "message",
                                   "step", "errno", "detail", "version", "kind", "what", "time", "advice", "code",
-                                  "last_run_id", EVIL)}
+                                  "last_run_id", "path", "from", EVIL)}
     return {"id": ABSENT_ID[:-1] + "0" + EVIL, "task_id": ABSENT_ID, **base, **inner,
             "program": {"comm": EVIL, "pid": 1}, "asset_keys": [[EVIL, EVIL]], "components": [EVIL],
             "steps": [{"name": EVIL, "side": EVIL, "us": 1}], "dropped": [EVIL], "problems": [problem],
             "host": {EVIL: {"limit": 1, "used": 1}}, "result": {"ok": False, "problems": [problem]},
             "namespaces": {EVIL: {}}, "in_force": [EVIL], "capabilities": {"shim": EVIL}, "denials": [base], "rules": [base],
-            "commands": [{**base, "command_id": EVIL, "cmd": EVIL}],
+            "commands": [{**base, "command_id": EVIL, "cmd": EVIL}], "snapshots": [{**base, "snapshot_id": EVIL}],
             "production_reachable_by_credentials": [EVIL],
+            "current_branch": EVIL, "upstream": EVIL, "ahead": 1, "files": [{"path": EVIL, "from": EVIL, "index": EVIL, "worktree": "modified"}],
+            "commits": [{"commit": EVIL, "subject": EVIL, "author": {"name": EVIL, "date": EVIL}}], "commit": EVIL, "diff": EVIL,
+            "stderr": EVIL,
             "memory_bytes": 1, "cpu_us": 1, "pids": 1, "shim_pid": 1, "id_base": 65536, "limits": {EVIL: EVIL}, "limits_effective": {EVIL: EVIL}}
 
 
@@ -119,7 +123,7 @@ def stream():
     out = base64.b64encode(EVIL.encode()).decode()
     frame = document(1)
     lines = [{"type": "stdout", "data": out}, {"type": "stderr", "data": out}]
-    lines += [{**frame, "stage": stage, "seq": i + 1} for i, stage in enumerate(("start", "materialize", "log", EVIL))]
+    lines += [{**frame, "type": "moved", "stage": stage, "seq": i + 1} for i, stage in enumerate(("start", "materialize", "log", EVIL))]
     lines += [{**frame, "stage": "done", "seq": 5, "type": "exit", "code": 1}]
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
@@ -132,7 +136,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = self.path.split("?")[0]
         if self.status != 200:
-            body = json.dumps({"detail": self.detail}).encode()
+            body = json.dumps({"detail": self.detail, "stderr": EVIL, "code": "suspended"}).encode()
         elif "ndjson" in self.headers.get("Accept", ""):
             body = stream()
         elif re.search(r"/(sessions|tasks|denials|airbyte-connections)$", path) and self.command == "GET":
@@ -198,7 +202,8 @@ def test_no_answer_reaches_the_terminal_as_it_is(hostile, verb):
     Handler.status = 200
     shown = on_terminal(hostile, words, 2 if verb == "watch" else 20)
     assert is_clean(shown), (words, shown)
-    silent = ("run", "create", "write", "rm", "purge", "top", "proof", "airbyte rm", "airbyte write", "shell", "attach", "kill", "cp")
+    silent = ("run", "create", "write", "rm", "purge", "top", "proof", "airbyte rm", "airbyte write", "shell", "attach", "kill", "cp", "snapshot rm",
+              "git push")
     assert b"pwned" in shown or verb in silent, (words, shown)
     assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20)), words
     for Handler.status, Handler.detail in ((404, EVIL), (422, [{"loc": ["body", EVIL], "msg": EVIL}]), (503, EVIL)):

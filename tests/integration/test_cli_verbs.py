@@ -54,7 +54,7 @@ def test_tasks_are_listed_and_have_short_ids(daemon, made):
     detached = lines(ctl(daemon, "execute", "--detach", made))
     task = detached[0]
     logs = ctl(daemon, "logs", "-f", task[:8])
-    assert logs.returncode == 0 and b"result: ok, 1 assets" in logs.stdout
+    assert logs.returncode == 0 and b"result: ok, 1 asset," in logs.stdout
     rows = lines(ctl(daemon, "tasks", made))
     assert rows[0].split() == ["ID", "STATUS", "CREATED", "(UTC)", "FRAMES", "CODE"]
     assert rows[1].split()[:2] == [task, "done"]
@@ -167,7 +167,7 @@ def test_cancel_and_ttl(daemon, made):
 
 def test_what_is_wrong_is_said(daemon, made):
     refused = ctl(daemon, "ls", "--status", "foo")
-    assert refused.returncode == 2 and b"open or running" in refused.stderr
+    assert refused.returncode == 2 and b"open, running or suspended" in refused.stderr
     nameless = ctl(daemon, "write", made, "-", stdin=b"type: a.B\n")
     assert nameless.returncode == 2 and b"standard input has no name" in nameless.stderr
     refused = ctl(daemon, "write", "-n", "x", made, "-", stdin=b"#" * (1024 * 1024 + 1))

@@ -10,7 +10,7 @@
 	 OPTION_BIT(OPTION_TTL) | OPTION_BIT(OPTION_STDIN))
 
 /* argv is not const: the words are copied. They stay valid until the next call. */
-static int parse(struct options *options, uint64_t accepted, const char *const *words,
+static int parse(struct options *options, option_set accepted, const char *const *words,
 		 int *ret_index)
 {
 	static char copies[2 * OPTIONS_MAX_ENV + 3][32];
