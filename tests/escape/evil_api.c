@@ -3,14 +3,17 @@
  * ends the connection, starts the worker again, and nothing is left of what was asked for.
  * A life of this program is short; the process number picks its mode.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "sandboxd/launch.h"
+#include "sandboxd/policy_image.h"
 #include "sandboxd/worker.h"
 
 static void ask(struct launch_msg *msg, uint16_t type)
@@ -91,16 +94,116 @@ static void with_descriptors(const struct launch_msg *msg)
 		(void)!sendmsg(WORKER_FD_SUPERVISOR, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static uint32_t number(uint32_t n)
+{
+	uint32_t random = 0;
+
+	(void)!getrandom(&random, sizeof(random), 0);
+	return random % n;
+}
+
+/* The plan of a session that the supervisor will launch. */
+static struct plan good_plan(const struct policy_image_header *image)
+{
+	struct plan plan = {
+		.magic = PLAN_MAGIC,
+		.version = PLAN_VERSION,
+		.size = sizeof(plan),
+		.tmpfs_bytes = 1 << 24,
+		.tmpfs_inodes = 1 << 10,
+		.memory_bytes = 1 << 26,
+		.max_pids = 64,
+		.max_files = 256,
+		.cpu_pct = 100,
+		.cpu_weight = 100,
+		.max_ptys = 4,
+		.flags = number(4) == 0 ? PLAN_CANARY : 0,
+	};
+
+	do
+		plan.profile = number(image->n_profiles);
+	while (image->profile[plan.profile].kind != POLICY_KIND_SESSION);
+	memcpy(plan.profile_hash, image->profile[plan.profile].hash, sizeof(plan.profile_hash));
+	return plan;
+}
+
+/* Answers and what comes with them; descriptors are dropped. Some are left unread. */
+static void hear(void)
+{
+	static struct launch_msg answer;
+	char control[CMSG_SPACE(4 * sizeof(int))];
+	struct iovec vector = {.iov_base = &answer, .iov_len = sizeof(answer)};
+	struct msghdr header = {
+		.msg_iov = &vector,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+
+	while (number(20) != 0 && recvmsg(WORKER_FD_SUPERVISOR, &header, MSG_DONTWAIT) > 0) {
+		const struct cmsghdr *part = CMSG_FIRSTHDR(&header);
+		int fds[4];
+		size_t n = part ? (part->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+
+		for (size_t i = 0; i < n && i < 4; i++) {
+			memcpy(&fds[i], CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+			(void)send(fds[i], "hostile", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
+			(void)close(fds[i]);
+		}
+		header.msg_controllen = sizeof(control);
+	}
+}
+
+/* Nothing but what a worker may ask, of few sessions, in an order that none would. */
+static void permitted(struct launch_msg *msg)
+{
+	static const uint16_t types[] = {
+		LAUNCH_START, LAUNCH_START,  LAUNCH_KILL,  LAUNCH_FREEZE, LAUNCH_THAW,
+		LAUNCH_STAT,  LAUNCH_PROOF,  LAUNCH_TRACE, LAUNCH_REDIS,  LAUNCH_LOG_LEVEL,
+		LAUNCH_LINK,  LAUNCH_FREEZE, LAUNCH_STAT,  LAUNCH_KILL,
+	};
+	const struct policy_image_header *image =
+		mmap(NULL, sizeof(*image), PROT_READ, MAP_PRIVATE, WORKER_FD_POLICY, 0);
+	const uint32_t salt = number(UINT32_MAX);
+
+	if (image == MAP_FAILED)
+		return;
+	ask(msg, LAUNCH_ADOPT);
+	for (int i = 0; i < 400; i++) {
+		uint16_t type = types[number(sizeof(types) / sizeof(types[0]))];
+		uint32_t who[4] = {salt, 1 + number(4)};
+		bool names = type != LAUNCH_LOG_LEVEL && type != LAUNCH_LINK;
+
+		memset(msg->session, 0, sizeof(msg->session));
+		memset(&msg->u, 0, sizeof(msg->u));
+		if (names)
+			memcpy(msg->session, who, sizeof(msg->session));
+		if (type == LAUNCH_START) {
+			msg->u.plan = good_plan(image);
+			memcpy(msg->u.plan.session, msg->session, sizeof(msg->session));
+		}
+		if (type == LAUNCH_REDIS)
+			msg->u.redis.action = 1 + number(4);
+		if (type == LAUNCH_LOG_LEVEL)
+			msg->u.level.level = number(4);
+		ask(msg, type);
+		if (number(3) == 0)
+			hear();
+		if (number(10) == 0)
+			(void)usleep(1000 * number(30));
+	}
+}
+
 int main(void)
 {
 	static struct launch_msg msg;
 	uint8_t mode = 0;
 
 	(void)!getrandom(&mode, sizeof(mode), 0);
-	if (mode % 8 == 0)
+	if (mode % 9 == 0)
 		noise(&msg);
 	greet(&msg);
-	switch (mode % 8) {
+	switch (mode % 9) {
 	case 1: /* every variant of a plan, answers unread */
 		for (unsigned int i = 0; i < 40; i++)
 			start(&msg, i % 12);
@@ -133,6 +236,9 @@ int main(void)
 			ask(&msg, LAUNCH_ADOPT);
 		start(&msg, 0);
 		ask(&msg, LAUNCH_FREEZE);
+		break;
+	case 8:
+		permitted(&msg);
 		break;
 	default:
 		break;

@@ -4,6 +4,7 @@
  * see them all. E9: the worker must live, bounded, and the other sessions must not notice.
  */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ enum mode {
 	MODE_EXIT,         /* ready, and gone */
 	MODE_CLOSE,        /* accepts and closes, over and over */
 	MODE_ACKED_FUTURE, /* HELLO says that everything was sent */
+	MODE_PLAUSIBLE,    /* what a shim may say, of its jobs, in any order */
 	MODE_MAX_,
 };
 
@@ -48,12 +50,13 @@ static uint64_t next(void)
 static uint8_t message[WIRE_FRAME_MAX_BYTES + 4096];
 static uint64_t number;
 
-static void tell(int fd, uint16_t type, uint32_t job, uint64_t frame_number, const void *data,
-		 size_t size)
+static void tell_flagged(int fd, uint16_t type, uint32_t job, uint64_t frame_number, uint16_t flags,
+			 const void *data, size_t size)
 {
 	struct wire_header header = {
 		.length = (uint32_t)(sizeof(header) + size),
 		.type = type,
+		.flags = flags,
 		.job = job,
 		.number = frame_number,
 	};
@@ -62,6 +65,12 @@ static void tell(int fd, uint16_t type, uint32_t job, uint64_t frame_number, con
 	if (size > 0)
 		memcpy(message + sizeof(header), data, size);
 	(void)!send(fd, message, sizeof(header) + size, MSG_NOSIGNAL);
+}
+
+static void tell(int fd, uint16_t type, uint32_t job, uint64_t frame_number, const void *data,
+		 size_t size)
+{
+	tell_flagged(fd, type, job, frame_number, 0, data, size);
 }
 
 static void hello(int fd, const struct shim_params *params, uint32_t magic, uint64_t acked)
@@ -169,6 +178,87 @@ static void flood(int fd, uint32_t job)
 		tell(fd, i % 2 ? WIRE_STDERR : WIRE_STDOUT, job, ++number, data, sizeof(data));
 }
 
+/* Jobs that were asked for, and the note of the last command. */
+static uint32_t jobs[8];
+static uint8_t note[WIRE_NOTE_MAX_BYTES];
+static size_t note_bytes;
+
+static void remember(const struct wire_header *header, size_t size)
+{
+	struct wire_exec exec;
+
+	jobs[next() % (sizeof(jobs) / sizeof(jobs[0]))] = header->job;
+	if (header->type != WIRE_EXEC || size < sizeof(*header) + sizeof(exec))
+		return;
+	memcpy(&exec, message + sizeof(*header), sizeof(exec));
+	if (exec.note_bytes > sizeof(note) || exec.note_bytes > size)
+		return;
+	note_bytes = exec.note_bytes;
+	memcpy(note, message + size - note_bytes, note_bytes);
+}
+
+/* Frames that pass every check of form: their types, their lengths, most of their numbers. */
+static void plausible(int fd, unsigned int n)
+{
+	static const struct {
+		uint16_t type;
+		uint16_t min;
+		uint16_t max;
+		bool is_durable;
+	} rows[] = {
+		{WIRE_STARTED,   sizeof(struct wire_started), sizeof(struct wire_started), false},
+		{WIRE_STDOUT,    1,                           9000,                        true },
+		{WIRE_STDERR,    1,                           60,                          true },
+		{WIRE_EXIT,      sizeof(struct wire_exit),    sizeof(struct wire_exit),    true },
+		{WIRE_FAILED,    sizeof(struct wire_failed),  sizeof(struct wire_failed),  true },
+		{WIRE_PUT_DONE,  0,                           0,                           true },
+		{WIRE_STATS,     sizeof(struct wire_stats),   sizeof(struct wire_stats),   false},
+		{WIRE_DENIED,    sizeof(struct wire_denied),  sizeof(struct wire_denied),  false},
+		{WIRE_TAKEN,     sizeof(struct wire_taken),   sizeof(struct wire_taken),   false},
+		{WIRE_FILE_DATA, 1,                           400,                         false},
+	};
+	static uint8_t data[9000];
+
+	for (unsigned int i = 0; i < n; i++) {
+		size_t row = next() % (sizeof(rows) / sizeof(rows[0]));
+		size_t size = rows[row].min + next() % ((size_t)rows[row].max - rows[row].min + 1);
+		bool has_job = rows[row].type != WIRE_STATS && rows[row].type != WIRE_DENIED;
+		uint32_t job = jobs[next() % (sizeof(jobs) / sizeof(jobs[0]))];
+
+		/* Small numbers, as they are most often. */
+		for (size_t j = 0; j < size; j++)
+			data[j] = next() % 4 ? 0 : (uint8_t)next();
+		tell(fd, rows[row].type, has_job ? job : 0, rows[row].is_durable ? ++number : 0,
+		     data, size);
+	}
+}
+
+/* To a worker that finds this session running: it had kept commands. */
+static void plausible_again(int fd)
+{
+	const struct wire_stats stats = {.n_jobs = (uint32_t)(next() % 3),
+					 .frames_held = next() % 8};
+	uint8_t block[sizeof(struct wire_kept) + sizeof(note)];
+
+	for (size_t i = 0; i < sizeof(jobs) / sizeof(jobs[0]); i++) {
+		struct wire_kept kept = {.pid = (int32_t)(next() % 9),
+					 .dropped = next() % 5,
+					 .stdin_sent = next() % 100,
+					 .stdin_taken = next() % 200};
+
+		memcpy(block, &kept, sizeof(kept));
+		memcpy(block + sizeof(kept), note, note_bytes);
+		block[sizeof(kept) + next() % ID_BYTES] ^= (uint8_t)next();
+		tell(fd, WIRE_KEPT, jobs[i], 0, block, sizeof(kept) + note_bytes);
+	}
+	for (unsigned int i = 0; i < 20; i++)
+		tell_flagged(fd, next() % 8 ? WIRE_STDOUT : WIRE_EXIT, jobs[next() % 8],
+			     1 + next() % (number + 1), WIRE_AGAIN, block,
+			     i % 4 ? sizeof(struct wire_exit) : 1 + next() % 60);
+	tell(fd, WIRE_STATS, 0, 0, &stats, sizeof(stats));
+	plausible(fd, 10);
+}
+
 static void job_came(int fd, enum mode mode, const struct shim_params *params, uint32_t job)
 {
 	switch ((int)mode) {
@@ -213,7 +303,9 @@ static void serve(int fd, enum mode mode, const struct shim_params *params)
 		(void)sleep(600);
 	}
 	hello(fd, params, mode == MODE_WRONG_HELLO ? 1 : WIRE_MAGIC,
-	      mode == MODE_ACKED_FUTURE ? UINT64_MAX : 0);
+	      mode == MODE_ACKED_FUTURE ? UINT64_MAX : number);
+	if (mode == MODE_PLAUSIBLE && jobs[0] != 0)
+		plausible_again(fd);
 	for (;;) {
 		ssize_t n = recv(fd, message, sizeof(message), 0);
 		if (n <= 0)
@@ -221,6 +313,10 @@ static void serve(int fd, enum mode mode, const struct shim_params *params)
 		if (n < (ssize_t)sizeof(header))
 			continue;
 		memcpy(&header, message, sizeof(header));
+		if (mode == MODE_PLAUSIBLE && header.job != 0) {
+			remember(&header, (size_t)n);
+			plausible(fd, (unsigned int)(next() % 6));
+		}
 		if (header.type == WIRE_EXEC || header.type == WIRE_PUT_END)
 			job_came(fd, mode, params, header.job);
 	}

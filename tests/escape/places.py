@@ -1,6 +1,7 @@
 """Where the attacks run: in sessions, outside of them, and beside daemons with a layer left away."""
 import atexit
 import base64
+import contextlib
 import ctypes
 import gzip
 import os
@@ -125,9 +126,14 @@ def landlock_abi():
     return ctypes.CDLL(None).syscall(444, None, 0, 1)
 
 
+@contextlib.contextmanager
 def host_process():
     """A process of the caller that attacks outside may hit."""
-    return subprocess.Popen(["/bin/sleep", "300"], stdin=subprocess.DEVNULL)
+    with subprocess.Popen(["/bin/sleep", "300"], stdin=subprocess.DEVNULL) as victim:
+        try:
+            yield victim
+        finally:
+            victim.kill()
 
 
 def executables(pid):

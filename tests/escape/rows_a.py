@@ -125,12 +125,8 @@ def starting_shim(t):
         return
     found = steps(scan(0).communicate()[0])
     t.worked(int(found["programs that are not the session's"]) > 0, "root opens no program")
-    victim = host_process()
-    try:
+    with host_process() as victim:
         t.succeeds(outside("process", victim.pid, private=False))
-    finally:
-        victim.kill()
-        victim.wait()
 
 
 @row("A13", "forge a sandbox's state", "pidfds and own tables; 0700")

@@ -1,4 +1,5 @@
 """B: the kernel seen from inside."""
+import contextlib
 import hashlib
 import os
 import re
@@ -275,14 +276,10 @@ def trace(t):
     t.refused(got, "EPERM")
     if not t.controls:
         return
-    victim = host_process()
-    try:
+    with host_process() as victim:
         t.succeeds(outside("process", victim.pid, private=False))
         t.succeeds(outside("memory-of", victim.pid, private=False),
                    cannot={f"fd/3 of {victim.pid}": "ENOENT"})
-    finally:
-        victim.kill()
-        victim.wait()
     off = t.session("seccomp")
     t.holds(off.attack("process", 1, "parent"), "EPERM")
     t.succeeds(harness_steps(off.shell(sibling)))
@@ -464,10 +461,26 @@ def reused_pid(t):
     storm.join()
     t.refused({"bystander": done["result"].text.strip()}, "alive")
     if t.controls:
-        # Since Linux 6.14 the size of the number space is the PID namespace's own.
-        release = tuple(map(int, os.uname().release.split(".")[:2]))
-        few = "echo 2000 > /proc/sys/kernel/pid_max; " if release >= (6, 14) else ""
-        t.succeeds(outside(shell=f"{few}{PROGRAM_TEXT.path} reuse-pid 40000"), "yes")
+        with few_numbers() as few:
+            t.succeeds(outside(shell=f"{few}{PROGRAM_TEXT.path} reuse-pid 40000"), "yes")
+
+
+@contextlib.contextmanager
+def few_numbers():
+    """What a shell does first so that process numbers come again soon."""
+    # Since Linux 6.14 the size of the number space is the PID namespace's own.
+    release = tuple(map(int, os.uname().release.split(".")[:2]))
+    if release >= (6, 14):
+        yield "echo 2000 > /proc/sys/kernel/pid_max; "
+        return
+    size = Path("/proc/sys/kernel/pid_max")
+    before = int(size.read_text())
+    # systemd makes it 4194304; the kernel's own default is enough for everybody for a minute.
+    size.write_text(str(min(before, 32768)))
+    try:
+        yield ""
+    finally:
+        size.write_text(str(before))
 
 
 # Counted by user; each as much as a session gets, and one more.
@@ -582,15 +595,26 @@ def neighbour(t):
 @row("B23", "watch a shared file being opened elsewhere", "own overlay", control="layer off")
 def watch(t):
     def events(watcher, opener):
-        result = {}
-        waiting = threading.Thread(
-            target=lambda: result.update(watcher.attack("watch", "/usr/bin/env", 1200)))
-        waiting.start()
-        time.sleep(0.5)
-        Path("/usr/bin/env").read_bytes()
-        opener.shell("cat /usr/bin/env >/dev/null")
-        waiting.join()
-        return result
+        """It is opened again and again, here and by the other one, for as long as the watcher lives,
+        however slow the machine is."""
+        over = threading.Event()
+
+        def open_here():
+            while not over.wait(0.05):
+                Path("/usr/bin/env").read_bytes()
+
+        opener.shell("rm -f over")
+        opening = [threading.Thread(target=open_here), threading.Thread(target=opener.shell, args=(
+            "while [ ! -e over ]; do cat /usr/bin/env >/dev/null; sleep 0.05; done",))]
+        for one in opening:
+            one.start()
+        try:
+            return watcher.attack("watch", "/usr/bin/env", 1200)
+        finally:
+            over.set()
+            opener.shell("touch over")
+            for one in opening:
+                one.join()
 
     t.refused(events(t.session(), t.session()), {"watch": "ok", "events": "none"})
     if t.controls:
@@ -606,12 +630,8 @@ def shim_as_equal(t):
     t.check(inside.shell("echo alive").text == "alive\n", "the session is hurt")
     if not t.controls:
         return
-    victim = host_process()
-    try:
+    with host_process() as victim:
         t.succeeds(outside("limits-of", victim.pid, private=False))
-    finally:
-        victim.kill()
-        victim.wait()
     for off in ("landlock", "seccomp"):
         weak = t.session(off)
         t.holds(weak.attack("limits-of", 1, "parent"), "EPERM")

@@ -60,12 +60,8 @@ def shim(t):
     t.refused(inside.attack("memory-of", 1), "ENOENT")
     if not t.controls:
         return
-    victim = host_process()
-    try:
+    with host_process() as victim:
         t.succeeds(outside("process", victim.pid, private=False))
-    finally:
-        victim.kill()
-        victim.wait()
     t.holds(t.root("seccomp").attack("process", 1), "EPERM")
 
 
@@ -252,12 +248,8 @@ def shim_as_equal(t):
     harness.wait_until(lambda: inside.shell("echo alive").text == "alive\n", 20, "another spawner")
     if not t.controls:
         return
-    victim = host_process()
-    try:
+    with host_process() as victim:
         t.succeeds(outside("limits-of", victim.pid, private=False))
-    finally:
-        victim.kill()
-        victim.wait()
     weak = t.root("landlock")
     t.holds(weak.attack("limits-of", 1, "parent"), "EPERM")
     t.holds(weak.attack("signal", 1, "parent"), "EPERM")
@@ -283,9 +275,9 @@ def signals(t):
     t.refused({"user after kill -1": inside.shell("echo alive", user="user").text.strip()}, "alive")
     if not t.controls:
         return
-    victim = host_process()
-    t.succeeds(outside("signal", victim.pid, private=False))
-    victim.wait(5)
+    with host_process() as victim:
+        t.succeeds(outside("signal", victim.pid, private=False))
+        victim.wait(5)
     weak = t.root("landlock")
     weak.shell("kill -9 -1; true")
     t.check(weak.shell("echo alive", user="user").text == "alive\n", "the session is hurt")
