@@ -107,6 +107,25 @@ static int new_statement(struct parser *parser, const struct line *line, const c
 	return 0;
 }
 
+/* The next CALL or @set of the line, as a statement of its own. */
+static int take_call(struct parser *parser, struct line *line,
+		     struct profile_statement **ret_statement, struct err *err)
+{
+	struct profile_statement *statement = NULL;
+	const char *call = NULL;
+	int number = -1;
+	int r;
+
+	r = set_parse_call(line, &call, &number, err);
+	if (r < 0)
+		return r;
+	r = new_statement(parser, line, call, &statement, err);
+	if (statement)
+		statement->number = number;
+	*ret_statement = statement;
+	return r;
+}
+
 /* CALL... behind allow, errno E or kill */
 static int parse_calls(struct parser *parser, struct line *line, struct profile_verdict verdict,
 		       struct err *err)
@@ -115,19 +134,12 @@ static int parse_calls(struct parser *parser, struct line *line, struct profile_
 		return line_fail(&line->where, err, "expected system calls or @sets");
 	while (line_peek(line)) {
 		struct profile_statement *statement = NULL;
-		const char *call = NULL;
-		int number = -1;
-		int r;
+		int r = take_call(parser, line, &statement, err);
 
-		r = set_parse_call(line, &call, &number, err);
-		if (r < 0)
-			return r;
-		r = new_statement(parser, line, call, &statement, err);
 		if (r < 0)
 			return r;
 		statement->type = PROFILE_VERDICT;
 		statement->verdict = verdict;
-		statement->number = number;
 	}
 	return 0;
 }
@@ -321,18 +333,11 @@ static int parse_need(struct parser *parser, struct line *line, struct err *err)
 		return line_fail(&line->where, err, "expected 'need PROGRAM...: CALL...'");
 	while (line_peek(line)) {
 		struct profile_statement *statement = NULL;
-		const char *call = NULL;
-		int number = -1;
-		int r;
+		int r = take_call(parser, line, &statement, err);
 
-		r = set_parse_call(line, &call, &number, err);
-		if (r < 0)
-			return r;
-		r = new_statement(parser, line, call, &statement, err);
 		if (r < 0)
 			return r;
 		statement->type = PROFILE_NEED;
-		statement->number = number;
 		memcpy(statement->programs, programs, sizeof(programs));
 	}
 	return 0;

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 PAGE = "docs/troubleshooting.md"
-HEADERS = ["include/sandboxd/api.h", "supervisor/api/session/body_fields.h"]
+HEADERS = ["include/sandboxd/api.h", "base/dsn.h", "supervisor/api/session/body_fields.h"]
 
 # Where, function, index of the argument that is the message. A new way to say no is a new row.
 API = ("supervisor/api/",)
@@ -25,7 +25,9 @@ CALLS = [
     (API, "refuse_body", 2),
     (API, "spec_error_add", 4),
     (API, "body_item_add", 3),
+    (("supervisor/api/http/handlers_list.c",), "wrong", 3),
     (API, "body_wrong", 3),
+    (API, "body_read_identity", 3),
     (API, "body_wrong_in", 4),
     (API, "fit_text", 2),
     (API, "progress_fail", 4),
@@ -33,10 +35,19 @@ CALLS = [
     (API, "tasks_fail_held", 4),
     (API, "fail_early", 2),
     (API, "fail_late", 2),
+    (API, "give_up", 1),
+    (API, "tasks_take", 3),
     (SEAL, "refuse", 0),
     (SEAL, "err_fail", 3),
     (API, "tasks_fail", 3),
     (CONFIG, "err_fail", 3),
+    (("supervisor/api/store/pg_",), "err_fail", 3),
+    (("supervisor/api/redis/",), "redis_client_lose", 1),
+]
+# What a member is set to: (file or folder, name).
+ASSIGNED = [
+    ("supervisor/api/redis/", "failed"),
+    ("supervisor/api/store/", "reason"),
 ]
 # Functions and arrays whose strings are all texts: (file, name).
 TABLES = [
@@ -45,11 +56,22 @@ TABLES = [
     ("base/endpoint_value.c", "problems"),
     ("supervisor/api/session/body_fields.c", "secret_problem"),
     ("supervisor/api/egress/admit.c", "problems"),
+    ("supervisor/api/http/runtime_errors.c", "rows"),
+    ("supervisor/api/snapshot_failure.c", "failures"),
+    ("supervisor/api/git_reply.c", "detail_of"),
+    ("supervisor/api/redis.c", "status_texts"),
+    ("supervisor/api/store/pg_reason.c", "pg_reason_of_connection"),
+]
+# Of each row of these only the second text is said: (file, name).
+PAIRS = [
+    ("supervisor/api/store/pg_reason.c", "of_connection"),
+    ("supervisor/api/store/pg_reason.c", "of_sqlstate"),
 ]
 # Formats of the answers that are put together before they are sent: (file or folder, part of the format).
 FORMATS = [
     ("supervisor/api/", " at step "),
     ("supervisor/api/creation.c", "launch "),
+    ("supervisor/api/snapshot_encryption.c", "the key "),
     ("supervisor/api/", "\"quota: "),
     ("supervisor/api/http/auth.c", "missing scope"),
     ("supervisor/api/session/tenant_quota.c", "quota: "),
@@ -57,6 +79,7 @@ FORMATS = [
 # What stands in a table beside the texts, or is printed there and is no error.
 NO_ERRORS = {"ok", "no error", "://", "sandboxctl: ", "materialising sandbox/…", "sandbox session … executing",
              "sandboxctl: the value from standard input, which shows it; end with Ctrl-D"}
+CODE = re.compile("[a-z]+(_[a-z]+)*")  # what stands beside the texts of runtime_errors.c
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/|//[^\n]*|\'(?:[^\'\\]|\\.)+\'|[A-Za-z_]\w*|\s+|.', re.S)
 
 
@@ -131,6 +154,8 @@ def texts_of(file, toks, known):
     for i, token in enumerate(toks[:-1]):
         if token.startswith('"') and any(file.startswith(f) and part in token for f, part in FORMATS):
             found += [text for text in literals(toks[i:i + 3], known)[:1] if re.search("%|missing", text)]
+        if toks[i + 1] == "=" and any(file.startswith(f) and token == name for f, name in ASSIGNED):
+            found += literals(toks[i:toks.index(";", i)], known)
         if toks[i + 1] != "(":
             continue
         for where, function, index in CALLS:
@@ -143,7 +168,10 @@ def texts_of(file, toks, known):
                 found += [t for t in literals(flat, known) if t.startswith("sandboxctl: ")]
     for name, array in TABLES:
         if name == file:
-            found += literals(table(toks, array), known)
+            found += [text for text in literals(table(toks, array), known) if not CODE.fullmatch(text)]
+    for name, array in PAIRS:
+        if name == file:
+            found += literals(table(toks, array), known)[1::2]
     plain = {normal(text) for text in found if text not in NO_ERRORS}
     return {text for text in plain if re.search("[a-z]", text) and text[0] != "{"} - NO_ERRORS
 
