@@ -79,6 +79,19 @@ while True:
         s.close()
 """
 
+# To an address outside, where nothing is allowed.
+DIALS = """
+for _ in range(15):
+    if os.fork() == 0:
+        break
+while True:
+    try:
+        with socket.create_connection(('192.0.2.1', 443), timeout=1) as s:
+            s.recv(1)
+    except OSError:
+        pass
+"""
+
 # All that has a count, by many processes; then let go and again.
 EXHAUSTION = """
 import ctypes
@@ -125,6 +138,7 @@ class Culprit:
     name: str
     argv: list
     commands: int = 1
+    denial: str = ""  # kind of the record that it must leave; "": nothing is refused, or the kernel tells nobody
 
     @contextlib.contextmanager
     def started(self, owner, session):
@@ -143,20 +157,25 @@ class Culprit:
                 reader.terminate()
 
 
-def python(name, script):
-    return Culprit(name, ["python3", "-c", HELD + script])
+def python(name, script, denial=""):
+    return Culprit(name, ["python3", "-c", HELD + script], denial=denial)
+
+
+def flood(name, commands):
+    return Culprit(name, ["/bin/sh", "-c", "while :; do /usr/bin/yes; done"], commands, "output")
 
 
 CULPRITS = [
     Culprit("nothing", ["/bin/sleep", "3600"]),
-    python("fork bomb", FORK_BOMB),
+    python("fork bomb", FORK_BOMB, "pids"),
     python("library maps", LIBRARY_MAPS),
-    python("memory hog", MEMORY_HOG),
+    python("memory hog", MEMORY_HOG, "memory"),
     python("disk filler", DISK),
     python("inode filler", INODES),
-    Culprit("output flood", ["/bin/sh", "-c", "while :; do /usr/bin/yes; done"]),
-    Culprit("output flood×12", ["/bin/sh", "-c", "while :; do /usr/bin/yes; done"], commands=12),
+    flood("output flood", 1),
+    flood("output flood×12", 12),
     python("connections", CONNECTIONS),
+    python("dials", DIALS, "network"),
     python("exhaustion", EXHAUSTION),
     python("cpu spin", CPU),
     python("fsync storm", FSYNC),

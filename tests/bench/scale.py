@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+from common import keep  # noqa: E402
 from network import (CONFIGURED, HOST, IDLE_EACH, INSIDE, PORT, PROGRAM, Inside, cost, described,  # noqa: E402
                      difference)
 from harness import Daemon, parent_of, wait_until  # noqa: E402
@@ -130,10 +131,7 @@ def main():
         server.wait()
     for name, value in found.items():
         print(f"{name}: {json.dumps(value)}")
-    if options.json:
-        known = json.loads(Path(options.json).read_text()) if Path(options.json).exists() else {}
-        known["scale"] = found
-        Path(options.json).write_text(json.dumps(known, indent=2) + "\n")
+    keep(options.json, "scale", found)
 
 
 if __name__ == "__main__":
