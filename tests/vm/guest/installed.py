@@ -16,6 +16,10 @@ SOCKETS = ["sandboxd-control.socket", "sandboxd-operator.socket"]
 UNITS = ["sandboxd.service", *SOCKETS, "sandboxd-sessions.service"]
 # Its id, for what comes after the reboot.
 LEFT_OPEN = Path("/var/lib/vm-left-open")
+# Sandboxes by id, each with what CONTENTS said in it.
+LEFT_SUSPENDED = Path("/var/lib/vm-left-suspended")
+CONTENTS = ("cd /session && find . -mindepth 1 -printf '%P %y %m %U %G %s %T@ %n %l\\n' | sort &&"
+            " find . -type f -print0 | sort -z | xargs -0 sha256sum")
 TOP = Path("/sys/fs/cgroup")
 MIB = 1 << 20
 

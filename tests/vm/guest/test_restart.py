@@ -1,5 +1,6 @@
 """What ends a session and what does not: restart, crash, stop, kill, upgrade."""
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -7,7 +8,7 @@ import time
 
 import pytest
 
-from harness import SESSIONS, all_pids, descendants, name_of, wait_until
+from harness import RUNTIME, SESSIONS, all_pids, descendants, name_of, wait_until
 from installed import *
 
 TICKS = ("setsid sh -c 'while :; do echo x >>/session/ticks; sleep 0.2; done' "
@@ -174,3 +175,29 @@ def test_session_is_left_open_for_the_reboot(alice):
     alice.write(made, "one", "type: a.B\n")
     assert alice.run(made, "/bin/true").code == 0
     LEFT_OPEN.write_text(made)
+
+
+@pytest.fixture
+def room():
+    """For the limits of twenty sandboxes, which is more memory than the guest has; they use little of it."""
+    more = Path("/etc/sandboxd/conf.d/50-room.conf")
+    more.write_text("[limits]\nmemory = 200GiB\n[owner]\nsessions = 40\nmemory = 200GiB\n")
+    call("systemctl", "reload", "sandboxd.service")
+    yield
+    more.unlink()
+    call("systemctl", "reload", "sandboxd.service")
+
+
+def test_sandboxes_are_left_suspended_for_the_reboot(alice, room):
+    """Twenty, each with files of its own; what they hold is written down, and read again after the reboot."""
+    left = {}
+    for n in range(20):
+        made = alice.create_runtime(profile="agent", ttl=14400)
+        assert alice.shell(made, f"cd /session && mkdir -p d/e && head -c {4096 * (n + 1) + n} /dev/urandom >d/e/random &&"
+                           " ln d/e/random d/again && ln -s e/random d/link && truncate -s 1M d/sparse &&"
+                           f" chmod 64{n % 8} d/e/random").code == 0
+        left[made] = alice.shell(made, CONTENTS).text
+        assert "random" in left[made] and len(left[made].splitlines()) > 8
+        answer = alice.post(f"{RUNTIME}/{made}/suspend", {"durable": "wait"}, timeout=300)
+        assert answer.status == 200 and answer.json["durable"], answer
+    LEFT_SUSPENDED.write_text(json.dumps(left))

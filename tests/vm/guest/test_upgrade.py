@@ -7,8 +7,9 @@ from harness import SESSIONS, Client, wait_until
 from installed import *
 
 
-@pytest.mark.parametrize("release", ["v0.2.0", "v0.3.0"])
-def test_upgrade_from(release):
+@pytest.mark.parametrize("release,keeps", [("v0.3.0", False), ("v0.4.0", True)])
+def test_upgrade_from(release, keeps):
+    """The shims of one speak our version of the wire: its trees go on. Those of the other are ended."""
     old = DISK / f"old-{release}.deb"
     if not old.exists():
         pytest.skip(f"no {release} to build in this checkout")
@@ -18,10 +19,12 @@ def test_upgrade_from(release):
     made = alice.create()
     alice.write(made, "one", "type: a.B\n")
     before = main_pid()
+    members = {int(pid) for path in group_of(made).rglob("cgroup.procs") for pid in path.read_text().split()}
+    tree, = members.intersection(shims())
     call("dpkg", "-i", PACKAGE)
     assert is_active("sandboxd.service") and is_active("sandboxd-sessions.service")
     assert main_pid() not in (0, before)
-    # Its sessions do not outlive it; their rows are used again.
+    wait_until(lambda: (tree in shims()) == keeps, 30, "its tree is as it should be")
     assert alice.get(f"{SESSIONS}/{made}").json["components"] == ["one.yaml"]
     assert alice.run(made, "/bin/cat", "/session/one.yaml").out == b"type: a.B\n"
     assert instance_group().parent.name == "sandboxd-sessions.service"
