@@ -4,6 +4,7 @@ import os
 import pytest
 
 from harness import ABSENT_ID, Client, NOT_FOUND, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS
+from test_foreign import CALLS
 
 
 def raw_request(path, extra, method="GET", body=b""):
@@ -180,19 +181,6 @@ def test_every_route_for_a_foreign_identity(daemon, session):
     command = owner.post(f"{RUNTIME}/{session}/commands",
                          {"argv": ["sleep", "100"], "background": True}).json["command_id"]
     stranger = daemon.client("mallory", workspace="black", scopes="data:read data:write")
-    by_method = {"patch": {"ttl_minutes": 60}, "put": {"allow": []}}
-    bodies = {
-        "components": {"name": "x", "body": "type: a.B\n"},
-        "commands": {"argv": ["/bin/true"]},
-        "stdin": {"text": "x"},
-        "airbyte": {"airbyte_connection_id": "x"},
-        "signal": {"signal": "TERM"},
-        "resize": {"rows": 1, "cols": 1},
-        "mkdir": {"path": "x"},
-        "move": {"from": "x", "to": "y"},
-        "copy": {"from": "x", "to": "y"},
-        "chmod": {"path": "x", "mode": "644"},
-    }
     paths = daemon.root.get("/openapi.json").json["paths"]
     walked = 0
     for path, methods in paths.items():
@@ -201,12 +189,9 @@ def test_every_route_for_a_foreign_identity(daemon, session):
             continue
         url = path.replace(names[0], task if "task" in path or "chat" in path else session)
         url = url.replace("{cid}", command)
-        if "path" in [row["name"] for operation in methods.values() for row in operation["parameters"]]:
-            url += "?path=x"
         for method in methods:
-            body = by_method.get(method, bodies.get(path.rsplit("/", 1)[1]))
-            body = None if method in ("get", "delete") else body
-            answer = stranger.request(method.upper(), url, body)
+            row = dict(CALLS.get(f"{method.upper()} {path}", {}))
+            answer = stranger.request(method.upper(), url + row.pop("query", ""), **row)
             walked += 1
             if answer.status == 403:
                 assert "platform:admin" in answer.json["detail"], (method, path)
