@@ -49,6 +49,16 @@ def test_curl_of_the_readme_works(daemon):
     daemon.root.delete(f"/dagster/sandbox/sessions/{made['id']}")
 
 
+def test_agent_of_the_readme_works(daemon):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    script = re.search(r"^(ctl\(\) .*?)\n```", readme, re.S | re.M).group(1)
+    assert "build/release/bin/" in script
+    result = subprocess.run(["bash", "-euc", f"sock={daemon.operator}\n" + script.replace("build/release/bin/", shlex.quote(f"{BIN}/"))],
+                            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, result.stderr) == (0, ""), result
+    assert str(len((ROOT / "README.md").read_text(encoding="utf-8").splitlines())) in result.stdout
+
+
 def test_every_route_is_in_the_api_manual(daemon):
     page = (ROOT / "docs/man/sandboxd-api.7").read_text(encoding="utf-8").replace("\\", "")
     missing = []
@@ -69,7 +79,7 @@ def examples_of_sandboxctl():
 
 
 # What these need besides the session of the others.
-NOT_HERE = ("--runtime-dir /run/sandboxd-qs-",)
+NOT_HERE = ("--runtime-dir /run/sandboxd-qs-", "https://git.example.com/")
 
 
 @pytest.mark.parametrize("identity", [{}, {"SANDBOXCTL_USER": "dora",

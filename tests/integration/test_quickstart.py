@@ -94,7 +94,7 @@ def test_directory_with_random_names(checkout, tmp_path):
     assert result.stdout.count("refused") >= 2
     assert result.stdout.count("ignored") == 3
     assert "written  stored.yml (becomes no asset" in result.stdout
-    assert "2 files were refused; 1 assets executed, session removed" in result.stderr
+    assert "2 files refused; 1 asset executed, session removed" in result.stderr
 
 
 def test_stop_after_the_service_was_killed(checkout):
