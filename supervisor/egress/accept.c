@@ -13,10 +13,12 @@
 
 #include "supervisor/egress/relay.h"
 
-#define ACCEPTS_PER_TURN  32
-#define CONNECTIONS_MAX   256u /* of one session, where its policy says nothing */
-#define CONNECTS_PER_S    200u
-#define DESCRIPTORS_AGAIN (100 * USEC_PER_MS)
+#define ACCEPTS_PER_TURN 32
+#define CONNECTIONS_MAX  256u /* of one session, where its policy says nothing */
+#define CONNECTS_PER_S   200u
+/* After as many at once. What they cost, here and in the kernel's softirqs and RCU callbacks, is in
+ * no session's share of the processors: without a rate it would be most of what the host does. */
+#define REFUSALS_PER_S   500u
 
 static bool address_of(const struct sockaddr_storage *from, struct egress_address *ret,
 		       uint32_t *ret_port)
@@ -85,7 +87,8 @@ static uint32_t judge(struct session *session, struct dialled *dialled)
 	return 0;
 }
 
-static void take_connection(struct session *session, int fd, const struct sockaddr_storage *from)
+/* Whether it may go on. */
+static bool take_connection(struct session *session, int fd, const struct sockaddr_storage *from)
 {
 	struct dialled dialled = {0};
 	union socket_address local = {0};
@@ -97,7 +100,7 @@ static void take_connection(struct session *session, int fd, const struct sockad
 	    !address_of(&local.storage, &dialled.address, &dialled.port) ||
 	    !address_of(from, &source, &dialled.source_port)) {
 		relay_close_by_reset(fd);
-		return;
+		return false;
 	}
 	/* The resolver's own address is the one of loopback that is steered to us. */
 	if (net_class_of(&dialled.address) == NET_CLASS_LOOPBACK && dialled.port == DNS_PORT) {
@@ -105,7 +108,7 @@ static void take_connection(struct session *session, int fd, const struct sockad
 			stub_accept(session, fd);
 		else
 			relay_close_by_reset(fd);
-		return;
+		return false; /* a question, or none */
 	}
 	reason = judge(session, &dialled);
 	if (reason != 0) {
@@ -121,37 +124,10 @@ static void take_connection(struct session *session, int fd, const struct sockad
 
 		denials_add(session, &denial);
 		relay_close_by_reset(fd);
-		return;
+		return false;
 	}
 	relay_open(session, fd, &dialled);
-}
-
-/* max_connections is below the descriptors that there are, so it is the host's that ran out, or
- * another's in this process: looked at again in a while, not in each turn of the loop. */
-static int wait_for_descriptors(struct session *session)
-{
-	struct egress *egress = session->egress;
-
-	list_remove(&session->starved_link);
-	list_append(&egress->starved, &session->starved_link);
-	loop_timer_set(egress->starved_timer, clock_add(clock_boottime(), DESCRIPTORS_AGAIN));
-	return loop_set_events(session->listener, 0);
-}
-
-int relay_on_descriptors(void *userdata, uint32_t events)
-{
-	struct egress *egress = userdata;
-	int r = 0;
-
-	(void)events;
-	while (r == 0 && !list_empty(&egress->starved)) {
-		struct session *session =
-			LIST_ENTRY(egress->starved.next, struct session, starved_link);
-
-		list_remove(&session->starved_link);
-		r = loop_set_events(session->listener, EPOLLIN);
-	}
-	return r;
+	return true;
 }
 
 int relay_on_connection(void *userdata, uint32_t events)
@@ -162,17 +138,23 @@ int relay_on_connection(void *userdata, uint32_t events)
 	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
 		union socket_address from = {0};
 		socklen_t size = sizeof(from);
-		int fd = accept4(session->listener_fd, &from.any, &size,
-				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd;
 
+		if (bucket_fill(&session->refusals, REFUSALS_PER_S, REFUSALS_PER_S,
+				clock_boottime()) == 0)
+			return intake_rest(session->egress, &session->listener);
+		fd = accept4(session->listener.fd, &from.any, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
-			/* Else EAGAIN, or a client that has gone. */
+			/* Else EAGAIN, or a client that has gone. max_connections is below the
+			 * descriptors that there are, so it is the host's that ran out, or
+			 * another's in this process: not looked at again in each turn. */
 			if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
 			    errno == ENOMEM)
-				return wait_for_descriptors(session);
+				return intake_rest(session->egress, &session->listener);
 			return 0;
 		}
-		take_connection(session, fd, &from.storage);
+		if (!take_connection(session, fd, &from.storage))
+			session->refusals.left--;
 	}
 	return 0;
 }

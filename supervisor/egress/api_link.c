@@ -144,7 +144,7 @@ static int on_forget(struct egress *egress, struct session *session, const struc
 	(void)msg;
 	sessions_set_policy(session, NULL);
 	/* The supervisor says when its sockets are of no use any more. */
-	if (session->listener_fd < 0)
+	if (session->listener.fd < 0)
 		sessions_free(session);
 	return 0;
 }

@@ -197,15 +197,15 @@ static int open_egress(struct egress *egress)
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return -errno;
 	egress->max_connections = descriptors_connections(limit.rlim_cur);
-	list_init(&egress->starved);
+	list_init(&egress->resting);
 	list_init(&egress->api.queue);
 	list_init(&egress->service_dials);
 	for (size_t i = 0; i < SESSION_BUCKETS; i++)
 		list_init(&egress->sessions[i]);
 	r = loop_new(&egress->loop);
 	if (r == 0)
-		r = loop_add_timer(egress->loop, USEC_NEVER, relay_on_descriptors, egress,
-				   &egress->starved_timer);
+		r = loop_add_timer(egress->loop, USEC_NEVER, intakes_on_rested, egress,
+				   &egress->resting_timer);
 	if (r == 0)
 		r = resolver_new(egress->loop, &egress->resolver);
 	return r;

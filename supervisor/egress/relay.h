@@ -7,7 +7,8 @@
  *             pump.
  *   CLOSING   we have answered in HTTP ourselves, and wait for the client to read it.
  *
- * A refusal is a reset at once and a denial record; never a hang.
+ * A refusal is a reset at once and a denial record; never a hang. One that comes after very many of
+ * the same session waits for its turn (accept.c).
  */
 #pragma once
 
@@ -92,8 +93,6 @@ struct dialled {
 /* Loop callbacks of a session's listener and of its timer. */
 int relay_on_connection(void *userdata, uint32_t events);
 int relay_on_refill(void *userdata, uint32_t events);
-/* And of the timer of those whose connections found no descriptor. */
-int relay_on_descriptors(void *userdata, uint32_t events);
 /* One that may go on; fd is taken over. */
 void relay_open(struct session *session, int fd, const struct dialled *dialled);
 /* The other end sees a reset, not an end: a refusal is none that a protocol could take for one. */

@@ -5,6 +5,8 @@
 #include "supervisor/egress/relay.h"
 #include "supervisor/egress/worker.h"
 
+#define REST (50 * USEC_PER_MS)
+
 static struct list *bucket_of(struct egress *egress, const struct id *id)
 {
 	return &egress->sessions[id_hash(id) % SESSION_BUCKETS];
@@ -39,21 +41,51 @@ struct session *sessions_get(struct egress *egress, const struct id *id)
 	}
 	session->egress = egress;
 	session->id = *id;
-	session->listener_fd = session->resolver_fd = -1;
+	session->listener.fd = session->resolver.fd = -1;
 	list_init(&session->connections);
 	list_init(&session->paused);
-	list_init(&session->starved_link);
+	list_init(&session->listener.resting_link);
+	list_init(&session->resolver.resting_link);
 	list_append(bucket_of(egress, id), &session->link);
 	return session;
 }
 
+static void intake_close(struct intake *intake)
+{
+	list_remove(&intake->resting_link);
+	intake->source = loop_remove(intake->source);
+	intake->fd = fd_close(intake->fd);
+}
+
 static void close_sockets(struct session *session)
 {
-	list_remove(&session->starved_link);
-	session->listener = loop_remove(session->listener);
-	session->resolver = loop_remove(session->resolver);
-	session->listener_fd = fd_close(session->listener_fd);
-	session->resolver_fd = fd_close(session->resolver_fd);
+	intake_close(&session->listener);
+	intake_close(&session->resolver);
+}
+
+int intake_rest(struct egress *egress, struct intake *intake)
+{
+	if (list_empty(&egress->resting))
+		loop_timer_set(egress->resting_timer, clock_add(clock_boottime(), REST));
+	list_remove(&intake->resting_link);
+	list_append(&egress->resting, &intake->resting_link);
+	return loop_set_events(intake->source, 0);
+}
+
+int intakes_on_rested(void *userdata, uint32_t events)
+{
+	struct egress *egress = userdata;
+	int r = 0;
+
+	(void)events;
+	while (r == 0 && !list_empty(&egress->resting)) {
+		struct intake *intake =
+			LIST_ENTRY(egress->resting.next, struct intake, resting_link);
+
+		list_remove(&intake->resting_link);
+		r = loop_set_events(intake->source, EPOLLIN);
+	}
+	return r;
 }
 
 int sessions_open(struct session *session, int listener_fd, int resolver_fd)
@@ -63,12 +95,13 @@ int sessions_open(struct session *session, int listener_fd, int resolver_fd)
 
 	/* Made anew, for a namespace that goes on: the former ones were of it too. */
 	close_sockets(session);
-	session->listener_fd = listener_fd;
-	session->resolver_fd = resolver_fd;
-	r = loop_add(loop, listener_fd, EPOLLIN, relay_on_connection, session, &session->listener);
+	session->listener.fd = listener_fd;
+	session->resolver.fd = resolver_fd;
+	r = loop_add(loop, listener_fd, EPOLLIN, relay_on_connection, session,
+		     &session->listener.source);
 	if (r == 0)
 		r = loop_add(loop, resolver_fd, EPOLLIN, stub_on_question, session,
-			     &session->resolver);
+			     &session->resolver.source);
 	if (r < 0)
 		close_sockets(session);
 	return r;
@@ -93,7 +126,7 @@ void sessions_drop_unopened(struct egress *egress)
 			struct session *session = LIST_ENTRY(link, struct session, link);
 
 			session->incoming = policy_free(session->incoming);
-			if (session->listener_fd < 0)
+			if (session->listener.fd < 0)
 				sessions_free(session);
 		}
 }

@@ -61,8 +61,8 @@ struct egress {
 	struct list service_dials; /* conn.dial.service_link, as they came */
 	uint32_t n_services_asked; /* requests that are not answered yet */
 	uint32_t last_serial;      /* of requests to the supervisor */
-	struct list starved;       /* session.starved_link: no descriptor for what waits there */
-	struct loop_source *starved_timer;
+	struct list resting;       /* intake.resting_link */
+	struct loop_source *resting_timer;
 	uint32_t n_attempts;      /* sockets that are being connected */
 	uint32_t max_connections; /* by RLIMIT_NOFILE */
 };
@@ -80,14 +80,19 @@ struct denials {
 	uint64_t untold;
 };
 
+/* A socket that a session makes work with. */
+struct intake {
+	int fd; /* -1: the supervisor has not sent it yet */
+	struct loop_source *source;
+	struct list resting_link; /* it is not watched for a while */
+};
+
 struct session {
 	struct list link;
 	struct egress *egress;
 	struct id id;
-	int listener_fd; /* -1: the supervisor has not sent them yet */
-	int resolver_fd;
-	struct loop_source *listener;
-	struct loop_source *resolver;
+	struct intake listener;
+	struct intake resolver;
 	struct policy *policy;   /* owned; NULL: nothing is allowed */
 	struct policy *incoming; /* owned; between BEGIN and END */
 	struct names names;
@@ -95,11 +100,11 @@ struct session {
 	uint32_t n_connections;
 	uint32_t n_pipes;
 	struct bucket connects;
+	struct bucket refusals;
 	struct bucket questions;
 	struct bucket bytes;
 	struct list paused;         /* conn.paused_link: the byte rate is used up */
 	bool is_refilling;          /* and they have their turn */
-	struct list starved_link;   /* its listener is not watched */
 	struct loop_source *refill; /* timer of `paused` */
 	struct policy_counters total;
 	struct denials denials;
@@ -113,6 +118,11 @@ struct session *sessions_get(struct egress *egress, const struct id *id);
 MUST_USE int sessions_open(struct session *session, int listener_fd, int resolver_fd);
 void sessions_free(struct session *session); /* with its connections */
 void sessions_drop_unopened(struct egress *egress);
+/* What waits there waits on, for 50 ms at most: there is no descriptor for it, or the session has
+ * had its share of our time. 0 or -errno. */
+MUST_USE int intake_rest(struct egress *egress, struct intake *intake);
+/* Callback of the timer of those. */
+int intakes_on_rested(void *userdata, uint32_t events);
 /* What its new policy no longer permits is closed. `policy` is taken over; NULL: none. */
 void sessions_set_policy(struct session *session, struct policy *policy);
 

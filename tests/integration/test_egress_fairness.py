@@ -1,6 +1,7 @@
 """What one session does to the relay costs the others nothing, and what it could outwit."""
 import os
 import socket
+import subprocess
 import threading
 import time
 
@@ -148,3 +149,63 @@ def test_a_private_name_server_is_the_worker_s_alone(world, worker):
     session.policy(rule("dns.example.com", 7103, flags=rig.ALLOW_PRIVATE))
     with session.connect(session.resolve("dns.example.com"), 7103):
         server.accept()[0].close()
+
+
+DIALS = f"""
+import socket, time
+end, refused = time.monotonic() + 3, 0
+while time.monotonic() < end:
+    try:
+        with socket.create_connection(("{WORLD}.2", 7104), timeout=20) as s:
+            s.recv(1)
+    except ConnectionResetError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_refusals_beyond_a_rate_wait_for_their_turn(world, worker):
+    server = world.listen(f"{WORLD}.2", 7104)
+    busy, other = worker.session(7104), worker.session(7104)
+    busy.policy()
+    other.policy(rule(f"{WORLD}.2", 7104))
+    begin = time.monotonic()
+    programs = [busy.namespace.start("python3", "-c", DIALS, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for _ in range(20):
+        with other.connect(f"{WORLD}.2", 7104), server.accept()[0]:
+            pass
+    refused_there = sum(int(program.communicate(timeout=60)[0]) for program in programs)
+    took = time.monotonic() - begin
+    # As many at once, and a second; each of them has had its reset, and is counted.
+    assert 500 < refused_there <= 500 + 500 * took
+    assert busy.counters()[-1]["denials"] == refused_there
+    assert refused(busy, f"{WORLD}.2", 7104)
+    busy.policy(rule(f"{WORLD}.2", 7104))
+    with busy.connect(f"{WORLD}.2", 7104), server.accept()[0]:
+        pass
+
+
+QUESTIONS = f"""
+import socket
+import subprocess
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(("{rig.RESOLVER}", 53))
+s.settimeout(20)
+question = bytes.fromhex("000101000001000000000000") + b"\\4name\\7example\\0\\0\\1\\0\\1"
+for n in range(1500):
+    s.send(question)
+    if n >= 100:
+        s.recv(512)
+for n in range(100):
+    s.recv(512)
+"""
+
+
+def test_questions_beyond_a_rate_wait_for_their_turn(world, worker):
+    session = worker.session(7105)
+    session.policy()
+    begin = time.monotonic()
+    done = session.run("python3", "-c", QUESTIONS)
+    took = time.monotonic() - begin
+    assert done.returncode == 0, done.stderr
+    assert session.counters()[-1]["denials"] == 1500 <= 1000 + 500 * took
