@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <asm/prctl.h>
@@ -47,6 +48,9 @@ static const struct {
 /* An open that can change something. O_TMPFILE needs write access, so it is in. */
 #define OPEN_WRITES ((uint32_t)O_ACCMODE | (uint32_t)O_CREAT | (uint32_t)O_TRUNC)
 
+/* Of a mode: whoever runs the file takes its owner's identity. */
+#define SET_ID_BITS ((uint32_t)S_ISUID | (uint32_t)S_ISGID)
+
 /* The low bits of socket()'s type; the rest are SOCK_CLOEXEC and SOCK_NONBLOCK. */
 #define SOCK_TYPE_MASK 0xfu
 /* Linux 5.8: a pipe that is a queue of kernel notifications. */
@@ -77,7 +81,7 @@ static const struct {
 	C(F_SETLK), C(F_SETLKW), C(F_OFD_GETLK), C(F_OFD_SETLK), C(F_SETPIPE_SZ), C(F_GETPIPE_SZ),
 	C(F_SETLEASE), C(F_NOTIFY), C(F_SETDELEG), C(F_GET_SEALS), C(F_ADD_SEALS),
 	C(ADDR_NO_RANDOMIZE), C(PERSONALITY_QUERY),
-	C(PROT_EXEC), C(PROT_WRITE), C(OPEN_WRITES),
+	C(PROT_EXEC), C(PROT_WRITE), C(OPEN_WRITES), C(SET_ID_BITS),
 	C(PR_SET_NAME), C(PR_GET_NAME), C(PR_SET_PDEATHSIG), C(PR_SET_DUMPABLE), C(PR_GET_DUMPABLE),
 	C(PR_SET_NO_NEW_PRIVS), C(PR_GET_NO_NEW_PRIVS), C(PR_CAPBSET_DROP), C(PR_CAPBSET_READ),
 	C(PR_CAP_AMBIENT), C(PR_SET_VMA), C(PR_SET_MM), C(PR_SET_TIMERSLACK), C(PR_SET_SECCOMP), C(PR_SCHED_CORE), C(PR_SET_MEMORY_MERGE),
@@ -102,7 +106,9 @@ static const struct {
 	{"mprotect", 1u << 2},
 	{"pkey_mprotect", 1u << 2},
 	{"kill", 1u << 1},        /* int sig; the pid is signed, sets of values only */
-	{"openat", 1u << 2},      /* int flags */
+	{"openat", 3u << 2},      /* int flags, umode_t mode */
+	{"mkdirat", 1u << 2},     /* umode_t mode */
+	{"fchmod", 1u << 1},      /* umode_t mode */
 	{"madvise", 1u << 2},     /* int behaviour */
 	{"memfd_create", 1u << 1}, /* unsigned int flags */
 	{"shmget", 1u << 2},      /* int flags */
