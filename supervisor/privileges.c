@@ -91,6 +91,21 @@ static int limit_bounding(uint64_t mask, struct err *err)
 	return 0;
 }
 
+int privileges_keep(uint64_t mask, struct err *err)
+{
+	const struct capability_sets sets = {.effective = mask, .permitted = mask};
+	int r = limit_bounding(mask, err);
+
+	if (r < 0)
+		return r;
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+		return err_fail(err, -errno, "privileges", "clear the ambient set");
+	r = write_sets(&sets);
+	if (r < 0)
+		return err_fail(err, r, "privileges", "capset");
+	return 0;
+}
+
 int privileges_limit(struct err *err)
 {
 	struct capability_sets sets = {0};
@@ -106,16 +121,7 @@ int privileges_limit(struct err *err)
 			return err_fail(err, -EPERM, "privileges", "CAP_%s is missing: %s",
 					kept[i].name, kept[i].why);
 	}
-	r = limit_bounding(mask, err);
-	if (r < 0)
-		return r;
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
-		return err_fail(err, -errno, "privileges", "clear the ambient set");
-	sets = (struct capability_sets){.effective = mask, .permitted = mask};
-	r = write_sets(&sets);
-	if (r < 0)
-		return err_fail(err, r, "privileges", "capset");
-	return 0;
+	return privileges_keep(mask, err);
 }
 
 int privileges_drop_current(struct err *err)
