@@ -66,8 +66,7 @@ int template_record_open(int folder_fd, struct template_record *ret_record)
 
 int template_hold(int record_fd, uint32_t user)
 {
-	struct flock lock = {
-		.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = user, .l_len = 1};
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = user, .l_len = 1};
 	struct stat st;
 
 	if (fcntl(record_fd, F_OFD_SETLK, &lock) < 0)

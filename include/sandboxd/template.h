@@ -17,7 +17,7 @@
  *
  * Who uses one holds a read lock of its open file description on one byte of `record`, of a number
  * that no other user has (template_hold in base/template.h). Who removes one needs a write lock on
- * the whole file, unlinks `record` first, and gives up the lock last.
+ * the whole file, takes its name away, then `record`, and gives up the lock last.
  */
 #pragma once
 
@@ -46,8 +46,8 @@ struct template_record {
 	uint16_t size;
 	uint32_t id_base; /* TEMPLATE_OWNERS_PLAIN or TEMPLATE_ID_BASE */
 	uint32_t reserved;
-	uint64_t n_bytes;  /* of regular files, without holes; at least 0 */
-	uint64_t n_inodes; /* with `root` itself: at least 1 */
+	uint64_t n_bytes;   /* sizes of regular files, each once */
+	uint64_t n_inodes;  /* with `root` itself: at least 1 */
 	uint64_t created_s; /* CLOCK_REALTIME */
 	/* Of the tar archive's bytes, or of the image's manifest; zero for a folder. */
 	uint8_t source_sha256[TEMPLATE_DIGEST_BYTES];

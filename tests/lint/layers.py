@@ -52,6 +52,8 @@ LAYERS = [
     ("shim/", [*SHARED, "shim/"], []),
     ("jail/loader/", [*SHARED, "jail/loader/"], ["yaml.h"]),
     ("jail/archive/", [*SHARED, "jail/archive/"], ["archive.h", "archive_entry.h"]),
+    ("jail/template/", [*SHARED, "policy/confine_worker.h", "jail/archive/", "jail/template/"],
+     ["archive.h", "archive_entry.h", "jansson.h", "nettle/"]),
     ("jail/git/", [*SHARED, "jail/git/"], ["curl/"]),
     ("jail/", [*SHARED, "jail/"], []),
     ("ctl/", [*SHARED, "ctl/"], ["curl/", "jansson.h", "wslay/"]),

@@ -1,3 +1,4 @@
 sandboxd_unit_test(test_loader LIBS sandbox_loader_modules)
 sandboxd_unit_test(test_git_pkt LIBS sandbox_git_modules)
 sandboxd_unit_test(test_archive_name LIBS sandbox_archive_modules)
+sandboxd_unit_test(test_template LIBS sandbox_template_modules)
