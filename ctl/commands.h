@@ -89,6 +89,9 @@ int command_snapshot_restore(struct client *client, const struct options *option
 int command_secret_put(struct client *client, const struct options *options);
 int command_secret_ls(struct client *client, const struct options *options);
 int command_secret_rm(struct client *client, const struct options *options);
+int command_template_import(struct client *client, const struct options *options);
+int command_template_ls(struct client *client, const struct options *options);
+int command_template_rm(struct client *client, const struct options *options);
 int command_airbyte_import(struct client *client, const struct options *options);
 int command_airbyte_ls(struct client *client, const struct options *options);
 int command_airbyte_rm(struct client *client, const struct options *options);

@@ -91,6 +91,10 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_ALLOW_EMPTY] = {"allow-empty", 0, KIND_FLAG, AT(allow_empty), 0, NULL, "also where nothing changed"},
 	[OPTION_STAGED] = {"staged", 0, KIND_FLAG, AT(staged), 0, NULL, "what the next commit would change"},
 	[OPTION_LIMIT] = {"limit", 'n', KIND_U32, AT(limit), 0, "COMMITS", "how many (default 20)"},
+	[OPTION_PLATFORM] = {"platform", 0, KIND_TEXT, AT(platform), 0, "OS/ARCHITECTURE", "image to take of several (default linux/amd64)"},
+	[OPTION_REF] = {"ref", 0, KIND_TEXT, AT(ref), 0, "TAG", "the same, by its tag"},
+	[OPTION_MAX_MIB] = {"max-mib", 0, KIND_U32, AT(max_mib), 0, "MIB", "refuse a larger image (default 16384)"},
+	[OPTION_MAX_FILES] = {"max-files", 0, KIND_U32, AT(max_files), 0, "FILES", "refuse one with more files and folders (default 1000000)"},
 	[OPTION_STATE_DIR] = {"state-dir", 0, KIND_TEXT, AT(state_dir), 0, "DIR", "state directory of the service (default /var/lib/sandboxd)"},
 };
 /* clang-format on */

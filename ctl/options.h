@@ -83,6 +83,10 @@ enum option_id {
 	OPTION_ALLOW_EMPTY,
 	OPTION_STAGED,
 	OPTION_LIMIT,
+	OPTION_PLATFORM,
+	OPTION_REF,
+	OPTION_MAX_MIB,
+	OPTION_MAX_FILES,
 	OPTION_MAX_,
 };
 /* A bit for each. */
@@ -149,7 +153,7 @@ struct options {
 	const char *config;  /* config: the service's file; NULL: the default one */
 	const char *session; /* audit: beginning of an id */
 	const char *since;
-	const char *state_dir; /* audit, secret */
+	const char *state_dir; /* audit, secret, template */
 	const char *secret;    /* the last of `secrets` */
 	struct option_words secrets;
 	const char *allow; /* create, egress: the last of `allows` */
@@ -190,6 +194,10 @@ struct options {
 	bool allow_empty;
 	bool staged;
 	uint32_t limit;
+	const char *platform; /* template import, with the next three */
+	const char *ref;
+	uint32_t max_mib;
+	uint32_t max_files;
 	uint32_t ttl_minutes;
 	uint32_t timeout_ms;
 	uint32_t interval_s;              /* watch, top; 0: the default */

@@ -18,7 +18,8 @@ WORDS = {"SESSION": ABSENT_ID, "SESSION...": ABSENT_ID, "TASK": ABSENT_ID, "FILE
          "COMMAND": "/bin/true", "NAME": "name", "LEVEL": "info", "SESSION:PATH": f"{ABSENT_ID}:file", "URL": "https://git.example.com/a.git",
          "BRANCH": "main", "COMMIT": "main", "FILE...": "file", "TEXT": "text", "AUTHOR": "A <a@example.com>"}
 # These ask no service.
-LOCAL = {"doctor", "completion", "audit", "config check", "config show", "secret put", "secret ls", "secret rm", "migrate"}
+LOCAL = {"doctor", "completion", "audit", "config check", "config show", "secret put", "secret ls", "secret rm", "migrate",
+         "template import", "template ls", "template rm"}
 # These would wait for more.
 ENDLESS = {"watch": ["--interval", "1"], "top": ["--once"]}
 
@@ -53,7 +54,7 @@ def test_unknown_options_are_2(verb):
     assert result.returncode == 2 and b"usage: sandboxctl " + verb.encode() in result.stderr
 
 
-@pytest.mark.parametrize("verb", ["secret", "config"])
+@pytest.mark.parametrize("verb", ["secret", "config", "template"])
 def test_help_of_a_verb_with_a_second_word(verb):
     result = subprocess.run([str(BIN / "sandboxctl"), verb, "--help"], capture_output=True, timeout=60, check=False)
     assert result.returncode == 0 and b"usage: sandboxctl " + verb.encode() in result.stdout

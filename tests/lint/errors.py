@@ -18,6 +18,8 @@ API = ("supervisor/api/",)
 CONFIG = ("base/config_bundle.c",)
 # What `sandboxctl secret` prints.
 SEAL = ("supervisor/helper/seal.c", "supervisor/helper/secret_store.c")
+# What `sandboxctl template` prints.
+TEMPLATE = ("supervisor/template/main.c", "supervisor/template/list.c", "supervisor/template/store.c")
 CALLS = [
     (API, "reply_detail", 2),
     (API, "reply_busy", 1),
@@ -39,6 +41,8 @@ CALLS = [
     (API, "tasks_take", 3),
     (SEAL, "refuse", 0),
     (SEAL, "err_fail", 3),
+    (TEMPLATE, "fail", 1),
+    (TEMPLATE, "err_fail", 3),
     (API, "tasks_fail", 3),
     (CONFIG, "err_fail", 3),
     (("supervisor/api/store/pg_",), "err_fail", 3),
@@ -60,6 +64,7 @@ TABLES = [
     ("supervisor/api/snapshot_failure.c", "failures"),
     ("supervisor/api/git_reply.c", "detail_of"),
     ("supervisor/api/redis.c", "status_texts"),
+    ("supervisor/template/main.c", "image_errors"),
     ("supervisor/api/store/pg_reason.c", "pg_reason_of_connection"),
 ]
 # Of each row of these only the second text is said: (file, name).
@@ -162,7 +167,7 @@ def texts_of(file, toks, known):
             if token == function and file.startswith(where):
                 args = arguments(toks, i + 1)
                 found += literals(args[index], known) if len(args) > index else []
-        if file.startswith(("ctl/", *SEAL)) and token in ("fprintf", "fputs"):
+        if file.startswith(("ctl/", *SEAL, *TEMPLATE)) and token in ("fprintf", "fputs"):
             flat = [t for part in arguments(toks, i + 1) for t in part]
             if "stderr" in flat:
                 found += [t for t in literals(flat, known) if t.startswith("sandboxctl: ")]
@@ -190,7 +195,7 @@ def main():
     known = macros(Path.cwd())
     texts = {}
     for name in sorted(sys.stdin.read().split("\0")):
-        if name.startswith(("supervisor/api/", "ctl/", "base/", *SEAL)) and name.endswith(".c"):
+        if name.startswith(("supervisor/api/", "ctl/", "base/", *SEAL, *TEMPLATE)) and name.endswith(".c"):
             toks = tokens(Path(name).read_text(encoding="utf-8"))
             for text in texts_of(name, toks, known):
                 texts.setdefault(text, name)
