@@ -194,6 +194,7 @@ static const char *const error_texts[] = {
 	[LAUNCH_E_SECRET] = "a secret is not available",
 	[LAUNCH_E_INCOMPATIBLE] = "made by a release that this one does not understand",
 	[LAUNCH_E_PROOF] = "the isolation in force differs from the plan",
+	[LAUNCH_E_UNSUPPORTED] = "the sandbox's provider cannot do this",
 };
 _Static_assert(ARRAY_SIZE(error_texts) == LAUNCH_E_MAX_, "one text per error");
 

@@ -94,6 +94,7 @@ enum launch_error {
 	LAUNCH_E_INCOMPATIBLE, /* ADOPT: of a release that this one does not understand; ended */
 	LAUNCH_E_SECRET, /* err names the secret, its errno says why: ENOENT (none of that name for
 			    this workspace), EBADMSG (damaged), E2BIG (all together), EIO */
+	LAUNCH_E_UNSUPPORTED, /* who is asked can never do this */
 	LAUNCH_E_MAX_,
 };
 

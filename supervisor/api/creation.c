@@ -184,6 +184,14 @@ static void note_secret(const struct live *live, struct refusal *refusal, const 
 		 texts[i].text);
 }
 
+static void note_unsupported(struct refusal *refusal)
+{
+	const struct runtime_error_row *row = runtime_error_row(RUNTIME_NOT_SUPPORTED);
+
+	refusal->status = row->status;
+	fit_text(refusal->detail, sizeof(refusal->detail), "%s", row->detail);
+}
+
 /* What the supervisor said becomes the answer: a ceiling is 429, a step that failed is 503 and
  * names the step, everything else is ours. */
 static void note_refusal(struct live *live, const struct launch_msg *answer)
@@ -204,6 +212,10 @@ static void note_refusal(struct live *live, const struct launch_msg *answer)
 			 launch_error_text(answer->error));
 	if (!refusal)
 		return;
+	if (answer->error == LAUNCH_E_UNSUPPORTED) {
+		note_unsupported(refusal);
+		return;
+	}
 	refusal->quota = quota_from_launch((enum launch_error)answer->error);
 	refusal->status = answer->error == LAUNCH_E_STEP || answer->error == LAUNCH_E_STOPPING
 				  ? MHD_HTTP_SERVICE_UNAVAILABLE
@@ -504,6 +516,7 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 	enum quota_reason quota;
 	struct session *session;
 	int profile;
+	int r;
 
 	profile = spec_find_profile(app->policy.header, spec->profile);
 	if (profile < 0) {
@@ -534,7 +547,10 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 	memcpy(live_of(session)->creation->request, request->request_id, REQUEST_ID_BYTES);
 	note_creation(request, session);
 	sessions_insert(app, session);
-	if (creation_launch(app, session) < 0)
+	r = creation_launch(app, session);
+	if (r == -EOPNOTSUPP)
+		note_unsupported(&live_of(session)->creation->refusal);
+	if (r < 0)
 		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
 	else
 		sessions_expire(app);

@@ -171,13 +171,18 @@ static void on_frozen(void *userdata, const struct launch_msg *answer, int fd)
 static void freeze(struct live *live)
 {
 	struct suspend *suspend = live->suspend;
+	int r;
 
 	suspend->is_telling = false;
 	suspend->timer = sd_event_source_disable_unref(suspend->timer);
 	suspend->deadline = clock_add(clock_boottime(), FREEZE_WAIT_US);
 	suspend->look_us = LOOK_FIRST_US;
-	if (suspend_ask(live, live->provider->persist, on_frozen) < 0)
-		suspend_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
+	r = suspend_ask(live, live->provider->persist, on_frozen);
+	if (r < 0)
+		suspend_failed(live,
+			       r == -EOPNOTSUPP ? RUNTIME_NOT_SUPPORTED
+						: RUNTIME_PROVIDER_UNAVAILABLE,
+			       NULL);
 }
 
 static int on_pause_timer(sd_event_source *source, uint64_t at, void *userdata)

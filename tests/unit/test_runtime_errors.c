@@ -30,14 +30,15 @@ static void test_runtime_error_of_status_table(void **state)
 		const char *code; /* NULL: none of the table's */
 	} rows[] = {
 		{400, NULL                  },
-                {401, NULL                  },
-                {403, "denied"              },
+		{401, NULL                  },
+		{403, "denied"              },
 		{404, NULL                  },
-                {409, "conflict"            },
-                {413, NULL                  },
+		{409, "conflict"            },
+		{413, NULL                  },
 		{422, NULL                  },
-                {429, "quota"               },
-                {503, "provider_unavailable"},
+		{429, "quota"               },
+		{503, "provider_unavailable"},
+		{501, "not_supported"       },
 		{504, "timeout"             },
 	};
 

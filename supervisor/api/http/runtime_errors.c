@@ -16,6 +16,8 @@ static const struct runtime_error_row rows[RUNTIME_ERROR_MAX_] = {
 	[RUNTIME_BUSY] = {"busy",                 503, true,  "too much is being done"                },
 	[RUNTIME_PROVIDER_UNAVAILABLE] = {"provider_unavailable", 503, true,
                                     "the sandbox cannot be reached now"                                         },
+	[RUNTIME_NOT_SUPPORTED] = {"not_supported",        501, false,
+				    "the sandbox's provider cannot do this"                                     },
 	[RUNTIME_NO_COMMAND] = {"not_found",            404, false, "command not found"                     },
 	[RUNTIME_NO_TERMINAL] = {"no_terminal",          409, false, "the command has no terminal"           },
 	[RUNTIME_STDIN_CLOSED] = {"stdin_closed",         409, false,
@@ -73,6 +75,7 @@ const struct runtime_error_row *runtime_error_of_status(int status)
 {
 	static const enum runtime_error general[] = {
 		RUNTIME_PROVIDER_UNAVAILABLE,
+		RUNTIME_NOT_SUPPORTED,
 		RUNTIME_QUOTA,
 		RUNTIME_TIMEOUT,
 		RUNTIME_DENIED,
