@@ -8,6 +8,7 @@
 #include "base/id.h"
 #include "base/secret.h"
 #include "base/str.h"
+#include "base/template_name.h"
 
 struct request_rule {
 	enum launch_type type;
@@ -74,6 +75,23 @@ static bool request_id_valid(const char text[LAUNCH_REQUEST_BYTES])
 	return end && str_only(text, (size_t)(end - text), "._-");
 }
 
+static bool template_valid(const char text[TEMPLATE_NAME_BYTES])
+{
+	size_t length = strnlen(text, TEMPLATE_NAME_BYTES);
+
+	for (size_t i = length; i < TEMPLATE_NAME_BYTES; i++) {
+		if (text[i] != '\0')
+			return false;
+	}
+	return length == 0 || (template_name_is_valid(text) && !str_equal(text, TEMPLATE_BASE));
+}
+
+static bool start_valid(const struct launch_msg *msg)
+{
+	return secret_request_check(&msg->u.start.secrets) == 0 &&
+	       request_id_valid(msg->u.start.request) && template_valid(msg->u.start.template);
+}
+
 static int request_check(const struct launch_msg *msg)
 {
 	const struct request_rule *rule = find_request(msg->type);
@@ -84,8 +102,7 @@ static int request_check(const struct launch_msg *msg)
 		return -EPROTO;
 	if (rule->type == LAUNCH_HELLO && !hello_valid(&msg->u.hello))
 		return -EPROTO;
-	if (rule->type == LAUNCH_START && (secret_request_check(&msg->u.start.secrets) < 0 ||
-					   !request_id_valid(msg->u.start.request)))
+	if (rule->type == LAUNCH_START && !start_valid(msg))
 		return -EPROTO;
 	if (rule->type == LAUNCH_LINK && msg->u.link.egress > PLAN_EGRESS_MAX)
 		return -EPROTO;
@@ -192,6 +209,7 @@ static const char *const error_texts[] = {
 	[LAUNCH_E_STATE] = "the session is not in a state that permits this",
 	[LAUNCH_E_STOPPING] = "the service is stopping",
 	[LAUNCH_E_SECRET] = "a secret is not available",
+	[LAUNCH_E_TEMPLATE] = "the template is not there",
 	[LAUNCH_E_INCOMPATIBLE] = "made by a release that this one does not understand",
 	[LAUNCH_E_PROOF] = "the isolation in force differs from the plan",
 	[LAUNCH_E_UNSUPPORTED] = "the sandbox's provider cannot do this",

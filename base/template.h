@@ -1,17 +1,15 @@
 /*
- * Templates on the disk (sandboxd/template.h): their names, their records, who uses them.
+ * Templates on the disk (sandboxd/template.h): their records, who uses them.
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/auto.h"
+#include "base/template_name.h"
 
 #include "sandboxd/template.h"
 
-/* One that a folder may have, or TEMPLATE_BASE. */
-bool template_name_is_valid(const char *name);
 /* Of the template's folder. The descriptor of its record, read and checked, or -errno: -ENOENT:
  * there is none; -EPROTO: of another version; -EPERM: not a regular file of ours alone; -EINVAL: a
  * value that no release writes. */

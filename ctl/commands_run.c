@@ -284,9 +284,10 @@ int command_run(struct client *client, const struct options *options)
 	int status;
 	int r;
 
-	/* Always a session of the runtime API: components are of no interest here. */
+	/* Always a session of the runtime API: components are of no interest here. A template is
+	 * for agents alone. */
 	if (!spec.profile)
-		spec.profile = "component";
+		spec.profile = spec.template ? "agent" : "component";
 	r = session_create(client, &spec, &reply);
 	if (r != EXIT_OK)
 		return r;

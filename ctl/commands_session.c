@@ -77,7 +77,7 @@ static bool wants_runtime(const struct options *options)
 {
 	return options->profile || options->n_env > 0 || options->n_metadata > 0 ||
 	       options->includes.n > 0 || options->excludes.n > 0 || options->organization_uuid ||
-	       options->project_uuid;
+	       options->project_uuid || options->template;
 }
 
 /* What only a session of the runtime API has. */
@@ -108,6 +108,8 @@ static int add_runtime(json_t *body, const struct options *options)
 	if (options->project_uuid)
 		failed |= json_object_set_new(body, "project_uuid",
 					      json_string(options->project_uuid));
+	if (options->template)
+		failed |= json_object_set_new(body, "template", json_string(options->template));
 	return failed;
 }
 

@@ -302,6 +302,36 @@ static enum doctor_state check_part(struct client *client, const char *part, con
 	return wrong ? DOCTOR_DEGRADED : DOCTOR_OK;
 }
 
+/* Whether a layer can be idmapped the service has tried on its own state directory. */
+static enum doctor_state check_templates(struct client *client, char text[DOCTOR_TEXT_BYTES])
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const struct client_request request = {
+		.method = "GET", .path = "/v1/capabilities", .idle_ms = DOCTOR_ANSWER_MS};
+	const json_t *mapped;
+	int r = client_perform(client, &request, &reply);
+
+	if (r == -ECONNREFUSED) {
+		doctor_text(text, "no service runs here");
+		return DOCTOR_OK;
+	}
+	mapped = json_object_get(json_object_get(reply.doc, "templates"), "owners_mapped");
+	if (r < 0 || !json_is_boolean(mapped)) {
+		doctor_text(text, "the service does not say: %s",
+			    r < 0 ? strerrorname_np(-r) : "another answer");
+		return DOCTOR_DEGRADED;
+	}
+	doctor_text(text, json_is_true(mapped) ? "files have the owners of their image"
+					       : "files belong to nobody");
+	return json_is_true(mapped) ? DOCTOR_OK : DOCTOR_DEGRADED;
+}
+
+static const struct doctor_row templates_row = {
+	.name = "templates",
+	.cost = "the state directory's file system cannot be idmapped: root of a sandbox with a template changes only what it made",
+	.mend = "have /var/lib/sandboxd on ext4, xfs or btrfs",
+};
+
 static const struct doctor_row canary_row = {
 	.name = "canary",
 	.cost = "the service is not ready: something that must be refused was not, or not yet tried",
@@ -351,6 +381,8 @@ int command_doctor(struct client *client, const struct options *options)
 	tell(&findings, &canary_row, state, text);
 	state = check_part(client, "celery", "the broker answers, where there is one", text);
 	tell(&findings, &celery_row, state, text);
+	state = check_templates(client, text);
+	tell(&findings, &templates_row, state, text);
 	if (options->output == OUTPUT_JSON)
 		print_json(findings.rows);
 	else

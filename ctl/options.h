@@ -68,6 +68,7 @@ enum option_id {
 	OPTION_EXCLUDE,
 	OPTION_ORGANIZATION_UUID,
 	OPTION_PROJECT_UUID,
+	OPTION_TEMPLATE,
 	OPTION_BRANCH,
 	OPTION_DEPTH,
 	OPTION_REMOTE,
@@ -179,6 +180,7 @@ struct options {
 	struct option_words excludes;
 	const char *organization_uuid;
 	const char *project_uuid;
+	const char *template;
 	const char *branch; /* git, from here on */
 	uint32_t depth;
 	const char *remote; /* a name, or a URL */

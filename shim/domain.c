@@ -8,6 +8,10 @@
  * namespace is its own, and which name a connection may go to is decided outside (the programs
  * bind and connect to localhost as they like). Our own processes, which do neither, are refused.
  *
+ * Where the root is a template, every path of it may have programs and be written to: the rights of
+ * the files themselves say what, and a mount by mistake is bound by no more than these. What stays
+ * refused is what nobody gets: device nodes, ioctls of devices, changes of mounts.
+ *
  * The nursery has no domain: its children need different ones. It opens nothing.
  */
 #include "shim/domain.h"
@@ -60,6 +64,8 @@ static const struct landlock_rule command_rules[] = {
 	{"/",         WIDE,				     -1            },
 };
 enum {
+	RULE_ROOT,
+	RULE_USR,
 	RULE_WIDE = ARRAY_SIZE(command_rules) - 1,
 	RULE_QUEUES = RULE_WIDE - 1,
 };
@@ -115,6 +121,10 @@ int domain_command(const struct shim_params *params, struct err *err)
 	memcpy(rules, command_rules, sizeof(rules));
 	if (fcntl(SHIM_FD_QUEUES, F_GETFD) < 0)
 		rules[RULE_QUEUES].fd = -1; /* the kernel has none */
+	if (params->flags & SHIM_PARAMS_TEMPLATE) {
+		rules[RULE_ROOT].rights = KEEP | LANDLOCK_EXECUTE;
+		rules[RULE_USR] = (struct landlock_rule){.fd = -1}; /* it need not have one */
+	}
 	if (!shim_weak(params, SHIM_PARAMS_WEAK_LANDLOCK))
 		rules[RULE_WIDE] = (struct landlock_rule){.fd = -1};
 	r = landlock_take(params->landlock_abi, &domain);

@@ -77,6 +77,8 @@ int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t siz
 	r = job_new(shim, id, exec_agent(shim, is_root), &job);
 	if (r != 0)
 		return r < 0 ? r : 0;
+	if (is_root && exec.head.program == WIRE_PROGRAM_ARGV)
+		shim->root_begun = true;
 	job_keep(job, &exec);
 	job->grace_ms = exec.head.grace_ms;
 	job->rate_bytes = exec.head.output_rate_bytes;

@@ -94,6 +94,9 @@ int nursery_start(const struct nursery_context *context, struct nursery *ret_nur
 		(void)fd_close(TAKE_FD(spawner_fd));
 		(void)fd_close(SHIM_FD_LISTEN);
 		(void)fd_close(SHIM_FD_READY);
+		/* Pid 1 has it, and none outlives that. */
+		if (context->params.flags & SHIM_PARAMS_TEMPLATE)
+			(void)fd_close(SHIM_FD_TEMPLATE);
 		(void)signal(SIGCHLD, SIG_IGN);
 		if (shim_weak(&context->params, SHIM_PARAMS_WEAK_CAPS) ||
 		    steps_caps(shim_caps(context->params.flags), NULL) >= 0)

@@ -54,7 +54,8 @@ static int serve_send(struct shim *shim, uint16_t type, uint32_t job, const void
 	_Static_assert(sizeof(struct wire_hello) >= sizeof(struct wire_taken), "fits");
 	frame.header = frame_header(type, job, 0, size);
 	if (type == WIRE_HELLO)
-		frame.header.flags = WIRE_FEATURES;
+		frame.header.flags =
+			WIRE_FEATURES | (shim->root_begun ? 0u : WIRE_FEATURE_UNTOUCHED);
 	memcpy(frame.payload, payload, size);
 	return sockmsg_send(shim->api_fd, &frame, sizeof(frame.header) + size, NULL, 0);
 }

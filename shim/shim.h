@@ -35,6 +35,7 @@ struct shim {
 	bool hello_pending;   /* ours is to be sent */
 	bool stats_pending;   /* a PING is to be answered */
 	bool is_blocked;      /* the socket is full */
+	bool root_begun;      /* a command of `root`, none of ours */
 	uint64_t last_number; /* of durable frames */
 
 	struct denials denials;

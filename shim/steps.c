@@ -61,7 +61,8 @@ int steps_descriptors(struct err *err)
 	int r;
 
 	for (int fd = 0; fd < SHIM_FD_NEXT_; fd++) {
-		if ((fd == SHIM_FD_SECRETS || fd == SHIM_FD_QUEUES) && fcntl(fd, F_GETFD) < 0)
+		if ((fd == SHIM_FD_SECRETS || fd == SHIM_FD_QUEUES || fd == SHIM_FD_TEMPLATE) &&
+		    fcntl(fd, F_GETFD) < 0)
 			continue; /* the session has none */
 		if (fcntl(fd, F_GETFD) < 0)
 			return err_fail(err, -errno, "shim-descriptors", "descriptor %d", fd);

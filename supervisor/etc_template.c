@@ -29,22 +29,26 @@
 static const struct etc_text {
 	const char *name;
 	const char *text;
-} texts[] = {
-	{"passwd",        "root:x:0:0:root:/session/home:/bin/sh\n"
-		   "user:x:1000:1000:user:/session/home:/bin/sh\n"
-		   "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
-	{"group",         "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n"                  },
-	{"hosts",         "127.0.0.1 localhost " ETC_TEMPLATE_HOSTNAME "\n::1 localhost\n"         },
-	{"hostname",      ETC_TEMPLATE_HOSTNAME "\n"					       },
-	{"resolv.conf",   "nameserver " SESSION_RESOLVER_TEXT "\noptions timeout:2 attempts:1\n"   },
-	{"nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
-			  "services: files\nprotocols: files\n"           },
-	{"services",      "ftp 21/tcp\nssh 22/tcp\nsmtp 25/tcp\ndomain 53/tcp\ndomain 53/udp\n"
-		     "http 80/tcp\nntp 123/udp\nldap 389/tcp\nhttps 443/tcp\nldaps 636/tcp\n"
-		     "mysql 3306/tcp\npostgresql 5432/tcp\nredis 6379/tcp\nhttp-alt 8080/tcp\n"
-		     "kafka 9092/tcp\n"					},
-	{"protocols",     "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6 41 IPv6\n"
-		      "ipv6-icmp 58 IPv6-ICMP\n"                              },
+} frame_texts[] =
+	{
+		{"hosts",       "127.0.0.1 localhost " ETC_TEMPLATE_HOSTNAME "\n::1 localhost\n"},
+		{"hostname",    ETC_TEMPLATE_HOSTNAME "\n"                                      },
+		{"resolv.conf",
+		 "nameserver " SESSION_RESOLVER_TEXT "\noptions timeout:2 attempts:1\n"         },
+},
+  texts[] = {
+	  {"passwd", "root:x:0:0:root:/session/home:/bin/sh\n"
+		     "user:x:1000:1000:user:/session/home:/bin/sh\n"
+		     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+	  {"group", "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n"},
+	  {"nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
+			    "services: files\nprotocols: files\n"},
+	  {"services", "ftp 21/tcp\nssh 22/tcp\nsmtp 25/tcp\ndomain 53/tcp\ndomain 53/udp\n"
+		       "http 80/tcp\nntp 123/udp\nldap 389/tcp\nhttps 443/tcp\nldaps 636/tcp\n"
+		       "mysql 3306/tcp\npostgresql 5432/tcp\nredis 6379/tcp\nhttp-alt 8080/tcp\n"
+		       "kafka 9092/tcp\n"},
+	  {"protocols", "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6 41 IPv6\n"
+			"ipv6-icmp 58 IPv6-ICMP\n"},
 };
 _Static_assert(SESSION_USER_ID == 1000, "passwd and group above");
 
@@ -202,13 +206,29 @@ static int copy_listed(int dest_fd, int host_etc_fd, const char *const *names, s
 	return 0;
 }
 
+static int write_texts(int dest_fd, const struct etc_text *rows, size_t n, struct err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		int r = etc_template_write(dest_fd, rows[i].name, rows[i].text, 0644);
+		if (r < 0)
+			return err_fail(err, r, "etc-template", "write %s", rows[i].name);
+	}
+	return 0;
+}
+
+int etc_template_frame(int dest_fd, struct err *err)
+{
+	return write_texts(dest_fd, frame_texts, ARRAY_SIZE(frame_texts), err);
+}
+
 int etc_template_build(int dest_fd, int host_etc_fd, struct err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		int r = etc_template_write(dest_fd, texts[i].name, texts[i].text, 0644);
-		if (r < 0)
-			return err_fail(err, r, "etc-template", "write %s", texts[i].name);
-	}
+	int r = write_texts(dest_fd, frame_texts, ARRAY_SIZE(frame_texts), err);
+
+	if (r == 0)
+		r = write_texts(dest_fd, texts, ARRAY_SIZE(texts), err);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
 		if (symlinkat(links[i].target, dest_fd, links[i].name) < 0)
 			return err_fail(err, -errno, "etc-template", "link %s", links[i].name);

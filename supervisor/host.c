@@ -241,10 +241,13 @@ static int stage_root(struct host *host, const struct host_options *options, str
 		return r;
 	if (!options->kernel_6_1)
 		host->probes |= idmap_probe();
-	if (!(host->probes & KERNEL_USR_IDMAP) || !(host->probes & KERNEL_TMPFS_IDMAP))
+	if (!(host->probes & KERNEL_USR_IDMAP) || !(host->probes & KERNEL_TMPFS_IDMAP) ||
+	    !(host->probes & KERNEL_STATE_IDMAP))
 		log_line(LOG_LEVEL_INFO, NULL, "layers cannot all be idmapped",
-			 "usr=%s template=%s", host->probes & KERNEL_USR_IDMAP ? "yes" : "no",
-			 host->probes & KERNEL_TMPFS_IDMAP ? "yes" : "no");
+			 "usr=%s own=%s templates=%s",
+			 host->probes & KERNEL_USR_IDMAP ? "yes" : "no",
+			 host->probes & KERNEL_TMPFS_IDMAP ? "yes" : "no",
+			 host->probes & KERNEL_STATE_IDMAP ? "yes" : "no");
 	return rootfs_proc_mask(&host->proc_mask, err);
 }
 

@@ -21,12 +21,16 @@
 static const struct layer {
 	uint32_t probe;
 	const char *path;
+	bool of_template;
 } layers[] = {
-	{KERNEL_USR_IDMAP,   "/u"},
-	{KERNEL_TMPFS_IDMAP, "/m"},
-	{KERNEL_TMPFS_IDMAP, "/h"},
-	{KERNEL_TMPFS_IDMAP, "/e"},
+	{KERNEL_USR_IDMAP,   "/u", false},
+        {KERNEL_TMPFS_IDMAP, "/m", false},
+	{KERNEL_TMPFS_IDMAP, "/h", false},
+        {KERNEL_TMPFS_IDMAP, "/e", false},
+	{KERNEL_TMPFS_IDMAP, "/f", true },
 };
+/* Mapped by the supervisor, template by template. */
+static const struct layer state = {KERNEL_STATE_IDMAP, "/d", true};
 
 /* A detached clone, mapped. It must not be attached yet: the mapping of a mount in use is fixed. */
 static int mapped_clone(const char *path, int userns_fd)
@@ -41,13 +45,13 @@ static int mapped_clone(const char *path, int userns_fd)
 	return TAKE_FD(fd);
 }
 
-int idmap_layers(uint32_t probes, int userns_fd)
+int idmap_layers(uint32_t probes, bool has_template, int userns_fd)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(layers); i++) {
 		AUTO_CLOSE int fd = -1;
 		int r;
 
-		if (!(probes & layers[i].probe))
+		if (!(probes & layers[i].probe) || layers[i].of_template != has_template)
 			continue;
 		fd = mapped_clone(layers[i].path, userns_fd);
 		r = fd < 0 ? fd : rootfs_attach(fd, AT_FDCWD, layers[i].path);
@@ -78,17 +82,22 @@ static int probe_userns(pid_t pid)
 	return r < 0 ? -errno : r;
 }
 
+static uint32_t probe_layer(const struct layer *layer, int userns_fd)
+{
+	int fd = mapped_clone(layer->path, userns_fd);
+
+	if (fd < 0)
+		return 0;
+	(void)fd_close(fd);
+	return layer->probe;
+}
+
 static uint32_t probe_layers(int userns_fd)
 {
-	uint32_t probes = 0;
+	uint32_t probes = probe_layer(&state, userns_fd);
 
-	for (size_t i = 0; i < ARRAY_SIZE(layers); i++) {
-		int fd = mapped_clone(layers[i].path, userns_fd);
-
-		if (fd >= 0)
-			probes |= layers[i].probe;
-		(void)fd_close(fd);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(layers); i++)
+		probes |= probe_layer(&layers[i], userns_fd);
 	return probes;
 }
 

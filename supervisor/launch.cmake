@@ -30,6 +30,7 @@ add_library(sandboxd_launch STATIC
 	sklookup.c
 	steps_child.c
 	steps_parent.c
+	template_use.c
 	userns.c
 	usr_copies.c
 	usr_mask.c

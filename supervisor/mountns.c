@@ -33,6 +33,7 @@ int mountns_prepare(struct mountns *mountns, const struct plan *plan, uint32_t i
 		.root_id = id_base,
 		.subset_pid = subset_pid,
 		.proc_mask = proc_mask,
+		.template_fd = -1,
 		.session_fd = -1,
 		.root_fd = -1,
 		.proc_fd = -1,
@@ -55,6 +56,11 @@ int mountns_prepare(struct mountns *mountns, const struct plan *plan, uint32_t i
 		r = str_format(mountns->shim_gid, sizeof(mountns->shim_gid), "%u",
 			       id_base + SESSION_SHIM_OFFSET);
 	return r;
+}
+
+static bool has_template(const struct mountns *mountns)
+{
+	return mountns->template_fd >= 0;
 }
 
 int mountns_prepare_usr(struct mountns *mountns, uint8_t set)
@@ -113,6 +119,9 @@ int mountns_folders(struct mountns *mountns)
 		if (r < 0)
 			return r;
 	}
+	/* Of the overlay alone: nobody inside has a path to it. */
+	if (has_template(mountns) && mkdirat(mountns->session_fd, "w", 0700) < 0)
+		return -errno;
 	int fd = openat(mountns->session_fd, "r/etc/machine-id",
 			O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 	if (fd < 0)
@@ -132,10 +141,26 @@ static int overlay(const char *layers)
 	return rootfs_mount("overlay", options, ARRAY_SIZE(options), ATTR_READONLY);
 }
 
+/* Nothing that a layer says of another place in it is followed, whatever the module's defaults. */
+static int template_root(const struct mountns *mountns)
+{
+	static const struct rootfs_option options[] = {
+		{"lowerdir",     "f:t"     },
+                {"upperdir",     "s/r"     },
+                {"workdir",      "s/w"     },
+		{"redirect_dir", "nofollow"},
+                {"metacopy",     "off"     },
+                {"index",        "off"     },
+	};
+	int r = rootfs_attach(mountns->template_fd, AT_FDCWD, "/t");
+
+	return r < 0 ? r : rootfs_mount("overlay", options, ARRAY_SIZE(options), ATTR_BASE);
+}
+
 int mountns_root(struct mountns *mountns)
 {
 	/* Relative one-letter names: what mountinfo shows inside. */
-	mountns->root_fd = overlay("s/r:e");
+	mountns->root_fd = has_template(mountns) ? template_root(mountns) : overlay("s/r:e");
 	if (mountns->root_fd < 0)
 		return mountns->root_fd;
 	return rootfs_attach(mountns->root_fd, AT_FDCWD, "/n");
@@ -143,9 +168,11 @@ int mountns_root(struct mountns *mountns)
 
 int mountns_usr(struct mountns *mountns)
 {
-	int fd = weakened(WEAKEN_OVERLAY) ? rootfs_clone(AT_FDCWD, "/u")
-					  : overlay(mountns->usr_layers);
+	int fd;
 
+	if (has_template(mountns))
+		return 0;
+	fd = weakened(WEAKEN_OVERLAY) ? rootfs_clone(AT_FDCWD, "/u") : overlay(mountns->usr_layers);
 	if (fd < 0)
 		return fd;
 	return rootfs_attach(fd, mountns->root_fd, "usr");
@@ -183,7 +210,11 @@ static int cover(const struct mountns *mountns, const char *name, bool is_direct
 
 	if (fd < 0)
 		return is_directory ? -errno : fd;
-	int r = rootfs_attach(fd, mountns->proc_fd, name);
+	/* It is a part of a root that can be written to. */
+	int r = is_directory && has_template(mountns) ? rootfs_set_attr(fd, MOUNT_ATTR_RDONLY, 0)
+						      : 0;
+	if (r == 0)
+		r = rootfs_attach(fd, mountns->proc_fd, name);
 	(void)fd_close(fd);
 	return r;
 }
@@ -223,7 +254,7 @@ int mountns_dev(struct mountns *mountns)
 	int fd = rootfs_clone(mountns->root_fd, "dev");
 	if (fd < 0)
 		return fd;
-	int r = rootfs_set_attr(fd, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NODEV);
+	int r = rootfs_set_attr(fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NODEV);
 	if (r < 0)
 		return r;
 	r = rootfs_attach(fd, mountns->root_fd, "dev");

@@ -1,5 +1,6 @@
 /*
- * A session's mounts, made by its child between clone and exec; and the root of a worker.
+ * A session's mounts, made by its child between clone and exec; and the root of a worker. Without a
+ * template:
  *
  *   /         its own overlay over (its private layer : the template), ro nosuid nodev
  *   /usr      its own overlay over (mask : copies : host's /usr), ro nosuid nodev
@@ -7,6 +8,12 @@
  *   /proc     its own procfs
  *   /dev      devices of the template
  *   /dev/pts  its own devpts
+ *
+ * With one, / is its own overlay of (its private layer, on its disk, to be written to) over (frame
+ * : template), nosuid nodev, and there is no mount at /usr. The frame is ours and lies over the
+ * template: it has the mount points, so whatever the template has there, link or file, is neither
+ * followed nor seen (A6 to A8), but for /etc, whose files are the template's where they are not
+ * ours.
  *
  * For a profile with root commands the shared layers are covered by idmapped views of themselves
  * first (idmap.h).
@@ -36,6 +43,7 @@ struct mountns {
 	char shim_gid[12]; /* host id: hidepid hides nothing from pid 1 and its runners */
 	char machine_id[36];
 	char usr_layers[16];
+	int template_fd;  /* detached mount of its template's root; -1: none */
 	uint32_t user_id; /* host id of `user` */
 	uint32_t root_id; /* of uid 0 inside */
 	bool subset_pid;
@@ -50,7 +58,7 @@ struct mountns {
 
 MUST_USE int mountns_prepare(struct mountns *mountns, const struct plan *plan, uint32_t id_base,
 			     bool subset_pid, const struct rootfs_proc_mask *proc_mask);
-/* The layers of its /usr: with a set of copies, or 0. */
+/* The layers of its /usr: with a set of copies, or 0. Not with a template. */
 MUST_USE int mountns_prepare_usr(struct mountns *mountns, uint8_t set);
 
 /* Steps, in this order. 0 or -errno. */

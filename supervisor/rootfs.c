@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -18,11 +19,16 @@
 #include "supervisor/etc_template.h"
 #include "supervisor/rootfs_mount.h"
 
-static const char *const letters[] = {"u", "m", "h", "e", "w", "s", "n", "d", "proc"};
+static const char *const letters[] = {"u", "m", "h", "e", "w", "s", "n", "d", "f", "t", "proc"};
 
 /* Directories of the session's root. Those below /etc come from etc_template. */
 static const char *const session_dirs[] = {"dev",  "dev/pts", "dev/shm", "etc",
 					   "proc", "session", "tmp",     "usr"};
+/* The frame around a template. What the template has below the opaque ones is not seen, nor below a
+ * name where it has no directory. */
+static const char *const frame_dirs[] = {"dev",  "dev/pts", "dev/shm", "etc",
+					 "proc", "session", "tmp"};
+static const char *const frame_opaque[] = {"dev", "proc", "session", "tmp"};
 static const char *const worker_dirs[] = {
 	"dev", "etc", "proc", "state", "usr", "usr/lib", "usr/lib/x86_64-linux-gnu", "usr/lib64"};
 
@@ -103,6 +109,15 @@ static int open_dir(int dir_fd, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
+static int make_devices(int fd)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(nodes); i++)
+		r = make_node(fd, &nodes[i]);
+	return r < 0 ? r : make_links(fd, dev_links, ARRAY_SIZE(dev_links));
+}
+
 /* The template of a session's root, in /e. */
 static int build_session(int root_fd, int usr_fd, int etc_fd, struct err *err)
 {
@@ -111,10 +126,8 @@ static int build_session(int root_fd, int usr_fd, int etc_fd, struct err *err)
 	if (fd < 0)
 		return err_fail(err, fd, "rootfs", "open the template");
 	int r = make_dirs(fd, session_dirs, ARRAY_SIZE(session_dirs));
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(nodes); i++)
-		r = make_node(fd, &nodes[i]);
 	if (r == 0)
-		r = make_links(fd, dev_links, ARRAY_SIZE(dev_links));
+		r = make_devices(fd);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(root_links); i++) {
 		/* usr/lib32 is not everywhere; a dangling link would only confuse. */
 		if (faccessat(usr_fd, root_links[i].target + strlen("usr/"), F_OK, 0) == 0)
@@ -126,6 +139,36 @@ static int build_session(int root_fd, int usr_fd, int etc_fd, struct err *err)
 	if (own_etc_fd < 0)
 		return err_fail(err, own_etc_fd, "rootfs", "open the template's etc");
 	return etc_template_build(own_etc_fd, etc_fd, err);
+}
+
+/* trusted: neither a session nor whoever unpacked a template can set or remove it. */
+static int make_opaque(int dir_fd, const char *name)
+{
+	AUTO_CLOSE int fd = open_dir(dir_fd, name);
+
+	if (fd < 0)
+		return fd;
+	return fsetxattr(fd, "trusted.overlay.opaque", "y", 1, 0) < 0 ? -errno : 0;
+}
+
+/* In /f. */
+static int build_frame(int root_fd, struct err *err)
+{
+	AUTO_CLOSE int fd = open_dir(root_fd, "f");
+
+	if (fd < 0)
+		return err_fail(err, fd, "rootfs", "open the frame");
+	int r = make_dirs(fd, frame_dirs, ARRAY_SIZE(frame_dirs));
+	if (r == 0)
+		r = make_devices(fd);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(frame_opaque); i++)
+		r = make_opaque(fd, frame_opaque[i]);
+	if (r < 0)
+		return err_fail(err, r, "rootfs", "make the frame");
+	AUTO_CLOSE int etc_fd = open_dir(fd, "etc");
+	if (etc_fd < 0)
+		return err_fail(err, etc_fd, "rootfs", "open the frame's etc");
+	return etc_template_frame(etc_fd, err);
 }
 
 /* The template of a worker's root, in /w. */
@@ -172,6 +215,9 @@ static int build(int root_fd, int usr_fd, struct usr_mask_job *ret_job, struct e
 	if (r < 0)
 		return r;
 	r = build_session(root_fd, usr_fd, etc_fd, err);
+	if (r < 0)
+		return r;
+	r = build_frame(root_fd, err);
 	if (r < 0)
 		return r;
 	return build_worker(root_fd, etc_fd, err);

@@ -5,7 +5,8 @@
  *   /m   whiteouts for /u                    /w   template of a worker's root
  *   /s   where a session's tmpfs is attached while its root is built, in its own namespace
  *   /n   where that root is attached         /proc   own procfs of the supervisor's PID namespace
- *   /d   the service's state directory, for the roots of its workers
+ *   /d   the service's state directory, for the roots of its workers; in it, templates
+ *   /f   frame around a template (dev etc …)   /t   where a session's template is attached
  *   /h   copies of files of /u, in numbered sets (usr_copies.h)
  *
  * Theory. Every session is cloned from this namespace, and CLONE_NEWNS copies the whole mount table

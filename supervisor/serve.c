@@ -110,6 +110,13 @@ static bool plan_is_known(const struct serve *serve, const struct plan *plan)
 	       plan->egress < serve->options.n_egress;
 }
 
+/* Who has no root commands would have a root that nobody can write to, and another Landlock domain
+ * for nothing. */
+static bool may_have_template(const struct serve *serve, const struct plan *plan)
+{
+	return host_policy(serve->options.host)->profile[plan->profile].root == POLICY_ROOT_ALLOWED;
+}
+
 static int priv_start(struct serve_client *client, const struct launch_msg *msg,
 		      struct serve_session *existing)
 {
@@ -124,6 +131,8 @@ static int priv_start(struct serve_client *client, const struct launch_msg *msg,
 	if (existing || serve_is_sealed(serve, msg->session))
 		return refuse(client, msg, LAUNCH_E_EXISTS);
 	if (plan_check(&msg->u.plan, NULL) < 0 || !plan_is_known(serve, &msg->u.plan))
+		return refuse(client, msg, LAUNCH_E_PLAN);
+	if (msg->u.start.template[0] != '\0' && !may_have_template(serve, &msg->u.plan))
 		return refuse(client, msg, LAUNCH_E_PLAN);
 	error = ceilings_take(&serve->ceilings, &msg->u.plan, clock_boottime());
 	if (error != LAUNCH_E_NONE)

@@ -218,7 +218,8 @@ int serve_start(struct serve_client *client, const struct launch_msg *request, i
 	add_entry(serve, entry, plan);
 	launch = (struct session_launch){.plan = &entry->plan,
 					 .secrets_fd = secrets_fd,
-					 .request_id = request->u.start.request};
+					 .request_id = request->u.start.request,
+					 .template = request->u.start.template};
 	r = session_start(serve->options.host, &launch, &session_events, entry, &entry->session,
 			  ret_error, err);
 	if (r < 0)

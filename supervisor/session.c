@@ -419,6 +419,8 @@ struct session *session_alloc(struct host *host, const struct plan *plan)
 	session->child_plan_fd = session->child_ready_fd = -1;
 	session->ready_fd = session->pid_fd = session->events_fd = session->record_fd = -1;
 	session->secrets_fd = session->mover_fd = -1;
+	session->template = "";
+	session->template_use = TEMPLATE_USE_NULL;
 	session->lookup = SKLOOKUP_NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(session->net_fd); i++)
 		session->net_fd[i] = -1;
@@ -452,11 +454,13 @@ int session_start(struct host *host, const struct session_launch *launch,
 	session->events = *events;
 	session->userdata = userdata;
 	session->secrets_fd = launch->secrets_fd;
+	session->template = launch->template ? launch->template : "";
 	if (launch->request_id)
 		IGNORE_RESULT(str_copy(session->request_id, sizeof(session->request_id),
 				       launch->request_id));
 	r = steps_parent_run(session, &error, &why);
 	session->secrets_fd = -1;
+	session->template = "";
 	host_wake(host); /* the reserve has one less */
 	if (r < 0 && session->pid_fd < 0) {
 		/* No child exists, so nothing can be busy. */

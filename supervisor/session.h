@@ -45,6 +45,7 @@ struct session_events {
 struct session_launch {
 	const struct plan *plan;
 	const char *request_id; /* checked; "": none */
+	const char *template;   /* checked; NULL or "": the host's /usr */
 	int secrets_fd;         /* becomes SHIM_FD_SECRETS; stays the caller's; -1: none */
 };
 

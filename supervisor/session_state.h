@@ -8,6 +8,7 @@
 #include "supervisor/host_state.h"
 #include "supervisor/netns.h"
 #include "supervisor/session.h"
+#include "supervisor/template_use.h"
 
 #define SESSION_NO_CLOCK (-1)
 
@@ -38,6 +39,8 @@ struct session {
 	int net_fd[NETNS_FDS];  /* LIVE and FROZEN; -1: it has no network */
 	char request_id[LAUNCH_REQUEST_BYTES]; /* "": none, or it was adopted */
 	int secrets_fd;                        /* not ours: while the steps run */
+	const char *template;                  /* as well; "": none */
+	struct template_use template_use;      /* until the clone */
 	int child_plan_fd;                     /* until the clone, as the next */
 	int child_ready_fd;
 	int ready_fd; /* until the shim is confined */

@@ -146,7 +146,7 @@ static int step_folders(struct steps_child *child)
 
 static int step_idmap(struct steps_child *child)
 {
-	return idmap_layers(child->idmap, child->userns_fd);
+	return idmap_layers(child->idmap, child->template_fd >= 0, child->userns_fd);
 }
 
 static int step_root(struct steps_child *child)
@@ -356,10 +356,10 @@ static int step_params(struct steps_child *child)
  * reaches the session (A2, C3). */
 static int step_descriptors(struct steps_child *child)
 {
-	const int from[] = {
-		child->listen_fd,  child->policy_fd,  child->loader_fd,         child->params_fd,
-		child->ready_fd,   child->secrets_fd, child->mountns.queues_fd, child->git_fd,
-		child->archive_fd, child->shim_fd};
+	const int from[] = {child->listen_fd,         child->policy_fd, child->loader_fd,
+			    child->params_fd,         child->ready_fd,  child->secrets_fd,
+			    child->mountns.queues_fd, child->git_fd,    child->archive_fd,
+			    child->template_fd,       child->shim_fd};
 	int safe[ARRAY_SIZE(from)];
 
 	_Static_assert(SHIM_FD_NEXT_ - SHIM_FD_LISTEN == ARRAY_SIZE(from) - 1, "enum shim_fd");
@@ -370,8 +370,8 @@ static int step_descriptors(struct steps_child *child)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
 		if (safe[i] < 0) {
-			/* No secrets, no queues: the number stays empty, whatever the supervisor
-			 * has there. */
+			/* No secrets, no queues, no template: the number stays empty, whatever
+			 * the supervisor has there. */
 			if (close(SHIM_FD_LISTEN + (int)i) < 0 && errno != EBADF)
 				return -errno;
 			continue;

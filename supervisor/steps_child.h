@@ -55,6 +55,7 @@ struct steps_child {
 	int loader_fd;
 	int git_fd;
 	int archive_fd;
+	int template_fd; /* record of its template; -1: none */
 	int shim_fd;
 	bool ipv6;
 	struct sklookup lookup; /* SKLOOKUP_NULL: it makes its own */

@@ -47,6 +47,20 @@ int session_socket_address(const struct session *session, struct sockaddr_un *ad
 			  session->host->sockets_fd, session->name);
 }
 
+/* Only where layers are idmapped at all is the session's root an owner that matters. */
+static int step_template(struct session *session, struct err *err)
+{
+	const struct template_wish wish = {
+		.name = session->template,
+		.id_base = session->userns.base,
+		.userns_fd = session->host->probes & KERNEL_STATE_IDMAP ? session->userns.fd : -1,
+	};
+
+	if (wish.name[0] == '\0')
+		return 0;
+	return template_use_take(&wish, &session->template_use, err);
+}
+
 static int step_listener(struct session *session, struct err *err)
 {
 	struct sockaddr_un address;
@@ -130,13 +144,16 @@ static void close_child_ends(struct session *session)
 	session->group_fd = fd_close(session->group_fd);
 	session->child_plan_fd = fd_close(session->child_plan_fd);
 	session->child_ready_fd = fd_close(session->child_ready_fd);
+	template_use_close(&session->template_use);
 	sklookup_close(&session->lookup);
 }
 
-static uint32_t shim_flags(const struct policy_profile *profile)
+static uint32_t shim_flags(const struct policy_profile *profile, bool has_template)
 {
 	uint32_t flags = profile->root == POLICY_ROOT_ALLOWED ? SHIM_PARAMS_ROOT_COMMANDS : 0;
 
+	if (has_template)
+		flags |= SHIM_PARAMS_TEMPLATE;
 	if (weakened(WEAKEN_CAPS) || weakened(PLANT_CAP))
 		flags |= SHIM_PARAMS_WEAK_CAPS;
 	if (weakened(PLANT_ROOT_CAP))
@@ -171,10 +188,11 @@ static int prepare_child(struct session *session, struct steps_child *child)
 	struct host *host = session->host;
 	const struct plan *plan = &session->plan;
 	const struct policy_profile *profile = image_profile(&host->image, plan->profile);
+	bool has_template = session->template_use.tree_fd >= 0;
 
 	session->lookup = lookup_reserve_take(&host->lookups);
 	*child = (struct steps_child){
-		.expected = {.plan = *plan,                .id_base = session->userns.base},
+		.expected = {.plan = *plan,  .id_base = session->userns.base},
 		.params =
 			{
                              .magic = PLAN_MAGIC,
@@ -183,7 +201,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
                              .user_id = SESSION_USER_ID,
                              .group_id = SESSION_USER_ID,
                              .max_files = plan->max_files,
-                             .flags = shim_flags(profile),
+                             .flags = shim_flags(profile, has_template),
                              .landlock_abi = host->landlock_abi,
                              .ring_bytes = (uint64_t)SHIM_RING_BYTES,
 			     },
@@ -200,6 +218,7 @@ static int prepare_child(struct session *session, struct steps_child *child)
 		.loader_fd = plan->flags & PLAN_CANARY ? host->canary_fd : host->loader_fd,
 		.git_fd = host->git_fd,
 		.archive_fd = host->archive_fd,
+		.template_fd = session->template_use.record_fd,
 		.shim_fd = host->shim_fd,
 		.ipv6 = host->ipv6,
 		.lookup = session->lookup,
@@ -219,6 +238,9 @@ static int prepare_child(struct session *session, struct steps_child *child)
 			    profile->proc == POLICY_PROC_SUBSET, &host->proc_mask);
 	if (r < 0)
 		return r;
+	child->mountns.template_fd = session->template_use.tree_fd;
+	if (has_template)
+		return 0;
 	session->usr_set = choose_usr_set(session, child->idmap);
 	return mountns_prepare_usr(&child->mountns, session->usr_set);
 }
@@ -323,18 +345,20 @@ static int step_prove_early(struct session *session, struct err *err)
 static const struct step {
 	const char *name;
 	int (*run)(struct session *session, struct err *err);
-	enum launch_error busy; /* instead of LAUNCH_E_STEP when the step says -EBUSY */
+	int condition; /* when the step says so, this error instead of LAUNCH_E_STEP; 0: never */
+	enum launch_error error;
 } steps[] = {
-	{"user-ids",    step_user_ids,    LAUNCH_E_IDS },
-        {"listener",    step_listener,    LAUNCH_E_STEP},
-	{"group",       step_group,       LAUNCH_E_STEP},
-        {"limits",      step_limits,      LAUNCH_E_STEP},
-	{"record",      step_record,      LAUNCH_E_STEP},
-        {"send-plan",   step_plan,        LAUNCH_E_STEP},
-	{"clone",       step_clone,       LAUNCH_E_STEP},
-        {"limits-v1",   step_limits_v1,   LAUNCH_E_STEP},
-	{"watch",       step_watch,       LAUNCH_E_STEP},
-        {"prove-early", step_prove_early, LAUNCH_E_STEP},
+	{"user-ids",    step_user_ids,    -EBUSY,  LAUNCH_E_IDS     },
+	{"template",    step_template,    -ENOENT, LAUNCH_E_TEMPLATE},
+	{"listener",    step_listener,    0,       LAUNCH_E_STEP    },
+	{"group",       step_group,       0,       LAUNCH_E_STEP    },
+	{"limits",      step_limits,      0,       LAUNCH_E_STEP    },
+	{"record",      step_record,      0,       LAUNCH_E_STEP    },
+	{"send-plan",   step_plan,        0,       LAUNCH_E_STEP    },
+	{"clone",       step_clone,       0,       LAUNCH_E_STEP    },
+	{"limits-v1",   step_limits_v1,   0,       LAUNCH_E_STEP    },
+	{"watch",       step_watch,       0,       LAUNCH_E_STEP    },
+	{"prove-early", step_prove_early, 0,       LAUNCH_E_STEP    },
 };
 
 void session_crash_point(const struct session *session, const char *step)
@@ -376,8 +400,8 @@ int steps_parent_run(struct session *session, enum launch_error *ret_error, stru
 				: steps[i].run(session, err);
 		if (r < 0) {
 			*ret_error = LAUNCH_E_STEP;
-			if (r == -EBUSY)
-				*ret_error = steps[i].busy;
+			if (r == steps[i].condition)
+				*ret_error = steps[i].error;
 			if (r == -EMFILE || r == -ENFILE)
 				*ret_error = LAUNCH_E_DESCRIPTORS;
 			return r;

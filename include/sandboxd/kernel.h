@@ -25,11 +25,12 @@
 #endif
 
 enum kernel_probe {
-	KERNEL_PIDFD_INFO = 1u << 1,  /* PIDFD_GET_INFO with the cgroup id, 6.13 */
-	KERNEL_TMPFS_IDMAP = 1u << 2, /* idmapped tmpfs, 6.3 */
-	KERNEL_USR_IDMAP = 1u << 8,   /* the file system of /usr can be idmapped */
-	KERNEL_LANDLOCK = 1u << 9,    /* Landlock is in use */
-	KERNEL_SLICE = 1u << 10,      /* slices of one's own, 6.12 */
+	KERNEL_PIDFD_INFO = 1u << 1,   /* PIDFD_GET_INFO with the cgroup id, 6.13 */
+	KERNEL_TMPFS_IDMAP = 1u << 2,  /* idmapped tmpfs, 6.3 */
+	KERNEL_USR_IDMAP = 1u << 8,    /* the file system of /usr can be idmapped */
+	KERNEL_LANDLOCK = 1u << 9,     /* Landlock is in use */
+	KERNEL_SLICE = 1u << 10,       /* slices of one's own, 6.12 */
+	KERNEL_STATE_IDMAP = 1u << 11, /* the file system of the state directory, as of /usr */
 };
 
 static inline int kernel_clone3(struct clone_args *args)

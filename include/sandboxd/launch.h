@@ -13,6 +13,7 @@
 #include "sandboxd/plan.h"
 #include "sandboxd/redis.h"
 #include "sandboxd/secret.h"
+#include "sandboxd/template.h"
 
 #define LAUNCH_MAGIC   0x4c424158u
 #define LAUNCH_VERSION 1
@@ -95,6 +96,7 @@ enum launch_error {
 	LAUNCH_E_SECRET, /* err names the secret, its errno says why: ENOENT (none of that name for
 			    this workspace), EBADMSG (damaged), E2BIG (all together), EIO */
 	LAUNCH_E_UNSUPPORTED, /* who is asked can never do this */
+	LAUNCH_E_TEMPLATE,    /* there is no template of that name, or it is being removed */
 	LAUNCH_E_MAX_,
 };
 
@@ -261,6 +263,9 @@ struct launch_msg {
 			struct plan plan;
 			struct secret_request secrets; /* n 0: none */
 			char request[LAUNCH_REQUEST_BYTES];
+			/* NUL padded; empty: the host's /usr. Only where the profile has
+			 * commands of `root` */
+			char template[TEMPLATE_NAME_BYTES];
 		} start;
 		struct launch_stat stat;
 		struct launch_proof proof;

@@ -88,8 +88,10 @@ enum shim_fd {
 	SHIM_FD_QUEUES = 9, /* the session's POSIX message queues, as a folder: a Landlock rule
 			       names it, then it is closed; absent where there is no need */
 	SHIM_FD_GIT = 10,   /* sealed memfd that cannot be read: sandbox-git, for execveat */
-	SHIM_FD_ARCHIVE = 11, /* sealed memfd: sandbox-archive, for execveat */
-	SHIM_FD_NEXT_ = 12,
+	SHIM_FD_ARCHIVE = 11,  /* sealed memfd: sandbox-archive, for execveat */
+	SHIM_FD_TEMPLATE = 12, /* the record of its template, which is in use while pid 1 has it
+				  open; absent where the root is the host's /usr */
+	SHIM_FD_NEXT_ = 13,
 };
 #define SHIM_READY_BYTE 0x52
 
@@ -125,10 +127,11 @@ enum shim_params_flags {
 	SHIM_PARAMS_ROOT_COMMANDS = 8,  /* the profile has commands of `root` */
 	SHIM_PARAMS_WEAK_ROOT_CAP = 16, /* test builds: these have one capability more */
 	SHIM_PARAMS_WEAK_LANDLOCK = 32,
+	SHIM_PARAMS_TEMPLATE = 64, /* its root is a template, which may be written to */
 #ifdef SANDBOXD_TEST_HOOKS
-	SHIM_PARAMS_ALL_ = 62,
+	SHIM_PARAMS_ALL_ = 126,
 #else
-	SHIM_PARAMS_ALL_ = 8,
+	SHIM_PARAMS_ALL_ = 72,
 #endif
 };
 

@@ -54,10 +54,13 @@ enum wire_features {
 	WIRE_FEATURE_PAUSE = 4,   /* WIRE_PAUSE */
 	WIRE_FEATURE_WATCH = 16,  /* WIRE_FILE_WATCH */
 	WIRE_FEATURE_SPACE = 32,  /* WIRE_FILE_SPACE */
+	/* No command of `root` was begun in this tree so far: programs and libraries of a root
+	 * that can be written to are as they were. */
+	WIRE_FEATURE_UNTOUCHED = 64,
 };
 #define WIRE_FEATURES                                                                              \
 	(WIRE_FEATURE_ARCHIVE | WIRE_FEATURE_GIT | WIRE_FEATURE_PAUSE | WIRE_FEATURE_WATCH |       \
-	 WIRE_FEATURE_SPACE) /* of this release's */
+	 WIRE_FEATURE_SPACE) /* of this release's, always */
 
 enum wire_type {
 	WIRE_HELLO = 1, /* both ways, first message of a connection: struct wire_hello */

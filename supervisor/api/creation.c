@@ -127,6 +127,10 @@ void refusal_reply(const struct refusal *refusal, struct request *request)
 		reply_quota(request, refusal->quota);
 	else if (refusal->secret[0] != '\0')
 		reply_secret(request, refusal->secret);
+	else if (refusal->template == REFUSAL_TEMPLATE_UNKNOWN)
+		reply_invalid_body(request, "value_error", "template", "Unknown template");
+	else if (refusal->template == REFUSAL_TEMPLATE_GONE)
+		reply_runtime_error(request, RUNTIME_NO_TEMPLATE, NULL);
 	else if (refusal->status > 0)
 		reply_detail(request, refusal->status, refusal->detail);
 	else
@@ -230,6 +234,9 @@ static void note_refusal(struct live *live, const struct launch_msg *answer)
 		note_secret(live, refusal, &err);
 		return;
 	}
+	if (answer->error == LAUNCH_E_TEMPLATE)
+		refusal->template =
+			live->creation ? REFUSAL_TEMPLATE_UNKNOWN : REFUSAL_TEMPLATE_GONE;
 	IGNORE_RESULT(str_format(refusal->detail, sizeof(refusal->detail), "launch refused: %s",
 				 launch_error_text(answer->error)));
 }
@@ -248,8 +255,9 @@ static void on_launch(void *userdata, const struct launch_msg *answer, int fd)
 	live = live_of(session);
 	if (answer && answer->error != LAUNCH_E_NONE) {
 		note_refusal(live, answer);
-		/* A secret that is not there is the caller's mistake. */
-		if (!live->creation || !live->creation->refusal.secret[0])
+		/* A secret or a template that is not there is the caller's mistake. */
+		if (!live->creation ||
+		    (!live->creation->refusal.secret[0] && !live->creation->refusal.template))
 			app->counters.n_launch_failures++;
 		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
 		return;
@@ -521,6 +529,12 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 	profile = spec_find_profile(app->policy.header, spec->profile);
 	if (profile < 0) {
 		reply_invalid_body(request, "value_error", "profile", "Unknown profile");
+		return;
+	}
+	if (spec->runtime.template[0] != '\0' &&
+	    image_profile(&app->policy, (uint32_t)profile)->root != POLICY_ROOT_ALLOWED) {
+		reply_invalid_body(request, "value_error", "template",
+				   "A profile without root commands has no template");
 		return;
 	}
 	if (!is_of_organization(request, spec) || !is_of_project(request, spec) ||

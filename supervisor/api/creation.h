@@ -22,11 +22,18 @@ struct end_waiter {
 };
 
 /* Why a launch gave no session: what its request is answered. */
+enum refusal_template {
+	REFUSAL_TEMPLATE_NONE,
+	REFUSAL_TEMPLATE_UNKNOWN, /* whoever asks named it */
+	REFUSAL_TEMPLATE_GONE,    /* the session had it */
+};
+
 struct refusal {
 	int status; /* 0: none was named */
 	enum quota_reason quota;
 	char detail[128];
 	char secret[SECRET_NAME_BYTES]; /* which one is not available; "": none */
+	enum refusal_template template; /* it is not there */
 };
 void refusal_reply(const struct refusal *refusal, struct request *request);
 

@@ -325,6 +325,13 @@ void action_git(struct request *request, struct session *session, struct spec_gi
 		reply_runtime_error(request, RUNTIME_OLDER_TREE, NULL);
 		return;
 	}
+	/* sandbox-git is read with the libraries of the session's root. */
+	if (spec->password && session->spec.runtime.template[0] != '\0' && live->shim &&
+	    !shim_link_is_untouched(live->shim)) {
+		reply_runtime_error(request, RUNTIME_DENIED,
+				    "a root command may have changed the programs");
+		return;
+	}
 	run = run_new(request, session);
 	if (!run) {
 		reply_runtime_error(request, RUNTIME_BUSY, "out of memory");

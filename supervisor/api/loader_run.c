@@ -41,6 +41,7 @@ int session_environment(const struct live *live, char *const *extra, bool is_roo
 		.prefix = live->app->config->env_prefix,
 		.dagster = session->dagster,
 		.is_root = is_root,
+		.has_template = session->spec.runtime.template[0] != '\0',
 		.config = live->app->config,
 		.gateways = session_gateways(live->app, session),
 		.session_env = (const char *const *)session->spec.env,

@@ -7,6 +7,7 @@
 #include "base/str.h"
 
 #include "sandboxd/api.h"
+#include "sandboxd/kernel.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/features.h"
 #include "supervisor/api/http/reply.h"
@@ -48,12 +49,14 @@ void action_capabilities(struct request *request)
 	for (size_t i = 0; i < ENDPOINTS_N; i++)
 		(void)json_array_append_new(endpoints, json_string(endpoint_name(i)));
 	reply_json(request, MHD_HTTP_OK,
-		   json_pack("{s:s, s:s, s:i, s:o, s:o, s:s, s:o, s:o}", "api_version", API_VERSION,
-			     "version", SANDBOXD_VERSION, "max_sessions",
+		   json_pack("{s:s, s:s, s:i, s:o, s:o, s:s, s:o, s:o, s:{s:b}}", "api_version",
+			     API_VERSION, "version", SANDBOXD_VERSION, "max_sessions",
 			     (int)app->config->max_sessions, "profiles", profile_list(app),
 			     "endpoints", endpoints, "store",
 			     app->config->store_dsn[0] ? "postgresql" : "sqlite", "providers",
-			     provider_describe_all(), "features", features_list()));
+			     provider_describe_all(), "features", features_list(), "templates",
+			     "owners_mapped",
+			     (app->facts.kernel_probes & KERNEL_STATE_IDMAP) != 0));
 }
 
 /* Proof and trace. */

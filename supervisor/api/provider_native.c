@@ -1,4 +1,8 @@
 /* Sessions of the supervisor: a request of launch.h each. */
+#include <errno.h>
+
+#include "base/template_name.h"
+
 #include "supervisor/api/app.h"
 #include "supervisor/api/provider.h"
 #include "supervisor/api/snapshot.h"
@@ -17,6 +21,11 @@ static int ask(struct app *app, enum launch_type type, const struct id *id, usec
 static int create(struct app *app, const struct session *session,
 		  const struct provider_create *create, supervisor_answer answer, void *userdata)
 {
+	const char *template = session->spec.runtime.template;
+
+	/* Of a row that somebody else wrote: the supervisor would end the connection. */
+	if (template[0] != '\0' && !template_name_is_valid(template))
+		return -EINVAL;
 	return supervisor_client_request(
 		app->supervisor,
 		&(struct supervisor_request){.type = LAUNCH_START,
@@ -24,6 +33,7 @@ static int create(struct app *app, const struct session *session,
 					     .plan = &session->plan,
 					     .secrets = create->secrets,
 					     .request_id = create->request_id,
+					     .template = template,
 					     .timeout = APP_LAUNCH_TIMEOUT},
 		answer, userdata);
 }

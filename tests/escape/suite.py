@@ -15,6 +15,7 @@ import rows_files  # noqa: F401
 import rows_git  # noqa: F401
 import rows_root  # noqa: F401
 import rows_snapshots  # noqa: F401
+import rows_templates  # noqa: F401
 from places import Daemons
 from table import NO_CONTROL_MAX, NOT_YET, ROWS, line, row_names, run_row
 

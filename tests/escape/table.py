@@ -9,7 +9,6 @@ NO_CONTROL_MAX = 12
 NOT_YET = {
     "D12": "no such feature",
     **{f"D{n}": "tested by tests/run egress" for n in (*range(1, 12), 13, 14)},
-    **{f"A{n}": "not yet: Providers and templates" for n in range(3, 9)},
     **{row: "not yet: Runtime" for row in ("E2", "E7")},
 }
 

@@ -12,7 +12,7 @@ SHARED = ["base/", "sandboxd/"]
 PURE_BASE = [f"base/{name}.h" for name in (
     "auto", "buf", "charge", "clock", "egress_rule", "endpoint_list", "endpoint_value", "err", "fd", "frame",
     "host_name", "host_service", "id", "json", "launch", "list", "net_class", "num", "path", "plan", "plant", "ring",
-    "secret", "session_name", "slots", "str")]
+    "secret", "session_name", "slots", "str", "template_name")]
 DOMAIN = ["supervisor/api/celery/", "supervisor/api/denials/", "supervisor/api/egress/", "supervisor/api/git/", "supervisor/api/session/",
           "supervisor/api/jobs/", "supervisor/api/janitor/"]
 API_APP = ["supervisor/api/"]

@@ -56,6 +56,7 @@ KNOWN = {
     "supervisor/template/list.c": "the folder of templates",
     "supervisor/template/main.c": "the source that root names on the command line",
     "supervisor/template/store.c": "the folder of templates, by names of ours; one name of what was unpacked, at rest",
+    "supervisor/template_use.c": "templates of root's in the state directory, by one component without links",
     "supervisor/trusted_dir.c": "directories of root's, each component checked",
     "supervisor/unseal.c": "the sealed store of root's",
     "supervisor/userns.c": "/proc of a helper of ours",

@@ -204,6 +204,7 @@ static _Noreturn void rig_child(const int *fds, int shim_fd, int to_fd, int from
 	RIG_DO(fcntl(shim_fd, F_DUPFD_CLOEXEC, 120) - 120);
 	(void)close(SHIM_FD_SECRETS);
 	(void)close(SHIM_FD_QUEUES);
+	(void)close(SHIM_FD_TEMPLATE);
 	for (int i = 0; i < SHIM_FD_NEXT_; i++)
 		if (fds[i] >= 0)
 			RIG_DO(dup3(100 + i, i, 0));
@@ -289,9 +290,9 @@ static void rig_start(struct rig *rig, int secrets_fd)
 	rig->shim_pid = kernel_clone3(&args);
 	if (rig->shim_pid == 0) {
 		const int fds[SHIM_FD_NEXT_] = {
-			null_fd,         null_fd,   null_fd,   rig->listen_fd,
-			policy_fd,       loader_fd, params_fd, ready[1],
-			rig->secrets_fd, -1,        loader_fd, loader_fd};
+			null_fd,   null_fd,   null_fd,  rig->listen_fd,  policy_fd,
+			loader_fd, params_fd, ready[1], rig->secrets_fd, -1,
+			loader_fd, loader_fd, -1};
 
 		rig_child(fds, shim_fd, to[1], from[0]);
 	}

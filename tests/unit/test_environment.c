@@ -55,6 +55,24 @@ static void test_environment_build_starts_empty_and_has_all_six(void **state)
 	environment_done(&environment);
 }
 
+static void test_environment_build_programs_of_a_template(void **state)
+{
+	struct environment_input input = {
+		.session = &session_id, .prefix = "P_", .has_template = true};
+	struct environment environment;
+
+	(void)state;
+	assert_int_equal(environment_build(&input, &environment), 0);
+	assert_string_equal(value_of(&environment, "PATH"), "/usr/local/bin:/usr/bin:/bin");
+	environment_done(&environment);
+	input.is_root = true;
+	assert_int_equal(environment_build(&input, &environment), 0);
+	assert_string_equal(value_of(&environment, "PATH"),
+			    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+	assert_string_equal(value_of(&environment, "USER"), "root");
+	environment_done(&environment);
+}
+
 static void test_environment_build_order_of_sources(void **state)
 {
 	const char *const session_env[] = {"FOO=session", "LANG=de_DE", "P_KAFKA_BOOTSTRAP=prod",
@@ -128,6 +146,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_environment_build_starts_empty_and_has_all_six),
+		cmocka_unit_test(test_environment_build_programs_of_a_template),
 		cmocka_unit_test(test_environment_build_order_of_sources),
 		cmocka_unit_test(test_environment_build_too_many_entries),
 		cmocka_unit_test(test_environment_name_allowed_is_an_allowlist),

@@ -121,6 +121,25 @@ static void test_launch_check_request_id_is_words(void **state)
 	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
 }
 
+static void test_launch_check_template_is_a_name_of_one(void **state)
+{
+	static const char *const bad[] = {"base", ".x", "-x", "A", "a/b", "..", "a b"};
+	struct launch_msg msg = message(LAUNCH_START, session);
+
+	(void)state;
+	memcpy(msg.u.start.template, "data-app.1_2", 12);
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), 0);
+	msg.u.start.template[TEMPLATE_NAME_BYTES - 1] = 'x'; /* behind its end */
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
+	memset(msg.u.start.template, 'a', TEMPLATE_NAME_BYTES); /* without one */
+	assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		msg = message(LAUNCH_START, session);
+		memcpy(msg.u.start.template, bad[i], strlen(bad[i]));
+		assert_int_equal(launch_check(&msg, sizeof(msg), 0), -EPROTO);
+	}
+}
+
 static void test_launch_check_hello_fields(void **state)
 {
 	(void)state;
@@ -191,6 +210,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_launch_check_start_with_two_sessions_is_refused),
 	cmocka_unit_test(test_launch_check_start_with_bad_secrets_is_refused),
 	cmocka_unit_test(test_launch_check_request_id_is_words),
+	cmocka_unit_test(test_launch_check_template_is_a_name_of_one),
 	cmocka_unit_test(test_launch_check_hello_fields),
 	cmocka_unit_test(test_launch_check_answer_fields),
 	cmocka_unit_test(test_launch_message_start_is_golden),

@@ -150,6 +150,9 @@ static void test_serve_start_failures_have_their_numbers(void **state)
 	msg.u.plan.cpu_pct = 401;
 	rig_expect_error(fixture, &msg, LAUNCH_E_PLAN);
 	msg = rig_start_message(fixture, 1);
+	memcpy(msg.u.start.template, "web", 3); /* no root commands */
+	rig_expect_error(fixture, &msg, LAUNCH_E_PLAN);
+	msg = rig_start_message(fixture, 1);
 	paper.refuse_start = LAUNCH_E_IDS;
 	rig_expect_error(fixture, &msg, LAUNCH_E_IDS);
 	paper.refuse_start = LAUNCH_E_NONE;

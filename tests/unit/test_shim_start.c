@@ -73,6 +73,7 @@ static void run_shim(const struct start *start, int ready_fd)
 		[SHIM_FD_QUEUES] = -1,
 		[SHIM_FD_GIT] = open("/dev/null", O_RDONLY | O_CLOEXEC),
 		[SHIM_FD_ARCHIVE] = open("/dev/null", O_RDONLY | O_CLOEXEC),
+		[SHIM_FD_TEMPLATE] = -1,
 	};
 
 	_Static_assert(sizeof(fds) / sizeof(fds[0]) == SHIM_FD_NEXT_, "each descriptor is given");

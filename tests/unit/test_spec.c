@@ -191,6 +191,14 @@ static void test_spec_parse_sandbox_answers(void **state)
 		{"{\"profile\": \"root\"}",
 		 "[{\"type\":\"literal_error\",\"loc\":[\"body\",\"profile\"],\"msg\":\"Input should be "
 		 "'agent' or 'component'\"}]"						 },
+		{"{\"template\": \"base\"}",						""},
+		{"{\"template\": null}",						    ""},
+		{"{\"template\": \"../x\"}",
+		 "[{\"type\":\"value_error\",\"loc\":[\"body\",\"template\"],\"msg\":\"Value error, a "
+		 "template's name has 1 to 63 of a-z0-9._-\"}]"                               },
+		{"{\"template\": 7}",
+		 "[{\"type\":\"string_type\",\"loc\":[\"body\",\"template\"],\"msg\":\"Input should be "
+		 "a valid string\"}]"							 },
 		{"{\"envs\": {\"LD_PRELOAD\": \"x\"}}",
 		 "[{\"type\":\"value_error\",\"loc\":[\"body\",\"envs\",\"LD_PRELOAD\"],\"msg\":\"Value "
 		 "error, name is not allowed (upper case letters, digits and _)\"}]"          },
@@ -218,7 +226,7 @@ static void test_spec_runtime_survives_the_row(void **state)
 {
 	static const char text[] =
 		"{\"metadata\": {\"a\": \"1\"}, \"workspace\": {\"include\": [\"/session/x\"]},"
-		" \"idempotency_key\": \"k\", \"project_uuid\": \"p\"}";
+		" \"idempotency_key\": \"k\", \"project_uuid\": \"p\", \"template\": \"web\"}";
 	struct spec_runtime read = SPEC_RUNTIME_NULL;
 	struct spec_create spec;
 	json_t *errors = NULL;
@@ -234,6 +242,7 @@ static void test_spec_runtime_survives_the_row(void **state)
 	assert_true(json_equal(read.metadata, spec.runtime.metadata));
 	assert_true(json_equal(read.workspace, spec.runtime.workspace));
 	assert_string_equal(read.idempotency_key, "k");
+	assert_string_equal(read.template, "web");
 	assert_string_equal(read.idempotency_digest, spec.runtime.idempotency_digest);
 	spec_runtime_done(&read);
 	spec_create_done(&spec);

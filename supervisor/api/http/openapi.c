@@ -101,6 +101,7 @@ static const struct schema_row schemas[] = {
 	 ",\"envs\":" TEXTS ",\"secrets\":" STRINGS ",\"ttl\":" INTEGER ",\"name\":" NULLABLE
 	 ",\"egress\":" RULES ",\"organization_uuid\":" NULLABLE ",\"project_uuid\":" NULLABLE
 	 ",\"timeout_ms\":" INTEGER ",\"metadata\":" TEXTS ",\"idempotency_key\":" NULLABLE
+	 ",\"template\":" NULLABLE
 	 ",\"workspace\":{\"type\":\"object\",\"required\":[\"include\"],\"properties\":{\"include\":" STRINGS
 	 ",\"exclude\":" STRINGS "}}}}"										    },
 	{"SandboxTimeout",
@@ -110,13 +111,14 @@ static const struct schema_row schemas[] = {
 	{"SandboxList",
 	 "{\"type\":\"object\",\"properties\":{\"sandboxes\":{\"type\":\"array\",\"items\":"
 	 "{\"$ref\":\"#/components/schemas/Sandbox\"}},\"next\":" NULLABLE "}}"                                            },
-	{"Sandbox",               "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
-		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
-		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
-		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING ",\"name\":" NULLABLE
-		    ",\"organization_uuid\":" NULLABLE ",\"project_uuid\":" NULLABLE
-		    ",\"metadata\":" TEXTS ",\"workspace\":{\"type\":[\"object\",\"null\"]}"
-		    ",\"generation\":" INTEGER ",\"durable\":" BOOLEAN "}}"                             },
+	{"Sandbox",
+	 "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING ",\"status\":" STRING
+	 ",\"profile\":" STRING ",\"created_at\":" STRING ",\"expires_at\":" STRING
+	 ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN ",\"limits_effective\":" OBJECT
+	 ",\"host\":" STRING ",\"name\":" NULLABLE ",\"organization_uuid\":" NULLABLE
+	 ",\"project_uuid\":" NULLABLE ",\"metadata\":" TEXTS
+	 ",\"workspace\":{\"type\":[\"object\",\"null\"]}"
+	 ",\"generation\":" INTEGER ",\"durable\":" BOOLEAN ",\"template\":" STRING "}}"                                   },
 	{"GitCredentials",
 	 "{\"type\":\"object\",\"required\":[\"username\",\"password\"],\"properties\":{\"username\":" STRING
 	 ",\"password\":" STRING ",\"host\":" STRING "}}"								  },
@@ -263,7 +265,7 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"properties\":{\"api_version\":" STRING ",\"version\":" STRING
 	 ",\"max_sessions\":" INTEGER ",\"profiles\":{\"type\":\"array\",\"items\":" OBJECT
 	 "},\"endpoints\":" STRINGS ",\"providers\":" OBJECT
-	 ",\"store\":{\"enum\":[\"sqlite\",\"postgresql\"]}"
+	 ",\"store\":{\"enum\":[\"sqlite\",\"postgresql\"]},\"templates\":" OBJECT
 	 ",\"features\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}"                                            },
 	{"Quota",
 	 "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"object\",\"additionalProperties\":"

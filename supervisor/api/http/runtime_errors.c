@@ -63,6 +63,8 @@ static const struct runtime_error_row rows[RUNTIME_ERROR_MAX_] = {
 				    "the host's store of snapshots cannot be written now"                       },
 	[RUNTIME_SNAPSHOT_KEY] = {"snapshot_key_missing", 409, false,
 				    "the key that the snapshot is encrypted with is not configured"             },
+	[RUNTIME_NO_TEMPLATE] = {"template_not_found",   409, false,
+				    "the sandbox's template is not on this host"                                },
 };
 
 const struct runtime_error_row *runtime_error_row(enum runtime_error error)

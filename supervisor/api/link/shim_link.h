@@ -97,6 +97,8 @@ void shim_link_begin_end(struct shim_link *link);
 bool shim_link_known(const struct shim_link *link);
 /* A tree of an earlier release may lack it. */
 bool shim_link_has(const struct shim_link *link, enum wire_features feature);
+/* Nobody has run a command of `root` in this tree. */
+bool shim_link_is_untouched(const struct shim_link *link);
 
 /* Both: 0 and the job's number; -ENOBUFS: too much waits for this session (retry later); -E2BIG:
  * does not fit a frame; -EPIPE: lost; -EBUSY: SHIM_MAX_JOBS are running, or have ended and are not

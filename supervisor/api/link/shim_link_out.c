@@ -124,6 +124,11 @@ bool shim_link_has(const struct shim_link *link, enum wire_features feature)
 	return !link->greeted || (link->features & feature) != 0;
 }
 
+bool shim_link_is_untouched(const struct shim_link *link)
+{
+	return !link->root_begun && shim_link_has(link, WIRE_FEATURE_UNTOUCHED);
+}
+
 int shim_link_exec(struct shim_link *link, const struct shim_link_command *command,
 		   uint32_t *ret_job)
 {
@@ -149,6 +154,8 @@ int shim_link_exec(struct shim_link *link, const struct shim_link_command *comma
 	if (r < 0)
 		return r;
 	job->kept = (head.flags & WIRE_EXEC_KEEP) != 0;
+	if ((head.flags & WIRE_EXEC_ROOT) && head.program == WIRE_PROGRAM_ARGV)
+		link->root_begun = true;
 	r = shim_link_send_bytes(link, WIRE_EXEC, job->id, payload, payload_bytes);
 	if (r >= 0 && command->stdin_data)
 		r = shim_link_send_pieces(link, WIRE_STDIN, job->id, command->stdin_data,

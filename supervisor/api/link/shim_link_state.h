@@ -69,6 +69,7 @@ struct shim_link {
 	int fd;
 	bool greeted;
 	bool adopted;
+	bool root_begun;    /* over this connection; none of our own programs */
 	uint32_t n_running; /* in the shim, or about to, by STATS */
 	bool counted;       /* STATS came: n_held and n_running are valid */
 	bool known;

@@ -255,6 +255,9 @@ static struct launch_msg message_of(const struct supervisor_request *request, ui
 	if (request->request_id)
 		IGNORE_RESULT(str_copy(msg.u.start.request, sizeof(msg.u.start.request),
 				       request->request_id));
+	if (request->template)
+		IGNORE_RESULT(str_copy(msg.u.start.template, sizeof(msg.u.start.template),
+				       request->template));
 	if (request->type == LAUNCH_HELLO) {
 		msg.u.hello.magic = LAUNCH_MAGIC;
 		msg.u.hello.version = LAUNCH_VERSION;

@@ -47,6 +47,7 @@ struct supervisor_request {
 	const struct plan *plan;              /* LAUNCH_START only */
 	const struct secret_request *secrets; /* of it; NULL: none */
 	const char *request_id;               /* the HTTP request of it; NULL: none */
+	const char *template;                 /* of it; NULL or "": none */
 	uint32_t level;                       /* LAUNCH_LOG_LEVEL only */
 	uint32_t egress;                      /* LAUNCH_LINK only */
 	const struct launch_redis *redis;     /* LAUNCH_REDIS only */

@@ -150,6 +150,18 @@ static int add_all(struct environment *environment, const char *const *entries)
 /* The folders stay: a session has one home. */
 static const char *const root_entries[] = {"PATH=/usr/sbin:/usr/bin:/bin", "USER=root",
 					   "LOGNAME=root", NULL};
+static const char *const template_entries[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
+static const char *const template_root_entries[] = {
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+
+static int add_programs(struct environment *environment, const struct environment_input *input)
+{
+	int r = add_all(environment, input->is_root ? root_entries : NULL);
+
+	if (r < 0 || !input->has_template)
+		return r;
+	return add_all(environment, input->is_root ? template_root_entries : template_entries);
+}
 
 /* As a program inside gets it: services of this host have another name there. */
 static int add_endpoint(struct environment *environment, const struct environment_input *input,
@@ -208,7 +220,7 @@ static int build(const struct environment_input *input, struct environment *envi
 		if (r < 0)
 			return r;
 	}
-	r = add_all(environment, input->is_root ? root_entries : NULL);
+	r = add_programs(environment, input);
 	if (r < 0)
 		return r;
 	id_format(input->session, id);

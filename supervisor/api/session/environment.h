@@ -17,6 +17,7 @@ struct environment_input {
 	const char *prefix; /* "ALPHASWARM_" */
 	bool dagster;       /* a component session: DAGSTER_HOME and its like, else tools' own */
 	bool is_root;       /* a root command: another name, the administrator's programs */
+	bool has_template;  /* programs are where an image may have them */
 	const char *caller[ENDPOINTS_N];           /* env_overrides; NULL: not given */
 	const char *operator_default[ENDPOINTS_N]; /* configuration; NULL: none */
 	const struct api_config *config;           /* companions, services of this host; or NULL */

@@ -91,6 +91,7 @@ enum quota_reason quota_from_launch(enum launch_error error)
 	case LAUNCH_E_INCOMPATIBLE:
 	case LAUNCH_E_SECRET:
 	case LAUNCH_E_UNSUPPORTED:
+	case LAUNCH_E_TEMPLATE:
 	case LAUNCH_E_MAX_:
 		break;
 	}

@@ -21,6 +21,7 @@
 #include "sandboxd/limits.h"
 #include "sandboxd/plan.h"
 #include "sandboxd/policy_image.h"
+#include "sandboxd/template.h"
 #include "sandboxd/wire.h"
 #include "sandboxd/worker.h"
 
@@ -61,6 +62,7 @@ struct spec_runtime {
 	char project[IDENTITY_MAX + 1];                 /* of the body only; "": not given */
 	char idempotency_key[SPEC_IDEMPOTENCY_MAX + 1]; /* "": none */
 	char idempotency_digest[SPEC_DIGEST_BYTES];     /* of the body that came with it */
+	char template[TEMPLATE_NAME_BYTES];             /* "": TEMPLATE_BASE */
 };
 #define SPEC_RUNTIME_NULL ((struct spec_runtime){0})
 void spec_runtime_done(struct spec_runtime *runtime);
@@ -92,8 +94,8 @@ MUST_USE int spec_parse_session(const char *text, size_t size, const struct spec
 				struct spec_create *ret_spec, json_t **ret_errors);
 /* {profile?: text, env?, envs?: {NAME: text}, secrets?: [name], ttl?: seconds, rounded up to
  * minutes, timeout_ms?: the same in milliseconds, name?: text, egress?: {allow: [rule]},
- * organization_uuid?, project_uuid?, idempotency_key?: text, metadata?: {KEY: text}, workspace?:
- * {include: [path], exclude?: [pattern]}} */
+ * organization_uuid?, project_uuid?, idempotency_key?, template?: text, metadata?: {KEY: text},
+ * workspace?: {include: [path], exclude?: [pattern]}} */
 MUST_USE int spec_parse_sandbox(const char *text, size_t size, const struct spec_options *options,
 				struct spec_create *ret_spec, json_t **ret_errors);
 

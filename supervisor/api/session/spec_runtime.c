@@ -1,6 +1,7 @@
 /*
  * What a caller of /v1 says of a sandbox beside what its processes get: whose project it is, texts
- * to find it by, the folders that outlive it, and a key that makes a repeated create the same one.
+ * to find it by, the folders that outlive it, its template, and a key that makes a repeated create
+ * the same one.
  * It is kept in the row as one document.
  */
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "base/template_name.h"
 
 #include "supervisor/api/session/body_fields.h"
 #include "supervisor/api/session/fit.h"
@@ -38,6 +40,22 @@ void body_read_idempotency_key(struct body *body, const char *field, json_t *val
 
 	body_read_identity(body, field, value, BODY_MSG_IDENTITY, spec->runtime.idempotency_key,
 			   SPEC_IDEMPOTENCY_MAX);
+}
+
+void body_read_template(struct body *body, const char *field, json_t *value)
+{
+	struct spec_create *spec = body->dest;
+	const char *name = json_string_value(value);
+
+	if (json_is_null(value))
+		return;
+	if (!name)
+		body_wrong(body, "string_type", field, BODY_MSG_STRING);
+	else if (body_has_nul(value) || !template_name_is_valid(name))
+		body_wrong(body, "value_error", field,
+			   "Value error, a template's name has 1 to 63 of a-z0-9._-");
+	else if (!str_equal(name, TEMPLATE_BASE))
+		fit_text(spec->runtime.template, sizeof(spec->runtime.template), "%s", name);
 }
 
 static bool is_object(struct body *body, const char *field, const json_t *value)
@@ -155,6 +173,8 @@ char *spec_runtime_format(const struct spec_runtime *runtime)
 		(void)json_object_set(doc, "workspace", runtime->workspace);
 	if (json_array_size(runtime->snapshots) > 0)
 		(void)json_object_set(doc, "snapshots", runtime->snapshots);
+	if (runtime->template[0] != '\0')
+		(void)json_object_set_new(doc, "template", json_string(runtime->template));
 	if (runtime->idempotency_key[0] != '\0')
 		(void)json_object_set_new(doc, "idempotency",
 					  json_pack("{s:s, s:s}", "key", runtime->idempotency_key,
@@ -187,5 +207,6 @@ void spec_runtime_restore(struct spec_runtime *runtime, const char *text)
 	copy_member(runtime->idempotency_key, sizeof(runtime->idempotency_key), idempotency, "key");
 	copy_member(runtime->idempotency_digest, sizeof(runtime->idempotency_digest), idempotency,
 		    "digest");
+	copy_member(runtime->template, sizeof(runtime->template), doc, "template");
 	json_decref(doc);
 }
