@@ -21,6 +21,7 @@
 #define FOLDER_MODE  0755
 #define FILE_MODE    0600
 #define XATTR_USER   "user."
+#define XATTR_LAYERS "user.overlay." /* some mounts read their own in these */
 
 void tree_init(struct tree *tree, int root_fd, struct bounds *bounds, struct trash *trash)
 {
@@ -73,8 +74,8 @@ static int step(struct tree *tree, int folder_fd, const char *name, bool make)
 		return -errno;
 	if (mkdirat(folder_fd, name, FOLDER_MODE) < 0)
 		return -errno;
-	/* Fails at the next name if this was one too many. */
-	IGNORE_RESULT(bounds_count_inode(tree->bounds, name));
+	if (bounds_count_inode(tree->bounds, name) < 0)
+		return -EDQUOT; /* and why is noted */
 	fd = openat(folder_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
@@ -242,7 +243,7 @@ int tree_end_file(struct tree *tree, int fd, const char *path, uint64_t size,
 int tree_set_xattr(struct tree *tree, int fd, const char *path, const char *name, const void *value,
 		   size_t size)
 {
-	if (!str_has_prefix(name, XATTR_USER)) {
+	if (!str_has_prefix(name, XATTR_USER) || str_has_prefix(name, XATTR_LAYERS)) {
 		tree->bounds->report.n_xattrs++;
 		return 0;
 	}

@@ -170,18 +170,20 @@ def test_stripped(state):
                    "SCHILY.xattr.security.capability": capability.decode("latin1"),
                    "SCHILY.xattr.trusted.overlay.redirect": "/etc", "SCHILY.xattr.user.note": "kept"}),
                folder("opaque", pax_headers={"SCHILY.xattr.trusted.overlay.opaque": "y"}),
+               member("layers", data=b"x", pax_headers={"SCHILY.xattr.user.overlay.metacopy": ""}),
                member("high", data=b"x", uid=4000000, gid=100000))
     status, _, notes = template(state, "import", "one", "-", stdin=data)
     assert status == 0
     assert notes.splitlines() == ["note: 3 devices, fifos and sockets were left out",
                                   "note: 2 setuid and setgid bits were taken off",
-                                  "note: 3 extended attributes were left out", "note: it has no bin/sh"]
+                                  "note: 4 extended attributes were left out", "note: it has no bin/sh"]
     root = root_of(state, "one")
     kinds = {stat.S_IFMT(path.lstat().st_mode) for path in root.rglob("*")}
     assert kinds <= {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}
     assert not any(path.lstat().st_mode & 0o6000 for path in root.rglob("*"))
     assert stat.S_IMODE((root / "g").stat().st_mode) == 0o1777
     assert os.listxattr(root / "ping") == ["user.note"] and os.listxattr(root / "opaque") == []
+    assert os.listxattr(root / "layers") == []
     assert ((root / "high").stat().st_uid, (root / "high").stat().st_gid) == (65533, 65533)
 
 
@@ -280,6 +282,7 @@ def bomb_bytes():
     ("announced", lambda: bomb_bytes().tobuf() + bytes(1024), ["--max-mib", "1"], "larger than --max-mib"),
     ("files", lambda: tar(*[member(f"f{i}") for i in range(50)]), ["--max-files", "20"], "more entries"),
     ("folders", lambda: tar(member("/".join("a" * 60), data=b"x")), ["--max-files", "20"], "more entries"),
+    ("folders-of-a-link", lambda: tar(member("f"), hard("a/" * 60 + "h", "f")), ["--max-files", "20"], "more entries"),
     ("again", lambda: tar(*[member("f", data=b"x")] * 200), ["--max-files", "20"], "more entries"),
     ("long", lambda: tar(member("a" * 300, data=b"x")), [], "a name is absolute, too long"),
     ("path", lambda: tar(member("a/" * 2100 + "f", data=b"x")), [], "a name is absolute, too long"),
