@@ -317,3 +317,23 @@ def test_one_that_was_imported(home, ana, tmp_path):
     ana.delete(f"{RUNTIME}/{session}")
     wait_until(lambda: template(home, "rm", "real")[0] == 0, 10, "it is removed")
     assert ana.post(RUNTIME, {"template": "real"}).status == 422
+
+
+def test_where_nothing_can_be_idmapped(small):
+    """As Linux 6.1 or another file system has it: the template is nobody's, and what root makes is root's."""
+    daemon = Daemon(config=CONFIG, env={"SANDBOX_KERNEL": "6.1"})
+    try:
+        make(daemon, "plain", source=small / "root")
+        assert "templates=no" in daemon.log.read_text()
+        assert daemon.root.get("/v1/capabilities").json["templates"] == {"owners_mapped": False}
+        rows = {row["name"]: row for row in json.loads(ctl(daemon, "-o", "json", "doctor").stdout)}
+        assert rows["templates"]["state"] == "degraded", rows["templates"]
+        ana = daemon.client("ana")
+        session = ana.create_runtime(template="plain")
+        assert ana.shell(session, "stat -c %u /opt/marker /srv/node /; cat /opt/marker").text.split()[:3] == [
+            "65534", "65534", "0"]
+        result = root(ana, session, "echo x > /new && mkdir /etc/own && cat /new; echo y > /opt/marker")
+        assert result.text == "x\n" and b"Permission denied" in result.err, result
+        ana.delete(f"{RUNTIME}/{session}")
+    finally:
+        daemon.done()
