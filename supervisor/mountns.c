@@ -141,7 +141,10 @@ static int overlay(const char *layers)
 	return rootfs_mount("overlay", options, ARRAY_SIZE(options), ATTR_READONLY);
 }
 
-/* Nothing that a layer says of another place in it is followed, whatever the module's defaults. */
+/* Overlay acts on its layers with the rights of who mounts it: copies of a template's files are
+ * made with CHOWN, FOWNER, DAC_OVERRIDE and MKNOD of the supervisor's, when the caller's own rights
+ * were looked at. Nothing that a layer says of another place in it is followed, whatever the
+ * module's defaults. */
 static int template_root(const struct mountns *mountns)
 {
 	static const struct rootfs_option options[] = {

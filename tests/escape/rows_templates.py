@@ -167,6 +167,11 @@ def linked_parent(t):
             landed.unlink(missing_ok=True)
 
 
+# What a template has nothing to do with: each is attacked in its own row.
+ELSEWHERE = ("namespaces", "mounts", "nested-mounts", "uring", "sockets", "foreign-abi", "stacked", "shared-memory", "netlink",
+             "keyring", "terminal", "devices", "identity", "descriptors", "pass-descriptor", "core", "effective-id")
+
+
 @row("A22", "a device node or a setuid file of a template", "nodev, nosuid", "no_new_privs", "outside")
 def special_files(t):
     def change(root, victim):
@@ -181,6 +186,14 @@ def special_files(t):
         got = inside(t, made, "head -c1 /opt/zero >/dev/null 2>&1 && echo read || echo refused; "
                               "cp /opt/id /opt/copy; stat -c %a /opt/id")
         t.refused({"root": got[0]}, "refused")
+        for user in ("user", "root"):
+            t.end()  # four agents at once have an owner's memory
+            t.sessions = []
+            base = t.session(agent=True, user=user)
+            other = t.session(agent=True, user=user, template=made.name)
+            for attack in ELSEWHERE:
+                want, got = base.attack(attack), other.attack(attack)
+                t.check(want and got == want, f"{attack} of {user}: not as without a template: {got}")
         if t.controls:
             told = by_path("head -c1 $ROOT/opt/zero | wc -c; chroot --userspec=1000:1000 $ROOT /opt/id -u",
                            made.root)
