@@ -51,6 +51,15 @@ static void take_exit(struct command_events *events, const json_t *line)
 		events->exit_status = EXIT_FAILED;
 }
 
+/* Nothing comes meanwhile. A terminal may be raw. */
+static void say_standing(bool is_suspended)
+{
+	(void)fputs(is_suspended ? "sandboxctl: the sandbox is suspended, and its command with it"
+				 : "sandboxctl: the sandbox goes on",
+		    stderr);
+	(void)fputs(isatty(STDERR_FILENO) ? "\r\n" : "\n", stderr);
+}
+
 void command_events_failed(struct command_events *events, const json_t *line)
 {
 	const char *detail = json_string_value(json_object_get(line, "detail"));
@@ -99,6 +108,8 @@ int command_events_line(void *userdata, const char *text, size_t length)
 		r = take_output(events, STDERR_FILENO, line);
 	else if (str_equal(type, "start"))
 		events->started = true;
+	else if (str_equal(type, "suspended") || str_equal(type, "resumed"))
+		say_standing(str_equal(type, "suspended"));
 	else if (str_equal(type, "exit"))
 		take_exit(events, line);
 	else if (str_equal(type, "error") || str_equal(type, "failed"))

@@ -145,6 +145,21 @@ static void wake_readers(struct command *command)
 	}
 }
 
+void commands_wake(struct live *live)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &live->commands)
+		wake_readers(LIST_ENTRY(entry, struct command, link));
+}
+
+bool command_stands_still(const struct command *command)
+{
+	const struct session *session = command->live ? command->live->session : NULL;
+
+	return session && command->state != COMMAND_STATE_ENDED &&
+	       (session->suspension.state == SUSPENSION_SUSPENDED ||
+		session->suspension.state == SUSPENSION_RESUMING);
+}
+
 /* What is not taken is not settled. */
 static bool is_paced(const struct command *command)
 {

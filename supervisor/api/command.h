@@ -103,6 +103,10 @@ void command_read(struct command *command, struct command_reader *reader, uint64
 /* The next event, which is valid until the next call; NULL: none yet, or no more. */
 const struct command_event *command_take(struct command_reader *reader);
 bool command_read_all(const struct command_reader *reader); /* nothing follows */
+/* It has not ended, and its session is suspended. */
+bool command_stands_still(const struct command *command);
+/* Readers look again: their session stands still, or goes on. */
+void commands_wake(struct live *live);
 /* Of a foreground command the pacer's end is the command's. */
 void command_read_end(struct command_reader *reader);
 void command_cancel(struct command *command);
@@ -119,3 +123,6 @@ MUST_USE int command_resize(struct command *command, const struct wire_size *siz
 
 /* It has started (started) or ended. */
 void command_tell_waiters(struct command *command);
+/* Its session is suspended: who can ask again is told so. Others wait for it to go on: one answer
+ * of a command that ends with its request, and for a start, which has a time of its own. */
+void commands_tell_suspended(struct live *live);

@@ -158,12 +158,26 @@ void action_command_get(struct request *request, struct session *session)
 		reply_json(request, MHD_HTTP_OK, command_describe(command));
 }
 
+/* Nothing is to be heard of it, or told to it, before it goes on. False: it was answered, or is
+ * done again then. */
+static bool goes_on(struct request *request, struct session *session, const struct command *command)
+{
+	if (command->state == COMMAND_STATE_ENDED ||
+	    session->suspension.state == SUSPENSION_RUNNING)
+		return true;
+	if (suspend_may_wait(request, session))
+		rebuild_wait(request, session);
+	return false;
+}
+
 void action_command_wait(struct request *request, struct session *session, uint32_t timeout_ms)
 {
 	struct command *command = find(request, session);
 
-	if (command &&
-	    command_wait(request, command, COMMAND_WAIT_END, timeout_ms * (usec_t)USEC_PER_MS) < 0)
+	if (!command || !goes_on(request, session, command))
+		return;
+	idle_touch(live_of(session));
+	if (command_wait(request, command, COMMAND_WAIT_END, timeout_ms * (usec_t)USEC_PER_MS) < 0)
 		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
 }
 
@@ -221,15 +235,10 @@ static struct command *find_running(struct request *request, struct session *ses
 {
 	struct command *command = find(request, session);
 
-	if (command && command->state != COMMAND_STATE_ENDED &&
-	    session->suspension.state != SUSPENSION_RUNNING) {
-		if (suspend_may_wait(request, session))
-			rebuild_wait(request, session);
+	if (!command || !goes_on(request, session, command))
 		return NULL;
-	}
-	if (command)
-		idle_touch(live_of(session));
-	if (!command || command->state != COMMAND_STATE_ENDED)
+	idle_touch(live_of(session));
+	if (command->state != COMMAND_STATE_ENDED)
 		return command;
 	reply_runtime_error(request, RUNTIME_NOT_RUNNING, NULL);
 	return NULL;

@@ -14,6 +14,7 @@ struct attachment {
 	struct answer_to to;
 	struct spec_options options;
 	bool start_shown;
+	bool stands_still; /* as it was shown */
 	bool ended;
 	bool kills;
 };
@@ -48,21 +49,37 @@ static int show_lost(struct attachment *attachment, struct buf *out)
 	return r < 0 ? r : 1;
 }
 
+static int show_standing(struct attachment *attachment, struct buf *out)
+{
+	int r;
+
+	attachment->stands_still = !attachment->stands_still;
+	r = buf_printf(out, "{\"type\":\"%s\"}",
+		       attachment->stands_still ? "suspended" : "resumed");
+	return r < 0 ? r : 1;
+}
+
 static int attach_next(void *userdata, struct buf *out, bool *ret_binary)
 {
 	struct attachment *attachment = userdata;
 	const struct command *command = attachment->reader.command;
 	const struct command_event *event;
+	bool stands_still;
 	int r;
 
 	*ret_binary = false;
 	if (!command || attachment->ended)
 		return -ENODATA;
+	stands_still = command_stands_still(command);
 	if (!attachment->start_shown && command->pid != 0)
 		return show_start(attachment, out);
+	if (attachment->stands_still && !stands_still)
+		return show_standing(attachment, out);
 	if (attachment->reader.lost)
 		return show_lost(attachment, out);
 	event = command_take(&attachment->reader);
+	if (!event && stands_still && !attachment->stands_still)
+		return show_standing(attachment, out);
 	if (!event)
 		return command_read_all(&attachment->reader) ? -ENODATA : 0;
 	if (event->kind == COMMAND_EVENT_STDOUT) {

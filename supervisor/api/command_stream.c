@@ -14,7 +14,8 @@ struct command_stream {
 	struct answer_to to;
 	struct stream_out out;
 	bool start_shown;
-	bool ended; /* the last event was formatted */
+	bool stands_still; /* as it was shown */
+	bool ended;        /* the last event was formatted */
 };
 
 static void on_wake(struct command_reader *reader)
@@ -74,6 +75,21 @@ static int show_lost(struct command_stream *stream)
 	return r < 0 ? r : close_event(stream);
 }
 
+/* Nothing comes, and nothing is wrong. */
+static int show_standing(struct command_stream *stream, bool stands_still)
+{
+	const char *type = stands_still ? "suspended" : "resumed";
+	int r;
+
+	if (stream->stands_still == stands_still)
+		return 0;
+	stream->stands_still = stands_still;
+	r = open_event(stream, type, 0);
+	if (r >= 0)
+		r = buf_printf(&stream->out.pending, "{\"type\":\"%s\"}", type);
+	return r < 0 ? r : close_event(stream);
+}
+
 static int show_event(struct command_stream *stream, const struct command_event *event)
 {
 	static const char *const types[COMMAND_EVENT_KIND_MAX_] = {
@@ -95,11 +111,15 @@ static int show_event(struct command_stream *stream, const struct command_event 
 static int fill(struct command_stream *stream)
 {
 	const struct command_event *event;
+	bool stands_still;
 	int r = 0;
 
 	if (!stream->reader.command || stream->ended)
 		return 0;
+	stands_still = command_stands_still(stream->reader.command);
 	r = show_start(stream);
+	if (r >= 0 && !stands_still)
+		r = show_standing(stream, false);
 	while (r >= 0 && stream->out.pending.size < FILL_BYTES) {
 		r = show_lost(stream);
 		event = r >= 0 ? command_take(&stream->reader) : NULL;
@@ -107,6 +127,9 @@ static int fill(struct command_stream *stream)
 			break;
 		r = show_event(stream, event);
 	}
+	/* Behind what it had said. */
+	if (r >= 0 && stands_still && !stream->reader.next)
+		r = show_standing(stream, true);
 	return r;
 }
 

@@ -4,6 +4,7 @@
  *   {"type":"start","pid":7,"command_id":"…"}
  *   {"type":"stdout","seq":4,"text":"…"}   {"type":"stderr","seq":8,"data":"base64"}
  *   {"type":"dropped","detail":"…"}        older output was not kept
+ *   {"type":"suspended"}   {"type":"resumed"}  its sandbox stands still, or goes on
  *   {"type":"exit","seq":12,"code":0,"signal":null,"timed_out":false,"truncated":false,…}
  *   {"type":"error","seq":12,"code":"…","detail":"…"}
  *

@@ -67,6 +67,41 @@ void command_tell_waiters(struct command *command)
 	}
 }
 
+static bool may_ask_again(const struct command_waiter *waiter)
+{
+	return waiter->what == COMMAND_WAIT_END ||
+	       (waiter->what == COMMAND_WAIT_OUTPUT && waiter->command->keeps);
+}
+
+static void tell_suspended(struct command_waiter *waiter)
+{
+	struct request *request = answer_get(&waiter->to);
+	char id[ID_TEXT_BYTES];
+
+	if (!request)
+		return;
+	id_format(&waiter->command->id, id);
+	reply_runtime_error_with(request, RUNTIME_SUSPENDED, NULL,
+				 json_pack("{s:s}", "command_id", id));
+}
+
+void commands_tell_suspended(struct live *live)
+{
+	LIST_FOR_EACH (link, &live->commands) {
+		struct command *command = LIST_ENTRY(link, struct command, link);
+
+		LIST_FOR_EACH_SAFE (entry, following, &command->waiters) {
+			struct command_waiter *waiter =
+				LIST_ENTRY(entry, struct command_waiter, link);
+
+			if (!may_ask_again(waiter))
+				continue;
+			tell_suspended(waiter);
+			waiter_free(waiter);
+		}
+	}
+}
+
 static int on_time(sd_event_source *source, uint64_t now, void *userdata)
 {
 	struct command_waiter *waiter = userdata;

@@ -12,6 +12,8 @@
 #include "supervisor/api/http/runtime_errors.h"
 #include "supervisor/api/session/spec.h"
 
+struct live;
+
 /* As it is named in answers: absolute. text: 16 bytes more than a path. */
 #define FILE_SHOWN_BYTES (FILE_PATH_BYTES + 16)
 void file_show_path(const struct spec_file_path *path, char text[FILE_SHOWN_BYTES]);
@@ -32,5 +34,8 @@ int file_entry_next(const struct buf *found, size_t *at, struct file_entry *ret_
 json_t *file_entry_object(const struct file_entry *entry, const char *shown);
 /* {path, truncated, entries}. is_cut: not all that was found is in found. */
 json_t *file_list_object(const struct buf *found, const char *shown, bool is_cut);
+/* files.c: what is under way ends as `suspended`. is_frozen: all of it; else what takes time: what
+ * is quick may still end by itself. */
+void files_suspended(struct live *live, bool is_frozen);
 enum runtime_error file_error(const struct wire_failed *failed);
 void file_reply_failed(struct request *request, const struct wire_failed *failed);

@@ -78,7 +78,9 @@ static ssize_t get_read(void *userdata, char *data, size_t size)
 	if (n == 0 && work->left == 0)
 		return -ENODATA;
 	if (n == 0)
-		return work->is_active ? 0 : -EIO; /* it became shorter, or its session ended */
+		return work->is_active
+			       ? 0
+			       : -EIO; /* it is shorter, or its session is suspended or gone */
 	ring_drop(&work->ring, n);
 	work->left -= n;
 	if (work->is_active)
@@ -298,6 +300,35 @@ static const struct activity_ops file_ops = {
 	.ended = on_ended,
 };
 
+/* May free it. */
+static void end_suspended(struct file_work *work)
+{
+	struct request *request = answer_get(&work->to);
+
+	give_up(work);
+	if (request && work->is_begun)
+		request_wake(request); /* and cut behind what came */
+	else if (request)
+		reply_runtime_error(request, RUNTIME_SUSPENDED, NULL);
+	work_free(work);
+}
+
+static bool takes_time(uint16_t op)
+{
+	return op == WIRE_FILE_GET || op == WIRE_FILE_PUT || op == WIRE_FILE_COPY;
+}
+
+void files_suspended(struct live *live, bool is_frozen)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &live->activities) {
+		struct activity *activity = LIST_ENTRY(entry, struct activity, link);
+		struct file_work *work = LIST_ENTRY(activity, struct file_work, activity);
+
+		if (activity->ops == &file_ops && (is_frozen || takes_time(work->op)))
+			end_suspended(work);
+	}
+}
+
 static void note_path(struct request *request, const char *key, const char *path)
 {
 	size_t length = strnlen(path, NOTED_PATH_MAX);
@@ -359,7 +390,7 @@ static bool is_streamed(const struct spec_file *spec)
 	return spec->head.op == WIRE_FILE_GET || spec->head.op == WIRE_FILE_PUT;
 }
 
-static bool takes_time(const struct spec_file *spec)
+static bool makes_bytes(const struct spec_file *spec)
 {
 	return spec->head.op == WIRE_FILE_PUT || spec->head.op == WIRE_FILE_COPY;
 }
@@ -369,7 +400,7 @@ void action_file(struct request *request, struct session *session, const struct 
 	struct file_work *work = NULL;
 	int r;
 
-	if (takes_time(spec) && !command_may_work(request, session))
+	if (makes_bytes(spec) && !command_may_work(request, session))
 		return;
 	if (is_streamed(spec) && (!request_may_stream(request)))
 		return;

@@ -33,7 +33,7 @@ static bool is_busy(const struct live *live)
 		const struct command *command = LIST_ENTRY(entry, struct command, link);
 
 		n_idle += command->state != COMMAND_STATE_ENDED && command->background &&
-			  list_empty(&command->readers);
+			  list_empty(&command->readers) && list_empty(&command->waiters);
 	}
 	LIST_FOR_EACH (entry, &live->activities) {
 		n_idle += file_watch_is(LIST_ENTRY(entry, struct activity, link));

@@ -5,6 +5,7 @@
 #include "base/launch.h"
 #include "base/log.h"
 
+#include "supervisor/api/command.h"
 #include "supervisor/api/egress.h"
 #include "supervisor/api/events.h"
 #include "supervisor/api/http/actions.h"
@@ -24,6 +25,7 @@ static void resumed(struct live *live, enum suspension_resumed how)
 	live->session->suspension.resumed = how;
 	live->app->counters.n_resumes[how]++;
 	live->session->suspension.memory_bytes = 0;
+	commands_wake(live);
 	log_line(LOG_LEVEL_INFO, &context, "session is resumed", "from=%s",
 		 suspension_resumed_text(how));
 	events_note(live->session, "resumed",

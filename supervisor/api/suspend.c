@@ -4,8 +4,10 @@
 #include "base/launch.h"
 #include "base/log.h"
 
+#include "supervisor/api/command.h"
 #include "supervisor/api/command_actions.h"
 #include "supervisor/api/events.h"
+#include "supervisor/api/file_reply.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/idle.h"
@@ -96,6 +98,9 @@ static void frozen(struct live *live, const struct launch_stat *stat)
 
 	suspension->state = SUSPENSION_SUSPENDED;
 	suspension->memory_bytes = stat->memory_bytes;
+	files_suspended(live, true);
+	commands_tell_suspended(live);
+	commands_wake(live);
 	log_line(LOG_LEVEL_INFO, &context, "session is suspended",
 		 "generation=%llu memory_bytes=%llu", (unsigned long long)suspension->generation,
 		 (unsigned long long)stat->memory_bytes);
@@ -197,11 +202,15 @@ static int on_pause_timer(sd_event_source *source, uint64_t at, void *userdata)
 	return 0;
 }
 
-/* First the clocks of its jobs, then the jobs. */
+/* First what of files would be half done, so that none of it is in the snapshot; then the clocks of
+ * its jobs, then the jobs. */
 static void stop(struct live *live)
 {
 	struct suspend *suspend = live->suspend;
-	int r = live->shim ? shim_link_pause(live->shim, true) : -EPIPE;
+	int r;
+
+	files_suspended(live, false);
+	r = live->shim ? shim_link_pause(live->shim, true) : -EPIPE;
 
 	if (r == -EOPNOTSUPP) {
 		freeze(live);

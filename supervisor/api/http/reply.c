@@ -133,11 +133,21 @@ void reply_quota(struct request *request, enum quota_reason reason)
 
 void reply_runtime_error(struct request *request, enum runtime_error error, const char *detail)
 {
-	const struct runtime_error_row *row = runtime_error_row(error);
+	reply_runtime_error_with(request, error, detail, NULL);
+}
 
+void reply_runtime_error_with(struct request *request, enum runtime_error error, const char *detail,
+			      json_t *more)
+{
+	const struct runtime_error_row *row = runtime_error_row(error);
+	json_t *doc = error_object(row, detail);
+
+	if (doc && more)
+		(void)json_object_update_missing(doc, more);
+	json_decref(more);
 	if (row->retryable)
 		request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-	reply_json(request, row->status, error_object(row, detail));
+	reply_json(request, row->status, doc);
 }
 
 void reply_busy(struct request *request, const char *detail)

@@ -28,6 +28,9 @@ void reply_refusal(struct request *request, const struct quota_refusal *refusal)
 void reply_quota(struct request *request, enum quota_reason reason);
 /* detail: NULL: the row's. A retryable one has Retry-After. */
 void reply_runtime_error(struct request *request, enum runtime_error error, const char *detail);
+/* With further members; takes the reference. NULL: none. */
+void reply_runtime_error_with(struct request *request, enum runtime_error error, const char *detail,
+			      json_t *more);
 /* What it says, for a part of another answer. New. */
 json_t *reply_error_object(enum runtime_error error, const char *detail);
 /* 503 with Retry-After, and the connection ends. */
