@@ -37,10 +37,12 @@ static json_t *before_body(const struct options *options)
 /* It is suspended all the same; who waited for its snapshot is told that there is none. */
 static int say_durable_error(const struct options *options, const json_t *doc)
 {
-	const char *why =
-		json_string_value(json_object_get(json_object_get(doc, "durable_error"), "detail"));
+	const json_t *error = json_object_get(doc, "durable_error");
+	const char *why = json_string_value(json_object_get(error, "detail"));
 
-	if (!why)
+	/* It may be that of an earlier suspend. */
+	if (!why || !json_equal(json_object_get(error, "generation"),
+				json_object_get(doc, "generation")))
 		return EXIT_OK;
 	(void)fputs("sandboxctl: it is suspended, without a snapshot: ", stderr);
 	print_text(stderr, why);

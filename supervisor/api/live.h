@@ -85,7 +85,8 @@ struct live {
 	struct snapshot_run *snapshot;   /* snapshot.c: one is made or put back; NULL */
 	struct suspend_persist *persist; /* suspend_persist.c: under way */
 	uint32_t n_persists;
-	int persist_error;          /* how the last one ended */
+	int persist_error;          /* of the last one that failed, until one succeeds */
+	uint64_t persist_failed;    /* the generation of that */
 	usec_t persist_at;          /* boottime: not again before, unless somebody asks for it */
 	usec_t used_at;             /* boottime: idle.c */
 	usec_t rebuilding_since;    /* boottime */

@@ -74,6 +74,7 @@ static void thaw(struct live *live)
 /* Its snapshot is made, or given up. */
 static void on_whole(struct live *live, int r)
 {
+	suspend_note_persisted(live, r);
 	if (live->session->suspension.state != SUSPENSION_RESUMING)
 		return;
 	if (r == -EPROTO)

@@ -78,5 +78,8 @@ json_t *action_summary(struct request *request, const struct session *session)
 
 json_t *action_sandbox(struct request *request, const struct session *session)
 {
-	return summary_sandbox(session, &request_app(request)->summary);
+	json_t *doc = summary_sandbox(session, &request_app(request)->summary);
+
+	suspend_show_error(live_of(session), doc);
+	return doc;
 }

@@ -28,7 +28,6 @@
 static void stop_clock(struct live *live, usec_t now, bool is_wanted)
 {
 	suspension_begin(&live->session->suspension, now, live->session->expires_at, is_wanted);
-	live->persist_error = 0;
 	suspend_set_expiry(live, clock_add(now, idle_keep(live->app)));
 }
 
@@ -52,8 +51,7 @@ static void suspend_failed(struct live *live, enum runtime_error error, const ch
 /* Those who wait for it see whether it is durable. */
 static void on_persisted(struct live *live, int r)
 {
-	if (r != -ECANCELED)
-		live->persist_error = r;
+	suspend_note_persisted(live, r);
 	if (live->suspend && live->session->suspension.state == SUSPENSION_SUSPENDED)
 		suspend_end(live, RUNTIME_ERROR_MAX_, NULL);
 }

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <jansson.h>
+
 #include "supervisor/api/app.h"
 
 struct live;
@@ -23,5 +25,7 @@ void suspend_known(struct live *live);
 void suspend_paused(struct live *live);
 /* Nothing is left of the tree. */
 void suspend_tree_gone(struct session *session);
+/* `durable_error`, where the last snapshot of a suspend failed. */
+void suspend_show_error(const struct live *live, json_t *doc);
 /* The session ends, or the worker: nobody is told anything more. */
 void suspend_drop(struct live *live);

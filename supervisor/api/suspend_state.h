@@ -39,6 +39,8 @@ void suspend_free(struct suspend *suspend);
 /* Those who wait are answered. error: RUNTIME_ERROR_MAX_: it was done. */
 void suspend_end(struct live *live, enum runtime_error error, const char *detail);
 void suspend_reply(struct request *request, const struct session *session);
+/* How its snapshot ended, as of suspend_persisted. */
+void suspend_note_persisted(struct live *live, int r);
 /* Waits for what is under way. False: it was answered. */
 bool suspend_wait_for(struct request *request, struct suspend *suspend);
 /* The row as the session is now; then next, once, maybe from inside. NULL: nobody waits for it. */

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 
+#include "supervisor/api/events.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/rebuild.h"
@@ -18,13 +19,32 @@ struct suspend_waiter {
 
 /* Who waits. */
 
-/* Why it is not durable. */
-static json_t *durable_error(int error)
+/* Why a suspend is not durable. */
+static json_t *durable_error(const struct live *live)
 {
 	const char *detail;
-	enum runtime_error code = snapshot_failure(error, true, &detail);
+	enum runtime_error code = snapshot_failure(live->persist_error, true, &detail);
+	json_t *doc = reply_error_object(code, detail);
 
-	return reply_error_object(code, detail);
+	(void)json_object_set_new(doc, "generation",
+				  json_integer((json_int_t)live->persist_failed));
+	return doc;
+}
+
+void suspend_show_error(const struct live *live, json_t *doc)
+{
+	if (live->persist_error < 0)
+		(void)json_object_set_new(doc, "durable_error", durable_error(live));
+}
+
+void suspend_note_persisted(struct live *live, int r)
+{
+	if (r == -ECANCELED)
+		return;
+	live->persist_error = r;
+	live->persist_failed = live->session->suspension.generation;
+	if (r < 0)
+		events_note(live->session, "snapshot_failed", durable_error(live));
 }
 
 void suspend_reply(struct request *request, const struct session *session)
@@ -33,9 +53,6 @@ void suspend_reply(struct request *request, const struct session *session)
 	const char *resumed = suspension_resumed_text(suspension->resumed);
 	json_t *doc = action_sandbox(request, session);
 
-	if (suspension->state != SUSPENSION_RUNNING && live_of(session)->persist_error < 0)
-		(void)json_object_set_new(doc, "durable_error",
-					  durable_error(live_of(session)->persist_error));
 	if (suspension->state == SUSPENSION_RUNNING)
 		(void)json_object_set_new(doc, "resumed",
 					  resumed ? json_string(resumed) : json_null());

@@ -324,7 +324,8 @@ def assert_unwritable(caller, session, detail):
     assert (answer["code"], answer["retryable"], answer["detail"]) == ("snapshot_store", True, detail)
     answer = suspend(caller, session, durable="wait")  # it stands still all the same
     assert answer["durable"] is False
-    assert answer["durable_error"] == {"code": "snapshot_store", "retryable": True, "detail": detail}
+    error = {"code": "snapshot_store", "retryable": True, "detail": detail, "generation": answer["generation"]}
+    assert answer["durable_error"] == error
 
 
 def test_read_only_and_full(small):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import CONFIG, SLOW, name_of, serving, status_of, wait_until
+from harness import CONFIG, RUNTIME, SLOW, ctl, name_of, serving, status_of, wait_until
 from test_events import Reader
 from test_restart import kill_worker
 from test_suspend import COUNT, at, begin, resume, run, suspend
@@ -372,6 +372,37 @@ def test_what_cannot_be_durable_is_left_alone():
         assert daemon.log.read_text().count("is not durable") == 1
         assert not is_durable(daemon, session) and caller.get(at(session)).json["status"] == "suspended"
         resume(caller, session, "memory")
+
+
+def test_a_snapshot_that_fails_behind_the_answer_is_told():
+    with serving(CONFIG + "[snapshots]\nmax_bytes = 1MiB\n") as daemon:
+        caller = daemon.client("ana")
+        session = caller.create_runtime()
+        reader = Reader(caller, session)
+        run(caller, session, "head -c 3000000 /dev/urandom > file")
+        assert "durable_error" not in suspend(caller, session)
+        wait_until(lambda: "snapshot_failed" in reader.types(), 60)
+        error = {"code": "snapshot_too_large", "retryable": False, "generation": 1,
+                 "detail": "the workspace is larger than a snapshot may be"}
+        event = next(e for e in reader.seen if e["type"] == "snapshot_failed")
+        assert {key: event[key] for key in error} == error
+
+        def told():
+            shown = [s for s in caller.get(RUNTIME).json["sandboxes"] if s["sandbox_uuid"] == session]
+            assert shown[0].get("durable_error") == caller.get(at(session)).json.get("durable_error")
+            return shown[0].get("durable_error")
+
+        assert told() == error
+        resume(caller, session)
+        assert told() == error
+        # That of another suspend is none of this one, and what succeeds ends it.
+        said = ctl(daemon, "suspend", "--durable", "never", session)
+        assert (said.returncode, said.stderr) == (0, b""), said
+        assert told() == error
+        resume(caller, session)
+        run(caller, session, "rm file")
+        suspend(caller, session, durable="wait")
+        assert told() is None
 
 
 def test_nobody_uses_it():

@@ -111,14 +111,14 @@ static const struct schema_row schemas[] = {
 	{"SandboxList",
 	 "{\"type\":\"object\",\"properties\":{\"sandboxes\":{\"type\":\"array\",\"items\":"
 	 "{\"$ref\":\"#/components/schemas/Sandbox\"}},\"next\":" NULLABLE "}}"                                            },
-	{"Sandbox",
-	 "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING ",\"status\":" STRING
-	 ",\"profile\":" STRING ",\"created_at\":" STRING ",\"expires_at\":" STRING
-	 ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN ",\"limits_effective\":" OBJECT
-	 ",\"host\":" STRING ",\"name\":" NULLABLE ",\"organization_uuid\":" NULLABLE
-	 ",\"project_uuid\":" NULLABLE ",\"metadata\":" TEXTS
-	 ",\"workspace\":{\"type\":[\"object\",\"null\"]}"
-	 ",\"generation\":" INTEGER ",\"durable\":" BOOLEAN ",\"template\":" STRING "}}"                                   },
+	{"Sandbox",               "{\"type\":\"object\",\"properties\":{\"sandbox_uuid\":" STRING
+		    ",\"status\":" STRING ",\"profile\":" STRING ",\"created_at\":" STRING
+		    ",\"expires_at\":" STRING ",\"persisted\":" BOOLEAN ",\"degraded\":" BOOLEAN
+		    ",\"limits_effective\":" OBJECT ",\"host\":" STRING ",\"name\":" NULLABLE
+		    ",\"organization_uuid\":" NULLABLE ",\"project_uuid\":" NULLABLE
+		    ",\"metadata\":" TEXTS ",\"workspace\":{\"type\":[\"object\",\"null\"]}"
+		    ",\"generation\":" INTEGER ",\"durable\":" BOOLEAN ",\"durable_error\":" OBJECT
+		    ",\"template\":" STRING "}}"							},
 	{"GitCredentials",
 	 "{\"type\":\"object\",\"required\":[\"username\",\"password\"],\"properties\":{\"username\":" STRING
 	 ",\"password\":" STRING ",\"host\":" STRING "}}"								  },
@@ -181,8 +181,7 @@ static const struct schema_row schemas[] = {
 	 ",\"durable\":{\"enum\":[\"background\",\"wait\",\"never\"]}}}"                                                   },
 	{"Suspension",
 	 "{\"allOf\":[{\"$ref\":\"#/components/schemas/Sandbox\"},{\"type\":\"object\","
-	 "\"properties\":{\"durable_error\":" OBJECT
-	 ",\"resumed\":{\"enum\":[\"memory\",\"snapshot\",null]}}}]}"                                                      },
+	 "\"properties\":{\"resumed\":{\"enum\":[\"memory\",\"snapshot\",null]}}}]}"                                       },
 	{"Snapshot",
 	 "{\"type\":\"object\",\"properties\":{\"snapshot_id\":" STRING ",\"created_at\":" STRING
 	 ",\"bytes\":" INTEGER ",\"content_bytes\":" INTEGER ",\"entries\":" INTEGER
