@@ -85,48 +85,12 @@ static int format_path(const struct call *call, struct buf *path)
 	return r;
 }
 
-/* A text of git's, or its bytes where they are no UTF-8. Freed by the caller; NULL: none. */
-static char *text_of(const json_t *doc, const char *name, size_t *ret_size)
-{
-	const json_t *text = json_object_get(doc, name);
-	const char *encoded;
-	size_t length;
-	char other[32];
-	char *bytes;
-
-	*ret_size = json_string_length(text);
-	if (text)
-		return json_is_string(text) ? strdup(json_string_value(text)) : NULL;
-	(void)snprintf(other, sizeof(other), "%s_base64", name);
-	encoded = json_string_value(json_object_get(doc, other));
-	length = encoded ? strlen(encoded) : 0;
-	bytes = calloc(1, length + 1);
-	if (bytes &&
-	    str_base64_decode(bytes, length + 1, encoded ? encoded : "", length, ret_size) < 0)
-		*ret_size = 0;
-	return bytes;
-}
-
 static void print_member_text(const json_t *doc, const char *name)
 {
 	size_t size;
-	AUTO_FREE char *text = text_of(doc, name, &size);
+	AUTO_FREE char *text = print_member_bytes(doc, name, &size);
 
 	print_text(stdout, text ? text : "-");
-}
-
-static int print_member_stream(const struct options *options, FILE *file, const json_t *doc,
-			       const char *name)
-{
-	size_t size;
-	AUTO_FREE char *text = text_of(doc, name, &size);
-	struct print_stream stream;
-	int r;
-
-	print_stream_init(&stream, file, options->raw);
-	r = text && size > 0 ? print_stream_write(&stream, text, size) : 0;
-	print_stream_end(&stream);
-	return r;
 }
 
 /* EXIT_OK and the answer in call->reply, or the exit status; git's own words where it has any. */

@@ -41,8 +41,8 @@ static int say_durable_error(const struct options *options, const json_t *doc)
 	const char *why = json_string_value(json_object_get(error, "detail"));
 
 	/* It may be that of an earlier suspend. */
-	if (!why || !json_equal(json_object_get(error, "generation"),
-				json_object_get(doc, "generation")))
+	if (!why ||
+	    !json_equal(json_object_get(error, "generation"), json_object_get(doc, "generation")))
 		return EXIT_OK;
 	(void)fputs("sandboxctl: it is suspended, without a snapshot: ", stderr);
 	print_text(stderr, why);
@@ -80,6 +80,10 @@ int command_suspend(struct client *client, const struct options *options)
 		return request_unsendable();
 	}
 	r = tell(client, options, "/suspend", body, &reply);
+	if (r != EXIT_OK && options->output != OUTPUT_JSON) {
+		(void)print_member_stream(options, stderr, reply.doc, "stdout");
+		(void)print_member_stream(options, stderr, reply.doc, "stderr");
+	}
 	return r == EXIT_OK ? say_durable_error(options, reply.doc) : r;
 }
 

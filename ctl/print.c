@@ -174,3 +174,38 @@ const char *print_member(const json_t *object, const char *key)
 
 	return text ? text : "-";
 }
+
+char *print_member_bytes(const json_t *doc, const char *name, size_t *ret_size)
+{
+	const json_t *text = json_object_get(doc, name);
+	const char *encoded;
+	size_t length;
+	char other[32];
+	char *bytes;
+
+	*ret_size = json_string_length(text);
+	if (text)
+		return json_is_string(text) ? strdup(json_string_value(text)) : NULL;
+	(void)snprintf(other, sizeof(other), "%s_base64", name);
+	encoded = json_string_value(json_object_get(doc, other));
+	length = encoded ? strlen(encoded) : 0;
+	bytes = calloc(1, length + 1);
+	if (bytes &&
+	    str_base64_decode(bytes, length + 1, encoded ? encoded : "", length, ret_size) < 0)
+		*ret_size = 0;
+	return bytes;
+}
+
+int print_member_stream(const struct options *options, FILE *file, const json_t *doc,
+			const char *name)
+{
+	size_t size;
+	AUTO_FREE char *text = print_member_bytes(doc, name, &size);
+	struct print_stream stream;
+	int r;
+
+	print_stream_init(&stream, file, options->raw);
+	r = text && size > 0 ? print_stream_write(&stream, text, size) : 0;
+	print_stream_end(&stream);
+	return r;
+}

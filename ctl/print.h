@@ -53,5 +53,12 @@ struct options;
 /* Print the answer as -o json wants it; false: it is to be printed as a table or as names. */
 bool print_answer(const struct options *options, const json_t *doc);
 
+/* A text, or the bytes of its base64 (NAME_base64) where it was no UTF-8. Freed by the caller;
+ * NULL: none. */
+char *print_member_bytes(const json_t *doc, const char *name, size_t *ret_size);
+/* The same, as what a command wrote. 0 or -ESHUTDOWN. */
+int print_member_stream(const struct options *options, FILE *file, const json_t *doc,
+			const char *name);
+
 /* Text of a member, "-" where it is null or missing. */
 const char *print_member(const json_t *object, const char *key);

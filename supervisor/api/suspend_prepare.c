@@ -8,9 +8,11 @@
 #include "supervisor/api/command.h"
 #include "supervisor/api/components.h"
 #include "supervisor/api/file_reply.h"
+#include "supervisor/api/git/parse.h"
 #include "supervisor/api/loader_run.h"
 #include "supervisor/api/session/fit.h"
 
+#define SAID_BYTES    ((size_t)4096)
 #define LOOK_FIRST_US (2 * USEC_PER_MS)
 #define LOOK_MAX_US   (50 * USEC_PER_MS)
 
@@ -21,8 +23,16 @@ enum step {
 	STEP_DONE,
 };
 
+/* The end of what it wrote, which is where it says why. */
+struct said {
+	size_t size;
+	bool is_cut;
+	uint8_t bytes[SAID_BYTES];
+};
+
 struct suspend_prepare {
 	struct command_reader reader; /* of the command before */
+	struct said said[2];          /* standard output, standard error */
 	struct activity removal;
 	struct live *live;
 	struct spec_suspend spec;
@@ -91,14 +101,57 @@ static void take_end(struct suspend_prepare *prepare, const struct command_event
 	take_exit(prepare, &status);
 }
 
+static void keep(struct said *said, const uint8_t *data, size_t size)
+{
+	size_t rest = said->size;
+
+	if (size > SAID_BYTES) {
+		data += size - SAID_BYTES;
+		size = SAID_BYTES;
+	}
+	if (rest > SAID_BYTES - size) {
+		said->is_cut = true;
+		rest = SAID_BYTES - size;
+		memmove(said->bytes, said->bytes + said->size - rest, rest);
+	}
+	memcpy(said->bytes + rest, data, size);
+	said->size = rest + size;
+}
+
 static void on_wake(struct command_reader *reader)
 {
 	struct suspend_prepare *prepare = LIST_ENTRY(reader, struct suspend_prepare, reader);
 	const struct command_event *event;
 
-	while ((event = command_take(reader)))
-		if (event->kind != COMMAND_EVENT_STDOUT && event->kind != COMMAND_EVENT_STDERR)
+	while ((event = command_take(reader))) {
+		if (event->kind == COMMAND_EVENT_STDOUT || event->kind == COMMAND_EVENT_STDERR)
+			keep(&prepare->said[event->kind == COMMAND_EVENT_STDERR], event->data,
+			     event->size);
+		else
 			take_end(prepare, event);
+	}
+}
+
+static void set_said(json_t *doc, const char *name, const struct said *said)
+{
+	size_t from = 0;
+
+	/* No half character. */
+	while (said->is_cut && from < 3 && from < said->size && (said->bytes[from] & 0xc0u) == 0x80)
+		from++;
+	git_text_set(doc, name, (const char *)said->bytes + from, said->size - from);
+}
+
+json_t *suspend_prepare_said(const struct suspend_prepare *prepare)
+{
+	json_t *doc;
+
+	if (!prepare || !prepare->spec.before.argv || prepare->step != STEP_BEFORE)
+		return NULL;
+	doc = json_object();
+	set_said(doc, "stdout", &prepare->said[0]);
+	set_said(doc, "stderr", &prepare->said[1]);
+	return doc;
 }
 
 static int begin_command(struct suspend_prepare *prepare)

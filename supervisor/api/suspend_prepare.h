@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <jansson.h>
+
 #include "supervisor/api/http/runtime_errors.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/session/spec_suspend.h"
@@ -18,5 +20,8 @@ typedef void suspend_prepared(struct live *live, enum runtime_error error, const
 MUST_USE int suspend_prepare_new(struct live *live, struct spec_suspend *spec,
 				 suspend_prepared *prepared, struct suspend_prepare **ret);
 void suspend_prepare_start(struct suspend_prepare *prepare);
+/* What its command wrote where that is what failed, for an answer: at most 4 KiB of `stdout` and of
+ * `stderr`, new. NULL: nothing of that kind, or no memory; accepts NULL. */
+json_t *suspend_prepare_said(const struct suspend_prepare *prepare);
 /* Accepts NULL, returns NULL. Not called: nothing more is. */
 struct suspend_prepare *suspend_prepare_free(struct suspend_prepare *prepare);

@@ -85,19 +85,22 @@ void suspend_end(struct live *live, enum runtime_error error, const char *detail
 	struct suspend *suspend = live->suspend;
 	struct request *request;
 	bool is_back;
+	json_t *said;
 
 	if (!suspend)
 		return; /* its time was over */
 	live->suspend = NULL;
+	said = error == RUNTIME_ERROR_MAX_ ? NULL : suspend_prepare_said(suspend->prepare);
 	is_back = live->session->suspension.state == SUSPENSION_RUNNING;
 	while (take_waiter(suspend, &request)) {
 		if (request && error != RUNTIME_ERROR_MAX_)
-			reply_runtime_error(request, error, detail);
+			reply_runtime_error_with(request, error, detail, json_incref(said));
 		else if (request && is_back && !session_has_tree(live->session))
 			rebuild_wait(request, live->session);
 		else if (request)
 			suspend_reply(request, live->session);
 	}
+	json_decref(said);
 	suspend_free(suspend);
 }
 

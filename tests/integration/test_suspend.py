@@ -1,4 +1,5 @@
 """Suspending in place: what is frozen, what goes on, what a restart makes of it."""
+import base64
 import contextlib
 import os
 import signal
@@ -6,7 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from harness import RUNTIME, RUNTIME_NOT_FOUND, wait_until
+from harness import RUNTIME, RUNTIME_NOT_FOUND, ctl, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_restart import kill_worker
 
@@ -198,6 +199,24 @@ def test_the_command_before(caller, session):
     for before in ({}, {"cmd": "true", "background": True}, {"cmd": "true", "pty": {"rows": 2, "cols": 2}}, [], 1):
         answer = caller.post(at(session, "/suspend"), {"before": before})
         assert answer.status == 422 and answer.json["detail"][0]["loc"][:2] == ["body", "before"], answer
+
+
+def test_what_the_command_before_wrote(daemon, caller, session):
+    script = "seq 2000; echo why >&2; printf '\\377' >&2; exit 1"
+    answer = caller.post(at(session, "/suspend"), {"before": {"cmd": script}}).json
+    assert answer["code"] == "command_failed" and "stderr" not in answer, answer
+    assert len(answer["stdout"]) == 4096 and answer["stdout"].endswith("\n1999\n2000\n")
+    assert base64.b64decode(answer["stderr_base64"]) == b"why\n\xff"
+    wide = caller.post(at(session, "/suspend"), {"before": {"cmd": "yes \u00e4\u00e4\u00e4 | head -n 2000; printf x; exit 1"}}).json
+    assert wide["stdout"].endswith("\u00e4\nx") and 4090 < len(wide["stdout"].encode()) <= 4096
+    nothing = caller.post(at(session, "/suspend"), {"before": {"cmd": "exit 1"}, "remove": ["x"]}).json
+    assert (nothing["stdout"], nothing["stderr"]) == ("", "")
+    other = caller.post(at(session, "/suspend"), {"before": {"cmd": "echo fine; ln -s /etc out"}, "remove": ["out/passwd"]}).json
+    assert other["code"] == "leads_out" and "stdout" not in other, other
+    said = ctl(daemon, "suspend", "--before", "echo to see; echo why >&2; exit 4", session)
+    assert said.returncode != 0 and said.stdout == b"", said
+    assert b"to see\n" in said.stderr and b"why\n" in said.stderr and b"ended with 4" in said.stderr
+    assert caller.get(at(session)).json["status"] == "open"
 
 
 def test_commands_are_told(caller, session):
