@@ -84,6 +84,7 @@ int command_git_diff(struct client *client, const struct options *options);
 int command_git_log(struct client *client, const struct options *options);
 int command_snapshot_create(struct client *client, const struct options *options);
 int command_snapshot_ls(struct client *client, const struct options *options);
+int command_snapshot_keys(struct client *client, const struct options *options);
 int command_snapshot_rm(struct client *client, const struct options *options);
 int command_snapshot_restore(struct client *client, const struct options *options);
 int command_secret_put(struct client *client, const struct options *options);

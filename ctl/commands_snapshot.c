@@ -28,7 +28,11 @@ static void print_snapshot(const json_t *snapshot, const struct options *options
 	print_cell(number, 8);
 	(void)snprintf(number, sizeof(number), "%lld",
 		       (long long)json_integer_value(json_object_get(snapshot, "bytes")));
-	print_name(number);
+	print_cell(number, 12);
+	print_name(json_is_true(json_object_get(snapshot, "encrypted")) &&
+				   !json_object_get(snapshot, "key")
+			   ? "yes"
+			   : print_member(snapshot, "key"));
 }
 
 int command_snapshot_create(struct client *client, const struct options *options)
@@ -53,7 +57,8 @@ int command_snapshot_ls(struct client *client, const struct options *options)
 	if (r != EXIT_OK || (options->output == OUTPUT_JSON && print_answer(options, reply.doc)))
 		return r;
 	if (options->output == OUTPUT_TABLE && !options->quiet)
-		(void)printf("%-36s  %-26s  %-8s  %s\n", "SNAPSHOT", "CREATED", "ENTRIES", "BYTES");
+		(void)printf("%-36s  %-26s  %-8s  %-12s  %s\n", "SNAPSHOT", "CREATED", "ENTRIES",
+			     "BYTES", "KEY");
 	json_array_foreach(json_object_get(reply.doc, "snapshots"), i, snapshot)
 	{
 		print_snapshot(snapshot, options);
@@ -91,5 +96,37 @@ int command_snapshot_restore(struct client *client, const struct options *option
 	json_decref(body);
 	if (r == EXIT_OK)
 		(void)print_answer(options, reply.doc);
+	return r;
+}
+
+static void print_key(const char *id, const json_t *key, const struct options *options)
+{
+	if (options->output == OUTPUT_NAME) {
+		print_name(id);
+		return;
+	}
+	print_cell(id, 24);
+	print_cell(json_is_true(json_object_get(key, "configured")) ? "yes" : "no", 10);
+	(void)printf("%lld\n", (long long)json_integer_value(json_object_get(key, "snapshots")));
+}
+
+int command_snapshot_keys(struct client *client, const struct options *options)
+{
+	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
+	const struct client_request request = {.method = "GET", .path = "/v1/config"};
+	json_t *keys;
+	const char *id;
+	json_t *key;
+	int r = client_ask(client, &request, &reply);
+
+	keys = json_object_get(reply.doc, "snapshot_keys");
+	if (r != EXIT_OK || print_answer(options, keys))
+		return r;
+	if (options->output == OUTPUT_TABLE && !options->quiet)
+		(void)printf("%-24s  %-10s  %s\n", "KEY", "CONFIGURED", "SNAPSHOTS");
+	json_object_foreach(keys, id, key)
+	{
+		print_key(id, key, options);
+	}
 	return r;
 }

@@ -45,8 +45,8 @@ static void op_free(struct snapshot_op *op)
 	free(op);
 }
 
-/* The reference is ours. */
-static json_t *describe(const json_t *snapshot)
+/* The reference is ours. What a key is called is the operator's to know. */
+static json_t *describe(const struct request *request, const json_t *snapshot)
 {
 	static const char *const members[] = {"created_at", "content_bytes", "entries", "left_out",
 					      "changed"};
@@ -61,6 +61,8 @@ static json_t *describe(const json_t *snapshot)
 	(void)json_object_set(answer, "include", json_object_get(ref, "include"));
 	(void)json_object_set(answer, "exclude", json_object_get(ref, "exclude"));
 	(void)json_object_set_new(answer, "encrypted", json_boolean(json_object_get(ref, "key")));
+	if (request->identity.is_operator)
+		(void)json_object_set(answer, "key", json_object_get(ref, "key"));
 	return answer;
 }
 
@@ -95,7 +97,7 @@ static void answer_stored(struct snapshot_op *op, const struct session *session)
 			   json_pack("{s:O, s:b}", "snapshot_id",
 				     json_object_get(op->snapshot, "id"), "deleted", true));
 	else
-		reply_json(request, MHD_HTTP_CREATED, describe(op->snapshot));
+		reply_json(request, MHD_HTTP_CREATED, describe(request, op->snapshot));
 }
 
 static void on_stored(void *userdata, enum store_result result)
@@ -195,7 +197,7 @@ void action_snapshot_list(struct request *request, struct session *session)
 
 	json_array_foreach(session->spec.runtime.snapshots, i, snapshot)
 	{
-		(void)json_array_append_new(list, describe(snapshot));
+		(void)json_array_append_new(list, describe(request, snapshot));
 	}
 	reply_json(request, MHD_HTTP_OK, json_pack("{s:o}", "snapshots", list));
 }

@@ -113,7 +113,7 @@ def document(depth=0):
             "host": {EVIL: {"limit": 1, "used": 1}}, "result": {"ok": False, "problems": [problem]},
             "namespaces": {EVIL: {}}, "in_force": [EVIL], "capabilities": {"shim": EVIL}, "denials": [base], "rules": [base],
             "commands": [{**base, "command_id": EVIL, "cmd": EVIL}], "snapshots": [{**base, "snapshot_id": EVIL}],
-            "production_reachable_by_credentials": [EVIL],
+            "production_reachable_by_credentials": [EVIL], "snapshot_keys": {EVIL: {"configured": True, "snapshots": 1}},
             "current_branch": EVIL, "upstream": EVIL, "ahead": 1, "files": [{"path": EVIL, "from": EVIL, "index": EVIL, "worktree": "modified"}],
             "commits": [{"commit": EVIL, "subject": EVIL, "author": {"name": EVIL, "date": EVIL}}], "commit": EVIL, "diff": EVIL,
             "stderr": EVIL,

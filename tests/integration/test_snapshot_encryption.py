@@ -154,6 +154,10 @@ def test_rotation(keyed):
     second = make(caller, session)["snapshot_id"]
     told = {"one": {"configured": True, "snapshots": 1}, "two": {"configured": True, "snapshots": 1}}
     assert keyed.root.get("/v1/config").json["snapshot_keys"] == told
+    assert [s["key"] for s in keyed.root.get(snapshots(session)).json["snapshots"]] == ["one", "two"]
+    assert all(s["encrypted"] and "key" not in s for s in caller.get(snapshots(session)).json["snapshots"])
+    listed = ctl(keyed, "snapshot", "ls", session).stdout.decode().splitlines()
+    assert [line.split()[-1] for line in listed] == ["KEY", "one", "two"]
     for one in (first, second):
         restore(caller, session, one, replace=True)
     assert MISSING not in keyed.log.read_text()
@@ -166,6 +170,10 @@ def test_rotation(keyed):
     assert done(caller, session, "cat w/file") == WORD + "\n"  # nothing was touched
     told["one"]["configured"] = False
     assert keyed.root.get("/v1/config").json["snapshot_keys"] == told
+    listed = ctl(keyed, "snapshot", "keys").stdout.decode().splitlines()
+    assert sorted(line.split() for line in listed) == [["KEY", "CONFIGURED", "SNAPSHOTS"], ["one", "no", "1"], ["two", "yes", "1"]]
+    assert caller.delete(f"{snapshots(session)}/{first}").status == 200
+    assert ctl(keyed, "-o", "name", "snapshot", "keys").stdout == b"two\n"
     restore(caller, session, second, replace=True)
     assert caller.delete(f"{RUNTIME}/{session}").status == 200
 

@@ -182,11 +182,11 @@ static const struct schema_row schemas[] = {
 	{"Suspension",
 	 "{\"allOf\":[{\"$ref\":\"#/components/schemas/Sandbox\"},{\"type\":\"object\","
 	 "\"properties\":{\"resumed\":{\"enum\":[\"memory\",\"snapshot\",null]}}}]}"                                       },
-	{"Snapshot",
-	 "{\"type\":\"object\",\"properties\":{\"snapshot_id\":" STRING ",\"created_at\":" STRING
-	 ",\"bytes\":" INTEGER ",\"content_bytes\":" INTEGER ",\"entries\":" INTEGER
-	 ",\"left_out\":" INTEGER ",\"changed\":" INTEGER ",\"digest\":" STRING
-	 ",\"include\":" STRINGS ",\"exclude\":" STRINGS ",\"encrypted\":" BOOLEAN "}}"                                    },
+	{"Snapshot",              "{\"type\":\"object\",\"properties\":{\"snapshot_id\":" STRING
+		     ",\"created_at\":" STRING ",\"bytes\":" INTEGER ",\"content_bytes\":" INTEGER
+		     ",\"entries\":" INTEGER ",\"left_out\":" INTEGER ",\"changed\":" INTEGER
+		     ",\"digest\":" STRING ",\"include\":" STRINGS ",\"exclude\":" STRINGS
+		     ",\"encrypted\":" BOOLEAN ",\"key\":" STRING "}}"                                 },
 	{"SnapshotList",
 	 "{\"type\":\"object\",\"properties\":{\"snapshots\":{\"type\":\"array\",\"items\":"
 	 "{\"$ref\":\"#/components/schemas/Snapshot\"}}}}"								 },
