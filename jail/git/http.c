@@ -52,10 +52,17 @@ const char *http_service_name(enum git_service service)
 	return service == GIT_SERVICE_PUSH ? "git-receive-pack" : "git-upload-pack";
 }
 
-static int status_code(long status)
+static bool has_credentials(const struct http_request *request)
+{
+	return request->password[0] || request->username[0];
+}
+
+static int status_code(const struct http_request *request, long status)
 {
 	if (status == 401 || status == 403)
-		return http_say(GIT_EXIT_AUTH, "the server refuses the credentials");
+		return http_say(GIT_EXIT_AUTH, has_credentials(request)
+						       ? "the server refuses the credentials"
+						       : "the server wants credentials");
 	if (status == 404 || status == 410)
 		return http_say(GIT_EXIT_NOT_FOUND, "the server has no such repository");
 	return http_say(GIT_EXIT_SERVER, "the server answers with an error");
@@ -92,7 +99,7 @@ static bool judge(struct transfer *transfer)
 	if (status >= 300 && status < 400)
 		transfer->code = http_say(GIT_EXIT_REDIRECT, "the server redirects to another one");
 	else if (status != 200)
-		transfer->code = status_code(status);
+		transfer->code = status_code(transfer->http->request, status);
 	else if (!type || strcasecmp(type, transfer->content_type) != 0)
 		transfer->code = http_say(GIT_EXIT_PROTOCOL, "this is no smart HTTP git server");
 	return transfer->code == 0;
@@ -147,7 +154,7 @@ static bool set_common(CURL *curl, const struct http_request *request)
 	r |= curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_answer);
 	if (request->ca)
 		r |= curl_easy_setopt(curl, CURLOPT_CAINFO_BLOB, &ca);
-	if (request->password[0] || request->username[0]) {
+	if (has_credentials(request)) {
 		r |= curl_easy_setopt(curl, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
 		r |= curl_easy_setopt(curl, CURLOPT_USERNAME, request->username);
 		r |= curl_easy_setopt(curl, CURLOPT_PASSWORD, request->password);

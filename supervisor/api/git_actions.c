@@ -202,6 +202,16 @@ static bool has_rule(struct app *app, const struct session *session, const char 
 					  egress_rule_reroutes(&policy->rule[rule]));
 }
 
+/* A repository without a commit has a log without one. */
+static bool is_empty_log(struct git_run *run)
+{
+	const char *text = run->spec.act == GIT_ACT_LOG && !run->spec.ref
+				   ? buf_text(&run->said.output.text[1])
+				   : NULL;
+
+	return text && strstr(text, "does not have any commits yet");
+}
+
 /* How the command ended is in run->said.end. True: the act goes on. */
 static bool judge_step(struct git_run *run, const struct session *session)
 {
@@ -209,7 +219,7 @@ static bool judge_step(struct git_run *run, const struct session *session)
 	enum runtime_error error;
 	const char *problem;
 
-	if (run->said.end.code != 0) {
+	if (run->said.end.code != 0 && !is_empty_log(run)) {
 		run->said.no_rule = *run->step == GIT_STEP_NETWORK &&
 				    run->said.end.code == GIT_EXIT_CONNECT &&
 				    !has_rule(run->app, session, run->url);
@@ -339,6 +349,7 @@ void action_git(struct request *request, struct session *session, struct spec_gi
 	}
 	run->spec = *spec;
 	*spec = SPEC_GIT_NULL;
+	run->said.is_anonymous = !run->spec.password;
 	run->step = git_steps(&run->spec);
 	run->url = run->spec.url ? strdup(run->spec.url) : NULL;
 	r = run->spec.url && !run->url ? -ENOMEM : begin_step(run, live);

@@ -144,9 +144,13 @@ static void set_shown(json_t *doc, const char *name, const char *text)
 	git_text_set(doc, name, at, strlen(at));
 }
 
-static const char *detail_of(const struct git_said *said, const struct runtime_error_row *row)
+static const char *detail_of(const struct git_said *said, enum runtime_error error)
 {
-	return said->no_rule ? "no rule of the sandbox permits the git server's host" : row->detail;
+	if (said->no_rule)
+		return "no rule of the sandbox permits the git server's host";
+	if (error == RUNTIME_GIT_AUTH && said->is_anonymous)
+		return "the git server wants credentials, and none were given";
+	return runtime_error_row(error)->detail;
 }
 
 void reply_git_failed(struct request *request, enum git_step step, struct git_said *said)
@@ -171,7 +175,7 @@ void reply_git_failed(struct request *request, enum git_step step, struct git_sa
 		error = of_text(out_text);
 	row = runtime_error_row(error);
 	retryable = row->retryable && !said->no_rule;
-	doc = json_pack("{s:s, s:s, s:b, s:i}", "detail", detail_of(said, row), "code", row->code,
+	doc = json_pack("{s:s, s:s, s:b, s:i}", "detail", detail_of(said, error), "code", row->code,
 			"retryable", retryable, "exit_code", (int)said->end.code);
 	if (doc && err_text)
 		set_shown(doc, "stderr", err_text);

@@ -11,7 +11,8 @@ struct git_said {
 	struct command_output output; /* of the last one */
 	json_t *counts;               /* of GIT_STEP_COUNTS, or NULL */
 	struct wire_exit end;         /* of the last one */
-	bool no_rule; /* the session may not reach the server: it is the same next time */
+	bool no_rule;      /* the session may not reach the server: it is the same next time */
+	bool is_anonymous; /* the call had no credentials */
 };
 
 /* The act is done. */

@@ -168,13 +168,22 @@ def test_a_large_pack(alice, session, call, repository):
     assert alice.run(session, "sh", "-c", "cd again/.. && sed s,w/,again/, sum | sha256sum -c").code == 0
 
 
+def test_log_of_a_repository_without_a_commit(alice, session, call):
+    alice.run(session, "git", "init", "-q", "-b", "main", "w")
+    assert ok(call("log")) == {"commits": [], "truncated": False}
+    assert code(call("log", ref="main"))[0] == 404
+    assert ok(call("status"))["head"] is None
+
+
 def test_errors(alice, session, call, repository):
     assert code(call("status", "nowhere")) == (404, "file_not_found")
     assert code(call("status", "/session")) == (409, "not_a_repository")
     assert code(call("fetch", "/session")) == (409, "not_a_repository")
     wrong = {"username": "x-access-token", "password": "wrong"}
-    assert code(call("clone", url=url_of(repository), credentials=wrong)) == (403, "git_auth")
-    assert code(call("clone", url=url_of(repository), credentials=None)) == (403, "git_auth")
+    refused = call("clone", url=url_of(repository), credentials=wrong)
+    assert (code(refused), refused.json["detail"]) == ((403, "git_auth"), "the git server refuses the credentials")
+    refused = call("clone", url=url_of(repository), credentials=None)
+    assert (code(refused), refused.json["detail"]) == ((403, "git_auth"), "the git server wants credentials, and none were given")
     assert code(call("clone", url=url_of("missing"))) == (404, "git_not_found")
     answer = call("clone", url="https://other.example.com/r.git")
     assert code(answer) == (502, "git_unreachable")
