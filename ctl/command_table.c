@@ -48,7 +48,7 @@ static const struct command table[] = {
 	 .arguments = "[OPTION...]",
 	 .text = "make a session and print its id"},
 	{.verb = "ls", .run = command_ls,
-	 .options = BIT(STATUS),
+	 .options = BIT(STATUS) | BIT(METADATA),
 	 .arguments = "[OPTION...]",
 	 .text = "list the sessions you can see, newest first"},
 	{.verb = "show", .run = command_show, .min_words = 1, .max_words = 1, .words = {WORD_SESSION},

@@ -355,7 +355,13 @@ int command_git_checkout(struct client *client, const struct options *options)
 int command_git_add(struct client *client, const struct options *options)
 {
 	AUTO_CALL struct call call = {0};
-	json_t *body = json_pack("{s:o*}", "all", flag(options->all));
+	json_t *body;
+
+	if (options->all == (options->n_args > 1)) {
+		(void)fputs("sandboxctl: git add wants files, or --all\n", stderr);
+		return EXIT_USAGE;
+	}
+	body = json_pack("{s:o*}", "all", flag(options->all));
 
 	if (options->n_args > 1 &&
 	    json_object_set_new(body, "paths",

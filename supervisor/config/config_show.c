@@ -35,6 +35,15 @@ static const struct config_setting *find_setting(const struct config_settings *s
 	return NULL;
 }
 
+/* Who prints, and of what. */
+struct show {
+	FILE *stream;
+	enum config_form form;
+	const struct config_text *texts;
+	const struct config_settings *settings;
+	const char *waiting;
+};
+
 struct shown {
 	char name[128];
 	char value[256]; /* UTF-8 without control characters */
@@ -44,30 +53,75 @@ struct shown {
 	bool waits;
 };
 
-static int fill(struct shown *shown, const char *section, const struct option_row *row,
-		const struct config_text *texts, const struct config_setting *setting,
-		const char *waiting)
+static size_t count_words(const char *text)
+{
+	bool is_within = false;
+	size_t n = 0;
+
+	for (; *text; text++) {
+		bool is_space = *text == ' ' || *text == '\t';
+
+		n += !is_space && !is_within;
+		is_within = !is_space;
+	}
+	return n;
+}
+
+/* A list may stand in several lines of a file. */
+static size_t count_entries(const struct config_settings *settings, const char *section,
+			    const char *key)
+{
+	size_t n = 0;
+
+	if (!settings->setting)
+		return 0;
+	for (size_t i = 0; i < settings->n; i++) {
+		const struct config_setting *setting = &settings->setting[i];
+
+		if (str_equal(setting->section, section) && str_equal(setting->key, key))
+			n += count_words(setting->value);
+	}
+	return n;
+}
+
+/* NULL: it can be shown. What stands in place of the value: none of it. */
+static const char *hidden(const struct show *show, const char *section,
+			  const struct option_row *row, char text[static 32])
+{
+	size_t n;
+
+	if (row->type == OPTION_TYPE_ENDPOINT || row->type == OPTION_TYPE_SECRET ||
+	    row->type == OPTION_TYPE_DSN || row->type == OPTION_TYPE_REDIS_SERVER)
+		return "<set>";
+	if (!option_type_is_list(row->type))
+		return NULL;
+	n = count_entries(show->settings, section, row->key);
+	return str_format(text, 32, n == 1 ? "<%zu entry>" : "<%zu entries>", n) < 0 ? "<set>"
+										     : text;
+}
+
+static int fill(const struct show *show, const char *section, const struct option_row *row,
+		const struct config_setting *setting, struct shown *shown)
 {
 	const char *value = setting ? setting->value : row->by_default;
+	const char *stands_for;
+	char text[32];
 	int r;
 
 	shown->is_set = value != NULL;
-	if (!value)
-		value = "";
-	else if (row->type == OPTION_TYPE_ENDPOINT || row->type == OPTION_TYPE_SECRET ||
-		 row->type == OPTION_TYPE_DSN || row->type == OPTION_TYPE_REDIS_SERVER ||
-		 option_type_is_list(row->type))
-		value = "<set>";
+	stands_for = value ? hidden(show, section, row, text) : "";
+	if (stands_for)
+		value = stands_for;
 	(void)str_escape(shown->value, sizeof(shown->value), value, strlen(value), false);
 	shown->effect = row->effect == OPTION_RESTART ? "restart" : "reload";
-	shown->waits = has_word(waiting, section, row->key);
+	shown->waits = has_word(show->waiting, section, row->key);
 	r = str_format(shown->name, sizeof(shown->name), "%s.%s", section, row->key);
 	if (r < 0)
 		return r;
 	if (!setting)
 		return str_copy(shown->source, sizeof(shown->source), "default");
 	return str_format(shown->source, sizeof(shown->source), "%s:%u",
-			  texts[setting->file].name ? texts[setting->file].name : "-",
+			  show->texts[setting->file].name ? show->texts[setting->file].name : "-",
 			  setting->line);
 }
 
@@ -97,9 +151,11 @@ static void print_json(FILE *stream, const struct shown *shown, bool is_first)
 		      shown->waits ? "true" : "false");
 }
 
-static void print_row(FILE *stream, enum config_form form, const struct shown *shown, bool is_first)
+static void print_row(const struct show *show, const struct shown *shown, bool is_first)
 {
-	switch (form) {
+	FILE *stream = show->stream;
+
+	switch (show->form) {
 	case CONFIG_FORM_NAME:
 		(void)fprintf(stream, "%s\n", shown->name);
 		break;
@@ -118,9 +174,7 @@ static void print_row(FILE *stream, enum config_form form, const struct shown *s
 }
 
 /* [endpoint:NAME] has a row for each of the six. Whether something was printed. */
-static bool show_endpoints(FILE *stream, enum config_form form, const struct option_row *row,
-			   const struct config_text *texts, const struct config_settings *settings,
-			   const char *waiting)
+static bool show_endpoints(const struct show *show, const struct option_row *row)
 {
 	static const char *const names[ENDPOINTS_N] = CONFIG_ENDPOINT_NAMES;
 	struct shown shown;
@@ -131,9 +185,9 @@ static bool show_endpoints(FILE *stream, enum config_form form, const struct opt
 		char section[64];
 
 		if (str_format(section, sizeof(section), "endpoint:%s", names[i]) == 0 &&
-		    fill(&shown, section, row, texts, find_setting(settings, section, row->key),
-			 waiting) == 0)
-			print_row(stream, form, &shown, false);
+		    fill(show, section, row, find_setting(show->settings, section, row->key),
+			 &shown) == 0)
+			print_row(show, &shown, false);
 	}
 	return true;
 }
@@ -141,16 +195,17 @@ static bool show_endpoints(FILE *stream, enum config_form form, const struct opt
 void config_show(FILE *stream, enum config_form form, const struct config_text *texts,
 		 const struct config_settings *settings, const char *waiting)
 {
+	const struct show show = {stream, form, texts, settings, waiting};
 	size_t n;
 	const struct option_row *rows = option_table_rows(&n);
 	struct shown shown;
 
 	for (size_t i = 0; i < n; i++) {
-		if (show_endpoints(stream, form, &rows[i], texts, settings, waiting) ||
-		    fill(&shown, rows[i].section, &rows[i], texts,
-			 find_setting(settings, rows[i].section, rows[i].key), waiting) < 0)
+		if (show_endpoints(&show, &rows[i]) ||
+		    fill(&show, rows[i].section, &rows[i],
+			 find_setting(settings, rows[i].section, rows[i].key), &shown) < 0)
 			continue; /* every name fits */
-		print_row(stream, form, &shown, i == 0);
+		print_row(&show, &shown, i == 0);
 	}
 	/* Quotas of one tenant have no row of their own. */
 	for (size_t i = 0; i < settings->n; i++) {
@@ -159,9 +214,9 @@ void config_show(FILE *stream, enum config_form form, const struct config_text *
 		const char *name;
 
 		if (option_table_scope(setting->section, &scope, &name) &&
-		    fill(&shown, setting->section, option_table_of_tenant(scope, setting->key),
-			 texts, setting, waiting) == 0)
-			print_row(stream, form, &shown, false);
+		    fill(&show, setting->section, option_table_of_tenant(scope, setting->key),
+			 setting, &shown) == 0)
+			print_row(&show, &shown, false);
 	}
 	if (form == CONFIG_FORM_JSON)
 		(void)fputs("\n]\n", stream);

@@ -16,7 +16,7 @@ enum config_form {
 /*
  * Each option with its value, where that comes from (`default` or FILE:LINE), and what a change
  * takes; one whose name ("section.key") is a word of `waiting` waits for a restart. Values that may
- * hold credentials are `<set>`.
+ * hold credentials are `<set>`, and lists `<N entries>` with the first of their lines.
  */
 void config_show(FILE *stream, enum config_form form, const struct config_text *texts,
 		 const struct config_settings *settings, const char *waiting);

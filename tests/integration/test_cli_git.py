@@ -94,9 +94,12 @@ def test_a_turn(daemon, session, run, server):
 def test_what_fails(run, files):
     assert run("status", "@w").returncode == 3
     unset = run("clone", "@w", URL, "--ca-file", str(files / "ca.pem"))
-    assert unset.returncode == 4 and b"the git server refuses the credentials" in unset.stderr, unset
+    assert unset.returncode == 4 and b"the git server wants credentials, and none were given" in unset.stderr, unset
     assert run("clone", "@w", "ssh://git.example.com/r.git").returncode == 4
     assert run("clone", "w", URL).returncode == 2
+    for words in (("@w",), ("--all", "@w", "a.txt")):
+        unclear = run("add", *words)
+        assert unclear.returncode == 2 and b"wants files, or --all" in unclear.stderr, unclear
     assert run("commit", "-m", "x", "@w").returncode == 2
     assert run("commit", "-m", "x", "--author", "nobody", "@w").returncode == 2
     ok(run("clone", "@w", URL, network=True))

@@ -52,6 +52,30 @@ def test_what_it_is_made_with(daemon, tmp_path):
     assert ctl(daemon, "create", "--metadata", "kind=report", "--endpoint", "a=b").returncode == 2
 
 
+def test_list_by_metadata(daemon):
+    """Values with what a query would read otherwise; a component session has none and is not listed."""
+    made = {name: ok(ctl(daemon, "create", *(f"--metadata={word}" for word in words))).strip()
+            for name, words in {"one": ["kind=a&b=c d+%", "who=\u00fc"], "two": ["kind=a&b=c d+%"], "none": []}.items()}
+
+    def listed(*words):
+        return ok(ctl(daemon, "-o", "name", "ls", *words)).split()
+
+    try:
+        assert set(made.values()) <= set(listed())
+        assert listed("--metadata", "kind=a&b=c d+%") == [made["two"], made["one"]]
+        assert listed("--metadata", "kind=a&b=c d+%", "--metadata", "who=\u00fc") == [made["one"]]
+        assert listed("--metadata", "kind=a") == []
+        ok(ctl(daemon, "suspend", "--durable", "never", made["two"]))
+        assert listed("--metadata", "kind=a&b=c d+%", "--status", "suspended") == [made["two"]]
+        assert json.loads(ok(ctl(daemon, "-o", "json", "ls", "--metadata", "who=\u00fc")))[0]["id"] == made["one"]
+        five = ctl(daemon, "ls", *(f"--metadata=k{i}=v" for i in range(5)))
+        assert five.returncode == 4 and b"at most 4 keys" in five.stderr, five
+        assert ctl(daemon, "ls", "--metadata", "kind").returncode == 2
+    finally:
+        for session in made.values():
+            daemon.root.delete(f"{RUNTIME}/{session}")
+
+
 def test_what_is_done_before(daemon, agent):
     ok(ctl(daemon, "exec", agent, "--", "sh", "-c", "mkdir cache; echo one >kept; echo two >cache/x"))
     sleeper = ok(ctl(daemon, "exec", "-d", agent, "--", "sleep", "1000")).strip()

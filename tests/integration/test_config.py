@@ -253,7 +253,8 @@ def test_config_check_of_one_file(tmp_path):
 
 def test_config_show_says_where_values_come_from_and_hides_some(own):
     own.configure(BASE + "[endpoints]\nkafka_bootstrap = s3cret:1\n[supervisor]\negress_workers = 2\n")
-    drop_in(own, "10-a.conf", "[limits]\nsessions = 77\n[endpoint:kafka_bootstrap]\non_production = reroute\n")
+    drop_in(own, "10-a.conf", "[limits]\nsessions = 77\n[endpoint:kafka_bootstrap]\non_production = reroute\n"
+            "production = kafka.example.com\n[network]\nagent_allow = a.example.com b.example.com\nagent_allow = c.example.com\n")
     reload(own, "configuration is reloaded")
     wait_until(lambda: state(own)["needs_restart"])
     words = ("--socket", own.operator, "config", "show", "--config", own.config)
@@ -266,6 +267,10 @@ def test_config_show_says_where_values_come_from_and_hides_some(own):
     reroute = rows["endpoint:kafka_bootstrap.on_production"]
     assert (reroute["value"], reroute["source"]) == ("reroute", "conf.d/10-a.conf:4")
     assert rows["endpoint:datahub_gms_url.on_production"]["source"] == "default"
+    allow, production = rows["network.agent_allow"], rows["endpoint:kafka_bootstrap.production"]
+    assert (allow["value"], allow["source"]) == ("<3 entries>", "conf.d/10-a.conf:7")
+    assert (production["value"], production["source"]) == ("<1 entry>", "conf.d/10-a.conf:5")
+    assert rows["network.component_allow"]["value"] is None
     assert [name for name, row in rows.items() if row["needs_restart"]] == ["supervisor.egress_workers"]
     table = sandboxctl(*words)
     assert "s3cret" not in table.stdout + table.stderr
