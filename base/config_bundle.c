@@ -14,6 +14,7 @@
 #include "base/str.h"
 
 #define MAX_DROPINS (CONFIG_FILES_MAX - 1)
+#define TEXT_BYTES  (sizeof(struct config_bundle) + CONFIG_FILE_MAX_BYTES + 1)
 
 struct bundle {
 	struct config_bundle head;
@@ -58,16 +59,35 @@ static void note_change(struct bundle *bundle, const struct stat *st)
 		bundle->changed_at = at;
 }
 
+/* Behind the others, and nowhere else: it has keys and passwords. Its size, or -errno. */
+static ssize_t read_text(const struct bundle *bundle, int fd)
+{
+	char *at = bundle->text + sizeof(bundle->head) + bundle->n_text;
+	size_t max = CONFIG_FILE_MAX_BYTES - bundle->n_text;
+	size_t used = 0;
+	ssize_t n;
+
+	/* One byte more than the maximum, to see that there is more. */
+	while ((n = io_read(fd, at + used, max + 1 - used)) > 0) {
+		used += (size_t)n;
+		if (used > max)
+			return -EFBIG;
+	}
+	return n < 0 ? n : (ssize_t)used;
+}
+
 /* One file behind the others. 0, 1: it is missing, or -errno. */
 static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct err *err)
 {
 	struct config_bundle_file *file = &bundle->head.file[bundle->head.n_files];
 	AUTO_CLOSE int fd = -1;
-	AUTO_FREE char *data = NULL;
 	struct stat st;
-	size_t size;
+	ssize_t size;
 	int r;
 
+	r = str_copy(file->name, sizeof(file->name), name);
+	if (r < 0)
+		return err_fail(err, r, "config", "the name of a file is too long");
 	fd = path_open_beneath(dir_fd, name, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
 	if (fd == -ENOENT)
 		return 1;
@@ -81,17 +101,12 @@ static int add_file(struct bundle *bundle, int dir_fd, const char *name, struct 
 		return err_fail(err, -EPERM, "config",
 				"%s is not root's alone: the configuration has to be", name);
 	note_change(bundle, &st);
-	r = io_read_file(fd, CONFIG_FILE_MAX_BYTES - bundle->n_text, &data, &size);
-	if (r < 0)
-		return err_fail(err, r, "config", "%s cannot be read", name);
-	r = str_copy(file->name, sizeof(file->name), name);
-	if (r < 0)
-		return err_fail(err, r, "config", "the name of a file is too long");
+	size = read_text(bundle, fd);
+	if (size < 0)
+		return err_fail(err, (int)size, "config", "%s cannot be read", name);
 	file->bytes = (uint32_t)size;
 	file->is_readable = (st.st_mode & (S_IRGRP | S_IROTH)) != 0;
-	memcpy(bundle->text + sizeof(bundle->head) + bundle->n_text, data, size);
-	explicit_bzero(data, size); /* keys and passwords */
-	bundle->n_text += size;
+	bundle->n_text += (size_t)size;
 	bundle->head.n_files++;
 	return 0;
 }
@@ -186,23 +201,24 @@ int config_bundle_make(int dir_fd, const char *path, bool may_be_missing, usec_t
 		       struct err *err)
 {
 	AUTO_FREE struct bundle *bundle = calloc(1, sizeof(*bundle));
-	AUTO_FREE char *text = malloc(sizeof(bundle->head) + CONFIG_FILE_MAX_BYTES);
-	int r;
+	AUTO_FREE char *text = malloc(TEXT_BYTES);
+	int r = 0;
 
 	if (!bundle || !text)
 		return err_fail(err, -ENOMEM, "config", "out of memory");
 	bundle->text = text;
 	bundle->head.magic = CONFIG_BUNDLE_MAGIC;
-	if (dir_fd >= 0) {
+	if (dir_fd >= 0)
 		r = add_all(bundle, dir_fd, path, may_be_missing, err);
+	if (r >= 0) {
+		memcpy(text, &bundle->head, sizeof(bundle->head));
+		r = fd_memfd_sealed("config", text, sizeof(bundle->head) + bundle->n_text, 0);
 		if (r < 0)
-			return r;
+			(void)err_fail(err, r, "config", "%s cannot be read", "the snapshot");
 	}
-	memcpy(text, &bundle->head, sizeof(bundle->head));
-	r = fd_memfd_sealed("config", text, sizeof(bundle->head) + bundle->n_text, 0);
-	explicit_bzero(text, sizeof(bundle->head) + bundle->n_text);
+	explicit_bzero(text, TEXT_BYTES);
 	if (r < 0)
-		return err_fail(err, r, "config", "%s cannot be read", "the snapshot");
+		return r;
 	if (ret_changed_at)
 		*ret_changed_at = bundle->changed_at;
 	return r;

@@ -115,9 +115,17 @@ int config_check(const struct api_config *config, struct err *err)
 	return 0;
 }
 
+struct api_config *config_free(struct api_config *config)
+{
+	if (config)
+		explicit_bzero(config, sizeof(*config));
+	free(config);
+	return NULL;
+}
+
 int config_read(int fd, struct api_config **ret_config, struct err *err)
 {
-	AUTO_FREE struct api_config *config = NULL;
+	AUTO(config_free) struct api_config *config = NULL;
 	struct stat st;
 	int r;
 

@@ -9,7 +9,10 @@
 
 #include "sandboxd/worker.h"
 
-/* Read and check. The caller frees *ret_config. 0; -EBADMSG; -errno. */
+/* It has secrets: overwritten, and freed. Accepts NULL, returns NULL. */
+struct api_config *config_free(struct api_config *config);
+DEFINE_AUTO(struct api_config *, config_free);
+/* Read and check. *ret_config goes to config_free. 0; -EBADMSG; -errno. */
 MUST_USE int config_read(int fd, struct api_config **ret_config, struct err *err);
 /* Pure. 0 or -EBADMSG. */
 MUST_USE int config_check(const struct api_config *config, struct err *err);

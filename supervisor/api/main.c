@@ -38,7 +38,7 @@ static int confine_files(bool network)
 int main(int argc, char *argv[])
 {
 	bool network = argc == 2 && str_equal(argv[1], WORKER_MODE_NETWORK);
-	AUTO_FREE struct api_config *config = NULL;
+	AUTO(config_free) struct api_config *config = NULL;
 	struct image policy = IMAGE_NULL;
 	struct names *names = NULL;
 	struct err err = ERR_NULL;

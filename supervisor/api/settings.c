@@ -26,7 +26,7 @@ void settings_spread(struct app *app)
 void settings_take(struct app *app, const struct launch_config *state, int fd)
 {
 	AUTO_CLOSE int config_fd = fd;
-	AUTO_FREE struct api_config *config = NULL;
+	AUTO(config_free) struct api_config *config = NULL;
 	struct err err = ERR_NULL;
 
 	app->config_state = *state;

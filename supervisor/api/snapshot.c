@@ -6,6 +6,7 @@
 #include "base/str.h"
 
 #include "sandboxd/archive.h"
+#include "sandboxd/config.h"
 #include "supervisor/api/command.h"
 #include "supervisor/api/file_reply.h"
 #include "supervisor/api/loader_run.h"
@@ -20,6 +21,9 @@
 #define QUOTA_EVERY    ((uint64_t)4 * 1024 * 1024) /* it looks at all sessions */
 #define ARGUMENTS_MAX  256
 #define NUMBER_BYTES   24
+/* Members of a reference: the limits when it was made. */
+#define MAX_BYTES      "max_bytes"
+#define MAX_ENTRIES    "max_entries"
 
 /* Life. */
 
@@ -260,6 +264,18 @@ static void add_word(struct words *words, const char *word)
 		words->word[words->n++] = word;
 }
 
+/* A limit that is smaller by now leaves what was made readable. The reference is a row's word:
+ * never more than any limit could be. */
+static uint64_t bound(const struct snapshot_run *run, const char *name, uint64_t limit,
+		      uint64_t most)
+{
+	json_int_t then =
+		run->makes ? 0 : json_integer_value(json_object_get(run->reference, name));
+	uint64_t max = then > 0 && (uint64_t)then > limit ? (uint64_t)then : limit;
+
+	return max < most ? max : most;
+}
+
 static void make_words(const struct snapshot_run *run, struct words *words)
 {
 	const struct api_config *config = run->app->config;
@@ -267,10 +283,12 @@ static void make_words(const struct snapshot_run *run, struct words *words)
 	size_t i;
 
 	*words = (struct words){.n = 0};
-	IGNORE_RESULT(
-		str_format(words->max_bytes, NUMBER_BYTES, "%" PRIu64, config->snapshot_max_bytes));
-	IGNORE_RESULT(str_format(words->max_entries, NUMBER_BYTES, "%" PRIu32,
-				 config->snapshot_max_entries));
+	IGNORE_RESULT(str_format(
+		words->max_bytes, NUMBER_BYTES, "%" PRIu64,
+		bound(run, MAX_BYTES, config->snapshot_max_bytes, CONFIG_SNAPSHOT_MAX_BYTES)));
+	IGNORE_RESULT(str_format(words->max_entries, NUMBER_BYTES, "%" PRIu64,
+				 bound(run, MAX_ENTRIES, config->snapshot_max_entries,
+				       CONFIG_SNAPSHOT_MAX_ENTRIES)));
 	add_word(words, PROGRAM);
 	if (run->makes)
 		add_word(words, "create");
@@ -322,8 +340,14 @@ static int start_program(struct snapshot_run *run, struct live *live)
 static int check_some(struct snapshot_run *run)
 {
 	static uint8_t chunk[CHECK_BYTES];
-	ssize_t n = snapshot_read(&run->file, chunk, sizeof(chunk));
+	size_t all = 0;
+	ssize_t n = 1;
 
+	/* Of one that is encrypted a read gives a block. */
+	while (n > 0 && all < sizeof(chunk)) {
+		n = snapshot_read(&run->file, chunk, sizeof(chunk));
+		all += n > 0 ? (size_t)n : 0;
+	}
 	return n > 0 ? 1 : (int)n;
 }
 
@@ -469,8 +493,9 @@ static int run_new(struct live *live, snapshot_done done, void *userdata,
 	return 0;
 }
 
-/* {include, exclude}: absolute paths, all of /session where the session has none. */
-static json_t *workspace_of(const struct session *session)
+/* {include, exclude, max_bytes, max_entries}: absolute paths, all of /session where the session has
+ * none. */
+static json_t *workspace_of(const struct session *session, const struct api_config *config)
 {
 	const json_t *workspace = session->spec.runtime.workspace;
 	const json_t *exclude = json_object_get(workspace, "exclude");
@@ -489,8 +514,10 @@ static json_t *workspace_of(const struct session *session)
 	}
 	if (json_array_size(include) == 0)
 		(void)json_array_append_new(include, json_string("/session"));
-	return json_pack("{s:o, s:o}", "include", include, "exclude",
-			 exclude ? json_deep_copy(exclude) : json_array());
+	return json_pack("{s:o, s:o, s:I, s:I}", "include", include, "exclude",
+			 exclude ? json_deep_copy(exclude) : json_array(), MAX_BYTES,
+			 (json_int_t)config->snapshot_max_bytes, MAX_ENTRIES,
+			 (json_int_t)config->snapshot_max_entries);
 }
 
 static int begin_make(struct snapshot_run *run, struct live *live)
@@ -504,7 +531,7 @@ static int begin_make(struct snapshot_run *run, struct live *live)
 		r = id_random(&run->result.id);
 	if (r < 0)
 		return r;
-	run->reference = workspace_of(live->session);
+	run->reference = workspace_of(live->session, live->app->config);
 	if (!run->reference)
 		return -ENOMEM;
 	r = snapshot_key_to_write(live, &key);

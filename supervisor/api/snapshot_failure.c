@@ -31,7 +31,7 @@ static const struct failure_row {
 	{-ENOENT,       WAY_EITHER,   RUNTIME_NO_SNAPSHOT,      "the snapshot's file is not on this host"            },
 	{-ENOTSUP,      WAY_EITHER,   RUNTIME_NO_SNAPSHOT,
 	 "the snapshot is kept where this release cannot read"                                                       },
-	{-EBADMSG,      WAY_EITHER,   RUNTIME_SNAPSHOT_DAMAGED, NULL                                                 },
+	{-EBADMSG,      WAY_RESTORED, RUNTIME_SNAPSHOT_DAMAGED, NULL                                                 },
 	{-EEXIST,       WAY_EITHER,   RUNTIME_EXISTS,
 	 "something of the snapshot is there already, and it is not to replace that"                                 },
 	{-ELOOP,        WAY_EITHER,   RUNTIME_CHANGED,          "a folder on the way is a link"                      },

@@ -273,6 +273,25 @@ def test_bounds(private):
         assert client.delete(f"{RUNTIME}/{name}").status == 200
 
 
+def test_a_lower_limit_leaves_old_ones_readable(private):
+    """Those of requests and of suspends; a new one is of the new limit."""
+    caller = private.client("ana")
+    session = caller.post(RUNTIME, {"profile": "agent", "workspace": {"include": ["w"]}}).json["sandbox_uuid"]
+    done(caller, session, "mkdir w; head -c 3000000 /dev/urandom >w/noise; cd w; touch 1 2 3 4 5 6 7 8 9; sha256sum * >../sums; mv ../sums sums")
+    one = make(caller, session)["snapshot_id"]
+    assert caller.post(f"{RUNTIME}/{session}/suspend", {"durable": "wait"}, timeout=300).json["durable"] is True
+    private.configure("[snapshots]\nmax_bytes = 1MiB\nmax_entries = 5\n")
+    private.stop()
+    private.start()
+    caller = private.client("ana")
+    assert caller.post(f"{RUNTIME}/{session}/resume", timeout=300).json["resumed"] == "snapshot"
+    done(caller, session, "cd w && sha256sum -c --status sums && rm noise")
+    assert make(caller, session, 413)["code"] == "snapshot_too_large"  # the control: there are eleven entries
+    restore(caller, session, one, replace=True)
+    done(caller, session, "cd w && sha256sum -c --status sums")
+    assert caller.delete(f"{RUNTIME}/{session}").status == 200
+
+
 def test_quota_of_two_at_once(private):
     """Each finds room when it begins."""
     private.configure("[snapshots]\nmax_bytes = 20MiB\norganization_bytes = 30MiB\n")

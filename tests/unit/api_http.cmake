@@ -7,6 +7,9 @@ sandboxd_unit_test(test_routes
 	SOURCES test_routes.c ${PROJECT_SOURCE_DIR}/supervisor/api/http/openapi.c
 	${PROJECT_SOURCE_DIR}/supervisor/api/http/features.c
 	LIBS sandboxd_api_routes sandboxd_api_http_pure sandboxd_json)
+sandboxd_unit_test(test_snapshot_failure
+	SOURCES test_snapshot_failure.c ${PROJECT_SOURCE_DIR}/supervisor/api/snapshot_failure.c
+		${PROJECT_SOURCE_DIR}/supervisor/api/http/runtime_errors.c)
 sandboxd_unit_test(test_http_left LIBS sandboxd_api_http)
 sandboxd_unit_test(test_file_reply
 	SOURCES test_file_reply.c ${PROJECT_SOURCE_DIR}/supervisor/api/file_reply.c
