@@ -270,6 +270,15 @@ size_t str_escape(char *dest, size_t dest_bytes, const char *src, size_t length,
 	return used;
 }
 
+int str_hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 void str_hex(char *dest, const void *data, size_t size)
 {
 	static const char digits[] = "0123456789abcdef";

@@ -32,6 +32,8 @@ void str_printable(char *text);
  * the length without the NUL. */
 size_t str_escape(char *dest, size_t dest_bytes, const char *src, size_t length,
 		  bool keep_newlines);
+/* 0 .. 15 of a hexadecimal digit of either case, or -1. */
+int str_hex_digit(char c);
 /* Hexadecimal; dest holds 2 * size + 1 bytes. */
 void str_hex(char *dest, const void *data, size_t size);
 /* Base64 (RFC 4648, padded). Length without NUL; dest holds str_base64_bytes(size). */

@@ -2,23 +2,17 @@
 
 #include <string.h>
 
+#include "base/str.h"
+
 #define SHA1_DIGITS   40
 #define SHA256_DIGITS 64
-
-static int hex(uint8_t c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 bool pkt_head(const uint8_t head[PKT_HEAD_BYTES], enum pkt_kind *ret_kind, size_t *ret_size)
 {
 	size_t size = 0;
 
 	for (size_t i = 0; i < PKT_HEAD_BYTES; i++) {
-		int digit = hex(head[i]);
+		int digit = str_hex_digit((char)head[i]);
 
 		if (digit < 0)
 			return false;
@@ -76,7 +70,7 @@ static size_t object_name(const uint8_t *data, size_t size, bool *ret_zero)
 
 	*ret_zero = true;
 	while (n < size && data[n] != ' ') {
-		if (hex(data[n]) < 0)
+		if (str_hex_digit((char)data[n]) < 0)
 			return 0;
 		*ret_zero = *ret_zero && data[n] == '0';
 		n++;
@@ -159,7 +153,7 @@ bool pkt_is_shallow(const uint8_t *data, size_t size)
 	if (data[size - 1] == '\n')
 		size--;
 	for (size_t i = n; i < size; i++)
-		if (hex(data[i]) < 0)
+		if (str_hex_digit((char)data[i]) < 0)
 			return false;
 	return size - n == SHA1_DIGITS || size - n == SHA256_DIGITS;
 }

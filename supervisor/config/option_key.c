@@ -7,21 +7,13 @@
 
 #include "sandboxd/limits.h"
 
-static int digit_of(char c)
-{
-	static const char digits[] = "0123456789abcdef";
-	const char *at = c == '\0' ? NULL : strchr(digits, c);
-
-	return at ? (int)(at - digits) : -EINVAL;
-}
-
 static int read_key(const char *text, size_t length, uint8_t key[SNAPSHOT_KEY_BYTES])
 {
 	if (length != (size_t)2 * SNAPSHOT_KEY_BYTES)
 		return -EINVAL;
 	for (size_t i = 0; i < SNAPSHOT_KEY_BYTES; i++) {
-		int high = digit_of(text[2 * i]);
-		int low = digit_of(text[2 * i + 1]);
+		int high = str_hex_digit(text[2 * i]);
+		int low = str_hex_digit(text[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return -EINVAL;

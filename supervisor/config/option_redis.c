@@ -30,14 +30,6 @@ int option_redis_set_place(const struct option_row *row, const char *value,
 				 (struct redis_place *)(void *)((char *)answer + row->offset));
 }
 
-static int hex_digit(char c)
-{
-	static const char digits[] = "0123456789abcdef";
-	const char *at = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + ('a' - 'A') : c) : NULL;
-
-	return at ? (int)(at - digits) : -1;
-}
-
 int option_redis_decode(const char *text, size_t length, char *ret_text, size_t ret_bytes)
 {
 	size_t used = 0;
@@ -46,8 +38,8 @@ int option_redis_decode(const char *text, size_t length, char *ret_text, size_t 
 		int c = (unsigned char)text[i];
 
 		if (c == '%' && length - i > 2) {
-			int high = hex_digit(text[i + 1]);
-			int low = hex_digit(text[i + 2]);
+			int high = str_hex_digit(text[i + 1]);
+			int low = str_hex_digit(text[i + 2]);
 
 			c = high < 0 || low < 0 ? -1 : high * 16 + low;
 			i += 2;

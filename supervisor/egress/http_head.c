@@ -91,17 +91,6 @@ static bool read_authority(struct span text, char host[HOST_NAME_BYTES + 2], uin
 	return str_copy_n(host, HOST_NAME_BYTES, name.at, name.size) == 0;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* One character of a path with its escape undone; 0: one that servers read differently. */
 static char path_character(struct span *rest)
 {
@@ -117,8 +106,8 @@ static char path_character(struct span *rest)
 	}
 	if (rest->size < 3)
 		return '\0';
-	high = hex_digit(rest->at[1]);
-	low = hex_digit(rest->at[2]);
+	high = str_hex_digit(rest->at[1]);
+	low = str_hex_digit(rest->at[2]);
 	rest->at += 3;
 	rest->size -= 3;
 	if (high < 0 || low < 0)
@@ -404,10 +393,10 @@ void http_chunk_parse(const char *data, size_t size, int is_first, struct http_c
 	*ret_chunk = (struct http_chunk){.verdict = HTTP_BAD};
 	if (memcmp(data, "\r\n", size < skip ? size : skip) != 0)
 		return;
-	while (skip + digits < size && hex_digit(data[skip + digits]) >= 0) {
+	while (skip + digits < size && str_hex_digit(data[skip + digits]) >= 0) {
 		if (digits == CHUNK_DIGITS_MAX)
 			return;
-		bytes = bytes << 4 | (unsigned int)hex_digit(data[skip + digits]);
+		bytes = bytes << 4 | (unsigned int)str_hex_digit(data[skip + digits]);
 		digits++;
 	}
 	/* The line's end; behind the last one, which is written in one way, the empty line too. */

@@ -1,43 +1,10 @@
 """The store refuses (its disk is full): no session is lost, no request hangs, and it says so."""
 import os
-import subprocess
 
 import pytest
 
-from harness import RUNTIME, SESSIONS, Daemon, wait_until
-
-
-class SmallDisk(Daemon):
-    """Its state directory is a file system of its own."""
-
-    def start(self):
-        if not self.state.exists():
-            self.state.mkdir(mode=0o755)
-            self.mount()
-        super().start()
-
-    def mount(self):
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=0755", "none", str(self.state)], check=True)
-
-    def fill(self):
-        with open(self.state / "filler", "wb", buffering=0) as filler:
-            try:
-                while True:
-                    filler.write(b"x" * 4096)
-            except OSError:
-                pass
-
-    def empty(self):
-        os.unlink(self.state / "filler")
-
-    def leftovers(self):
-        return [what for what in super().leftovers() if str(self.state) not in what]
-
-    def done(self):
-        try:
-            super().done()
-        finally:
-            subprocess.run(["umount", "-l", str(self.state)], check=False)
+from harness import RUNTIME, SESSIONS, wait_until
+from small_disk import SmallDisk
 
 
 @pytest.fixture

@@ -17,10 +17,15 @@
 #include "base/auto.h"
 
 /* The main of a test program. Fails also if the group leaves a descriptor open. */
-#define TEST_MAIN(tests)                                                                           \
+#define TEST_MAIN(tests) TEST_MAIN_AFTER(0, tests)
+/* Behind something that a library needs, and that fails with a negative number. */
+#define TEST_MAIN_AFTER(begin, tests)                                                              \
 	int main(void)                                                                             \
 	{                                                                                          \
+		int begun = (begin);                                                               \
 		int n_before = test_begin();                                                       \
+		if (begun < 0)                                                                     \
+			return 1;                                                                  \
 		int n_failed = cmocka_run_group_tests(tests, NULL, NULL);                          \
 		return test_end(n_before, n_failed);                                               \
 	}

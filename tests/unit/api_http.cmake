@@ -9,10 +9,10 @@ sandboxd_unit_test(test_routes
 	LIBS sandboxd_api_routes sandboxd_api_http_pure sandboxd_json)
 sandboxd_unit_test(test_snapshot_failure
 	SOURCES test_snapshot_failure.c ${PROJECT_SOURCE_DIR}/supervisor/api/snapshot_failure.c
-		${PROJECT_SOURCE_DIR}/supervisor/api/http/runtime_errors.c)
-sandboxd_unit_test(test_http_left LIBS sandboxd_api_http)
+	LIBS sandboxd_api_http_pure)
+sandboxd_unit_test(test_http_left SOURCES test_http_left.c no_routes.c LIBS sandboxd_api_http)
 sandboxd_unit_test(test_file_reply
-	SOURCES test_file_reply.c ${PROJECT_SOURCE_DIR}/supervisor/api/file_reply.c
+	SOURCES test_file_reply.c no_routes.c ${PROJECT_SOURCE_DIR}/supervisor/api/file_reply.c
 	LIBS sandboxd_api_http)
 sandboxd_unit_test(test_api_config LIBS sandboxd_api_http_pure)
 foreach(name IN ITEMS test_shim_link test_shim_link_bounds)

@@ -5,22 +5,10 @@
 #include <sys/stat.h>
 
 #include "supervisor/api/file_reply.h"
-#include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/routes.h"
 #include "tests/lib/test.h"
 
-/* The server, which has the errors, asks for both; neither is used. */
 const struct route_list routes_dagster;
-const struct route_list routes_sandbox;
-const struct route_list routes_files;
-const struct route_list routes_git;
-const struct route_list routes_service;
-
-bool action_change(struct request *request)
-{
-	(void)request;
-	return false;
-}
 
 static void say(struct buf *found, uint32_t mode, const char *name)
 {

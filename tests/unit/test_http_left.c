@@ -46,16 +46,6 @@ static const struct route rows[] = {
 	{.method = ROUTE_GET, .pattern = "/wait", .handler = handle, .flags = ROUTE_PEER_ONLY},
 };
 const struct route_list routes_dagster = {rows, ARRAY_SIZE(rows)};
-const struct route_list routes_sandbox;
-const struct route_list routes_files;
-const struct route_list routes_git;
-const struct route_list routes_service;
-
-bool action_change(struct request *request)
-{
-	(void)request;
-	return false;
-}
 
 static void answered(struct request *request)
 {

@@ -217,17 +217,14 @@ static void test_row_is_usable_by_its_workspaces_only(void **state)
 	assert_true(secret_row_usable(&none, &request));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_store_gives_back_what_was_put),
-		cmocka_unit_test(test_store_with_another_key_is_refused),
-		cmocka_unit_test(test_store_with_a_changed_byte_gives_no_other_value),
-		cmocka_unit_test(test_store_cut_off_loses_what_is_behind),
-		cmocka_unit_test(test_store_entry_put_back_fails_by_name),
-		cmocka_unit_test(test_store_with_damaged_entries_takes_others),
-		cmocka_unit_test(test_row_is_usable_by_its_workspaces_only),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(test_store_gives_back_what_was_put),
+	cmocka_unit_test(test_store_with_another_key_is_refused),
+	cmocka_unit_test(test_store_with_a_changed_byte_gives_no_other_value),
+	cmocka_unit_test(test_store_cut_off_loses_what_is_behind),
+	cmocka_unit_test(test_store_entry_put_back_fails_by_name),
+	cmocka_unit_test(test_store_with_damaged_entries_takes_others),
+	cmocka_unit_test(test_row_is_usable_by_its_workspaces_only),
+};
 
-	return sodium_init() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_AFTER(sodium_init(), tests)

@@ -59,7 +59,6 @@ static void test_option_key_add_takes_only_the_form(void **state)
 		"*=a23456789012345678901234:" KEY_A,
 		"*=one:" KEY_A "0",
 		"*=one:g0112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
-		"*=one:A0112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
 	};
 	static struct snapshot_key_list list;
 	char entry[128];
@@ -72,6 +71,10 @@ static void test_option_key_add_takes_only_the_form(void **state)
 	assert_int_equal(add(&list, "workspace:user:a@b=one:" KEY_A), 0);
 	assert_string_equal(list.key[0].name, "user:a@b");
 	assert_int_equal(list.key[0].key[1], 0x11);
+	assert_int_equal(add(&list, "*=upper:A0112233445566778899AABBCCDDEEFF"
+				    "00112233445566778899aabbccddeeff"),
+			 0);
+	assert_int_equal(list.key[1].key[10], 0xaa);
 	assert_int_equal(add(&list, "*=one:" KEY_B), -EINVAL); /* an id that is taken */
 	for (unsigned int i = list.n; i < SNAPSHOT_KEYS_MAX; i++) {
 		assert_int_equal(str_format(entry, sizeof(entry), "*=k%u:" KEY_A, i), 0);
@@ -171,12 +174,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_snapshot_keys_stay_what_they_are),
 };
 
-int main(void)
-{
-	int n_before;
-
-	if (sodium_init() < 0)
-		return 1;
-	n_before = test_begin();
-	return test_end(n_before, cmocka_run_group_tests(tests, NULL, NULL));
-}
+TEST_MAIN_AFTER(sodium_init(), tests)

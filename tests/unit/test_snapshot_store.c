@@ -477,12 +477,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_a_file_is_one_snapshots_alone),
 };
 
-int main(void)
-{
-	int n_before;
-
-	if (sodium_init() < 0)
-		return 1;
-	n_before = test_begin();
-	return test_end(n_before, cmocka_run_group_tests(tests, NULL, NULL));
-}
+TEST_MAIN_AFTER(sodium_init(), tests)

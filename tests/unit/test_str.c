@@ -216,6 +216,19 @@ static void test_str_escape_cut_leaves_whole_units(void **state)
 	assert_int_equal(str_escape(dest, 0, "a", 1, false), 0);
 }
 
+static void test_str_hex_digit_takes_either_case(void **state)
+{
+	static const char digits[] = "0123456789abcdefABCDEF";
+
+	(void)state;
+	for (int c = -128; c < 128; c++) {
+		const char *at = c ? strchr(digits, c) : NULL;
+		int value = at ? (int)(at - digits) : -1;
+
+		assert_int_equal(str_hex_digit((char)c), value > 15 ? value - 6 : value);
+	}
+}
+
 static void test_str_hex_is_lower_case(void **state)
 {
 	char dest[7];
@@ -300,6 +313,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_str_only_sets),
 	cmocka_unit_test(test_str_escape_table),
 	cmocka_unit_test(test_str_escape_cut_leaves_whole_units),
+	cmocka_unit_test(test_str_hex_digit_takes_either_case),
 	cmocka_unit_test(test_str_hex_is_lower_case),
 	cmocka_unit_test(test_str_base64_rfc_vectors),
 	cmocka_unit_test(test_str_base64_decode_bad_is_refused),

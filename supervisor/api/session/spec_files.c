@@ -95,14 +95,6 @@ bool spec_file_mode(const char *text, uint32_t *ret_mode)
 	return mode <= MODE_MAX;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 bool spec_query_decode(const char *raw, char *dest, size_t dest_bytes, size_t *ret_length)
 {
 	size_t used = 0;
@@ -113,8 +105,8 @@ bool spec_query_decode(const char *raw, char *dest, size_t dest_bytes, size_t *r
 		if (c == '+')
 			c = ' ';
 		if (*at == '%') {
-			int high = hex_digit(at[1]);
-			int low = high < 0 ? -1 : hex_digit(at[2]);
+			int high = str_hex_digit(at[1]);
+			int low = high < 0 ? -1 : str_hex_digit(at[2]);
 
 			if (low < 0)
 				return false;
