@@ -32,6 +32,8 @@
 
 #define TIMEOUT (10 * USEC_PER_SEC)
 
+_Static_assert(CONFIG_REASON_BYTES <= LAUNCH_CONFIG_TEXT, "a worker is told it whole");
+
 int config_source_open(struct config_source *source, const char *path, struct err *err)
 {
 	source->may_be_missing = !path;
@@ -164,9 +166,24 @@ static int fail(struct config_run *run, int r, const char *text)
 	return 0;
 }
 
+/* Its own word for it, where that is one. */
+static void take_reason(const struct config_run *run, char ret_reason[static CONFIG_REASON_BYTES])
+{
+	struct config_refusal refusal;
+
+	if (run->n_answer != sizeof(refusal))
+		return;
+	memcpy(&refusal, &run->answer, sizeof(refusal));
+	if (refusal.magic != CONFIG_REFUSAL_MAGIC)
+		return;
+	IGNORE_RESULT(str_copy_n(ret_reason, CONFIG_REASON_BYTES, refusal.reason,
+				 strnlen(refusal.reason, CONFIG_REASON_BYTES - 1)));
+	str_printable(ret_reason);
+}
+
 static void judge(struct config_run *run)
 {
-	char complaint[LAUNCH_CONFIG_TEXT] = "";
+	char complaint[CONFIG_REASON_BYTES] = "";
 	siginfo_t info = {0};
 	struct err err = ERR_NULL;
 	int r = 0;
@@ -182,15 +199,8 @@ static void judge(struct config_run *run)
 			     info.si_code, info.si_status);
 	else
 		r = config_check(&run->answer, run->n_answer, &err);
-	if (r < 0) {
-		/* Its first complaint says it best. */
-		size_t length = strcspn(run->text, "\n");
-
-		if (length >= sizeof(complaint))
-			length = sizeof(complaint) - 1;
-		memcpy(complaint, run->text, length);
-		str_printable(complaint);
-	}
+	if (r < 0)
+		take_reason(run, complaint);
 	finish(run, r, complaint, &err);
 }
 

@@ -28,7 +28,7 @@ void config_source_done(struct config_source *source);
 /*
  * Give a snapshot of the files to the reader and watch it from the loop. `done` comes once, later,
  * and is the last that is heard of the run: answer NULL, err and the reader's first complaint ("":
- * none; at most LAUNCH_CONFIG_TEXT bytes) where it is refused. What the reader had to say is in the
+ * none; at most CONFIG_REASON_BYTES) where it is refused. What the reader had to say is in the
  * log by then. 0, or -errno and `done` does not come.
  */
 typedef void (*config_run_done)(void *userdata, const struct config_answer *answer,

@@ -304,8 +304,15 @@ struct redis_credential {
 	char password[CONFIG_PASSWORD_BYTES];
 };
 
-/* The one bounded answer of sandboxd-config: this struct on its standard output, or text on stderr
- * and a non-zero status. */
+/* The one bounded answer of sandboxd-config: this struct on its standard output; or a non-zero
+ * status, and there the reason alone, where the files are what is wrong. What it has on standard
+ * error is for the log. */
+#define CONFIG_REFUSAL_MAGIC 0x53424352u
+#define CONFIG_REASON_BYTES  384
+struct config_refusal {
+	uint32_t magic;
+	char reason[CONFIG_REASON_BYTES]; /* the first complaint, terminated */
+};
 struct config_answer {
 	uint32_t magic;
 	uint16_t version;

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -38,6 +39,19 @@ enum mode {
 	MODE_SHOW,
 	MODE_USAGE,
 };
+
+/* The first complaint, for the supervisor. Without it the status still says that there are some. */
+static void tell_reason(const struct buf *complaints)
+{
+	struct config_refusal refusal = {.magic = CONFIG_REFUSAL_MAGIC};
+	const char *end = memchr(complaints->data, '\n', complaints->size);
+	size_t length = end ? (size_t)(end - (const char *)complaints->data) : complaints->size;
+
+	if (length >= sizeof(refusal.reason))
+		length = sizeof(refusal.reason) - 1;
+	memcpy(refusal.reason, complaints->data, length);
+	IGNORE_RESULT(io_write_all(STDOUT_FILENO, &refusal, sizeof(refusal)));
+}
 
 /* Standard input into *ret_answer. Complaints go to standard error. */
 static int read_config(struct config_answer *ret_answer, enum mode mode, enum config_form form,
@@ -66,6 +80,8 @@ static int read_config(struct config_answer *ret_answer, enum mode mode, enum co
 	if (complaints.size > 0 &&
 	    io_write_all(STDERR_FILENO, complaints.data, complaints.size) < 0)
 		r = -EINVAL;
+	if (r == -EINVAL && mode == MODE_ANSWER && complaints.size > 0)
+		tell_reason(&complaints);
 	buf_done(&complaints);
 	if (r == 0 && mode == MODE_SHOW)
 		config_show(stdout, form, texts, &settings, waiting);
