@@ -111,6 +111,8 @@ void commands_wake(struct live *live);
 void command_read_end(struct command_reader *reader);
 void command_cancel(struct command *command);
 
+/* command_tell.c */
+
 /* 0; -EAGAIN: the command does not read what it has; -EPIPE: it takes no input (any more);
  * -ENOBUFS, -ENOMEM. All or nothing. */
 MUST_USE int command_stdin(struct command *command, const void *data, size_t size);
