@@ -13,6 +13,7 @@
  *   user          from here on it is nobody on the host; all capabilities are of that namespace
  *   privileges    three of them stay: to give files to their owners, and to go on writing there
  *   death signal  after the change of ids, which clears it
+ *   limits        last: of memory it has more until its exec
  *
  * Namespaces but the user's belong to the host, so it could not mount even if it tried.
  */
@@ -222,8 +223,8 @@ static int step_exec(const struct jail_child *child, struct err *err)
 }
 
 static int (*const steps[])(const struct jail_child *child, struct err *err) = {
-	step_session, step_root,       step_descriptors, step_limits,
-	step_user,    step_privileges, step_last,        step_exec,
+	step_session,    step_root, step_descriptors, step_user,
+	step_privileges, step_last, step_limits,      step_exec,
 };
 
 static _Noreturn void run_child(const struct jail_child *child)
