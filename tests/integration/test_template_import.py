@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import BIN
+import template_rig
+from harness import BIN, CONFIG, RUNTIME, Daemon, wait_until
 
 RECORD = struct.Struct("<IHHIIQQQ32s")
 OURS = {"dev", "etc", "proc", "session", "tmp", "usr"}
@@ -646,3 +647,35 @@ def test_a_file_system_that_cannot_be_mapped(tmp_path):
     finally:
         subprocess.run(["umount", mounted], check=True)
     shutil.rmtree(tmp_path / "work", ignore_errors=True)
+
+
+# --- with the service --------------------------------------------------------------------------
+
+
+def test_what_was_imported_is_a_session(tmp_path, layout):
+    """An image of two layers, while the service runs; the second has a user, and takes something away."""
+    template_rig.tree(tmp_path / "root")
+    lower = subprocess.run(["tar", "-C", tmp_path / "root", "-c", "."], capture_output=True, check=True).stdout
+    upper = tar(member("opt/.wh.marker"), member("opt/other", data=b"of the second layer\n", mode=0o600),
+                member("etc/passwd", data=b"root:x:0:0::/root:/bin/bash\nnode:x:1001:1001::/:/bin/sh\n"),
+                member("srv/node/own", data=b"x", mode=0o600, uid=1000, gid=1000))
+    layout.index(layout.image(lower, upper))
+    daemon = Daemon(config=CONFIG + "[limits]\nmemory = 1024GiB\n")
+    try:
+        assert template(daemon.state, "import", "two-layers", layout.path)[:2] == (0, "two-layers\n")
+        client = daemon.client("ana")
+        session = client.create_runtime(template="two-layers")
+        assert client.shell(session, "ls /opt; cat /opt/other; stat -c %u:%g /opt/other /srv/node/own; grep node /etc/passwd",
+                            user="root").text.splitlines() == [
+            "other", "of the second layer", "0:0", "1000:1000", "node:x:1001:1001::/:/bin/sh"]
+        assert client.shell(session, "cat /srv/node/own; id -un; cat /opt/other 2>/dev/null || echo refused"
+                            ).text.splitlines() == ["xuser", "refused"]
+        assert json.loads(template(daemon.state, "ls", "-o", "json")[1])[1]["sessions"] == 1
+        status, _, text = template(daemon.state, "rm", "two-layers")
+        assert status == 4 and "sessions use it" in text
+        assert client.shell(session, "cat /opt/other", user="root").text == "of the second layer\n"
+        client.delete(f"{RUNTIME}/{session}")
+        wait_until(lambda: template(daemon.state, "rm", "two-layers")[0] == 0, 10, "nobody uses it")
+        assert client.post(RUNTIME, {"template": "two-layers"}).status == 422
+    finally:
+        daemon.done()
