@@ -44,6 +44,8 @@ LAYERS = [
      ["systemd/", "jansson.h", "sodium.h", "hiredis.h"]),
     ("supervisor/egress/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
                             "supervisor/egress/"], ["ares.h"]),
+    ("supervisor/provider/", [*SHARED, "policy/confine_worker.h", "policy/image.h", "supervisor/peer.h",
+                              "supervisor/provider/"], ["curl/", "jansson.h"]),
     ("supervisor/config/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
                             "supervisor/config/"], ["ini.h"]),
     ("supervisor/helper/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
@@ -54,12 +56,13 @@ LAYERS = [
     ("jail/archive/", [*SHARED, "jail/archive/"], ["archive.h", "archive_entry.h"]),
     ("jail/template/", [*SHARED, "policy/confine_worker.h", "jail/archive/", "jail/template/"],
      ["archive.h", "archive_entry.h", "jansson.h", "nettle/"]),
+    ("jail/contain/", [*SHARED, "jail/contain/", "policy/image.h"], []),
     ("jail/git/", [*SHARED, "jail/git/"], ["curl/"]),
     ("jail/", [*SHARED, "jail/"], []),
     ("ctl/", [*SHARED, "ctl/"], ["curl/", "jansson.h", "wslay/"]),
 ]
 NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/config/",
-                       "supervisor/helper/")
+                       "supervisor/helper/", "supervisor/provider/")
 LIBRARIES = ("jansson.h", "sodium.h", "seccomp.h", "sys/capability.h", "microhttpd.h", "systemd/",
              "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis.h", "wslay/", "nettle/",
              "uriparser/", "ares.h", "openssl/", "archive.h", "archive_entry.h")

@@ -24,6 +24,7 @@ CTL = "ctl"
 CANARY = "jail/canary"  # tries what must be refused
 BASE = "base"
 GIT = "jail/git"  # starts git
+CONTAIN = "jail/contain"  # makes a shim in a container of a foreign engine
 LOADER = "jail/loader"  # parses inside a session, where a component is
 RESOLVERS = ("sandboxd-api", "sandboxd-egress")
 # Of the policy compiler in test builds: runs the program that it watches.
@@ -39,15 +40,15 @@ ONLY = {
     "fsopen": {SUPERVISOR, CTL}, "fsmount": {SUPERVISOR}, "fsconfig": {SUPERVISOR},
     "move_mount": {SUPERVISOR}, "open_tree": {SUPERVISOR}, "mount_setattr": {SUPERVISOR},
     "chroot": set(),
-    "capset": {SUPERVISOR, SHIM},
+    "capset": {SUPERVISOR, SHIM, CONTAIN},
     # The configuration's reader becomes nobody where root runs it by hand.
-    "setresuid": {SUPERVISOR, SHIM, CONFIG}, "setresgid": {SUPERVISOR, SHIM, CONFIG},
-    "setgroups": {SUPERVISOR, SHIM, CONFIG},
+    "setresuid": {SUPERVISOR, SHIM, CONFIG, CONTAIN}, "setresgid": {SUPERVISOR, SHIM, CONFIG, CONTAIN},
+    "setgroups": {SUPERVISOR, SHIM, CONFIG, CONTAIN},
     "setuid": set(), "setgid": set(), "seteuid": set(), "setegid": set(),
     # The owner of a terminal is the file system id that opened it; the second gives it back.
     "setfsuid": {SHIM}, "setreuid": {SHIM},
     # sandboxctl becomes a program of ours (ctl/program.c).
-    "execve": {SUPERVISOR, SHIM, CTL, GIT}, "execveat": {SUPERVISOR, SHIM}, "execv": {SUPERVISOR},
+    "execve": {SUPERVISOR, SHIM, CTL, GIT}, "execveat": {SUPERVISOR, SHIM, CONTAIN}, "execv": {SUPERVISOR},
     "execvp": {LEARN}, "execl": set(), "execlp": set(), "fexecve": {SUPERVISOR},
     "posix_spawn": set(), "ptrace": set(),
 }
@@ -58,7 +59,7 @@ CALL = re.compile(r"\b(?:SYS|__NR)_(\w+)\b|\b(kernel_\w+)\s*\(")
 def folder_of(path):
     """The privilege class of a path: workers are no part of the supervisor."""
     for worker in ("supervisor/api", "supervisor/egress", "supervisor/config",
-                   "supervisor/helper", CANARY, GIT):
+                   "supervisor/helper", "supervisor/provider", CANARY, GIT, CONTAIN):
         if path.startswith(worker + "/"):
             return worker
     return path if path == LEARN else path.split("/", 1)[0]
