@@ -135,7 +135,10 @@ static int event_check(const struct launch_msg *msg)
 	case LAUNCH_EVENT_CONFIG:
 		return session_is_null(msg) && config_valid(&msg->u.config) ? 0 : -EPROTO;
 	case LAUNCH_EVENT_LINK:
-		return session_is_null(msg) && msg->u.link.egress <= PLAN_EGRESS_MAX ? 0 : -EPROTO;
+		return session_is_null(msg) && (msg->u.link.egress <= PLAN_EGRESS_MAX ||
+						msg->u.link.egress == LAUNCH_LINK_PROVIDER)
+			       ? 0
+			       : -EPROTO;
 	default:
 		return -EPROTO;
 	}

@@ -41,6 +41,9 @@ static const struct number_rule {
 	{"limits.session_files", NUMBER(supervisor.session.max_files), PLAN_FILES_MIN, PLAN_FILES_MAX},
 	{"limits.session_cpu", NUMBER(supervisor.session.cpu_pct), PLAN_CPU_MIN_PCT, PLAN_CPU_MAX_PCT},
 	{"limits.session_ptys", NUMBER(supervisor.session.max_ptys), 0, PLAN_PTYS_MAX},
+	{"supervisor.environment", NUMBER(supervisor.environment), 0, 1},
+	{"docker.allow_in_production", NUMBER(supervisor.docker.in_production), 0, 1},
+	{"api.provider", NUMBER(api.provider), 0, 1},
 	{"identity.trusted_peers", NUMBER(api.n_trusted_peers), 0, CONFIG_MAX_PEERS},
 	{"endpoint_default_set", NUMBER(api.endpoint_default_set), 0, (1u << ENDPOINTS_N) - 1},
 	{"api.unknown_fields", NUMBER(api.unknown_fields_ignore), 0, 1},
@@ -112,6 +115,10 @@ static const struct kept_rule {
 	size_t size;
 } kept[] = {
 	{"supervisor.egress_workers", NUMBER(supervisor.n_egress)},
+	{"supervisor.environment", NUMBER(supervisor.environment)},
+	{"docker.socket", NUMBER(supervisor.docker.socket)},
+	{"docker.image", NUMBER(supervisor.docker.image)},
+	{"docker.allow_in_production", NUMBER(supervisor.docker.in_production)},
 	{"state.max_bytes", NUMBER(api.store_max_bytes)},
 	{"store.dsn", NUMBER(api.store_dsn)},
 	{"store.password", NUMBER(api.store_password)},
@@ -142,6 +149,8 @@ static const struct text_rule {
 	{"api.env_prefix",            NUMBER(api.env_prefix)                 },
 	{"api.stream_url",            NUMBER(api.stream_url)                 },
 	{"api.websocket_origins",     NUMBER(api.websocket_origins)          },
+	{"docker.socket",             NUMBER(supervisor.docker.socket)       },
+	{"docker.image",              NUMBER(supervisor.docker.image)        },
 	{"store.dsn",                 NUMBER(api.store_dsn)                  },
 	{"store.password",            NUMBER(api.store_password)             },
 	{"redis.prefix",              NUMBER(api.redis_root)                 },
@@ -288,6 +297,17 @@ static bool is_somewhere(const struct config_host_service *service)
 	       host_service_path_valid(service->path, strlen(service->path));
 }
 
+/* Its socket is a path of this host, and it is wanted where it is. */
+static bool engine_valid(const struct supervisor_config *config)
+{
+	const struct engine_config *docker = &config->docker;
+
+	if (docker->socket[0] == '\0')
+		return true;
+	return host_service_path_valid(docker->socket, strlen(docker->socket)) &&
+	       docker->image[0] != '\0' && (config->environment != 0 || docker->in_production != 0);
+}
+
 /* Called when the counts are known to be right. */
 static int check_network(const struct network_config *network, struct err *err)
 {
@@ -353,6 +373,8 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 	if (!place_valid(&answer->api.redis) || !server_valid(&answer->api.platform.redis) ||
 	    !server_valid(&answer->api.celery.broker) || !server_valid(&answer->api.celery.results))
 		return err_fail(err, -EINVAL, "config", "the address of a Redis server");
+	if (!engine_valid(&answer->supervisor))
+		return err_fail(err, -EINVAL, "config", "the engine of docker");
 	r = check_network(&answer->supervisor.network, err);
 	if (r == 0)
 		r = check_name_servers(&answer->egress, err);

@@ -281,8 +281,9 @@ enum permit_flag {
 	PERMIT_NEW = 8,        /* the session id names none yet, or need not */
 };
 
-#define FROM_API    (1u << SERVE_WORKER_API)
-#define FROM_EGRESS (1u << SERVE_WORKER_EGRESS)
+#define FROM_API      (1u << SERVE_WORKER_API)
+#define FROM_EGRESS   (1u << SERVE_WORKER_EGRESS)
+#define FROM_PROVIDER (1u << SERVE_WORKER_PROVIDER)
 
 #define STARTING (1u << SESSION_STATE_STARTING)
 #define LIVE     (1u << SESSION_STATE_LIVE)
@@ -298,23 +299,23 @@ static const struct permit {
 	unsigned int states; /* of the session; others are LAUNCH_E_STATE */
 	unsigned int flags;
 } permits[] = {
-	{LAUNCH_HELLO,     "hello",     priv_hello,     FROM_API | FROM_EGRESS, 0,
-	 PERMIT_ONCE | PERMIT_BEFORE | PERMIT_NO_SESSION											  },
-	{LAUNCH_ADOPT,     "adopt",     priv_adopt,     FROM_API,               0,                                 PERMIT_ONCE | PERMIT_NO_SESSION},
-	{LAUNCH_START,     "start",     priv_start,     FROM_API,               0,                                 PERMIT_NEW                     },
-	{LAUNCH_KILL,      "kill",      priv_kill,      FROM_API,               STARTING | LIVE | FROZEN | ENDING, 0                              },
-	{LAUNCH_FREEZE,    "freeze",    priv_freeze,    FROM_API,               LIVE,                              0                              },
-	{LAUNCH_THAW,      "thaw",      priv_thaw,      FROM_API,               FROZEN,                            0                              },
-	{LAUNCH_PART,      "part",      priv_part,      FROM_API,               FROZEN,                            0                              },
-	{LAUNCH_JOIN,      "join",      priv_part,      FROM_API,               FROZEN,                            0                              },
-	{LAUNCH_STAT,      "stat",      priv_stat,      FROM_API,               LIVE | FROZEN,                     0                              },
-	{LAUNCH_PROOF,     "proof",     priv_proof,     FROM_API,               LIVE | FROZEN,                     0                              },
-	{LAUNCH_TRACE,     "trace",     priv_trace,     FROM_API,               LIVE | FROZEN,                     0                              },
-	{LAUNCH_LOG_LEVEL, "log-level", priv_log_level, FROM_API,               0,                                 PERMIT_NO_SESSION              },
-	{LAUNCH_REDIS,     "redis",     priv_redis,     FROM_API,               0,                                 PERMIT_NEW                     },
-	{LAUNCH_LINK,      "link",      priv_link,      FROM_API,               0,                                 PERMIT_NO_SESSION              },
-	{LAUNCH_SERVICE,   "service",   priv_service,   FROM_EGRESS,            0,                                 PERMIT_NO_SESSION              },
-	{LAUNCH_LEASE,     "lease",     priv_lease,     FROM_API,               0,                                 PERMIT_NO_SESSION              },
+	{LAUNCH_HELLO,     "hello",     priv_hello,     FROM_API | FROM_EGRESS | FROM_PROVIDER, 0,
+	 PERMIT_ONCE | PERMIT_BEFORE | PERMIT_NO_SESSION													  },
+	{LAUNCH_ADOPT,     "adopt",     priv_adopt,     FROM_API,                               0,                                 PERMIT_ONCE | PERMIT_NO_SESSION},
+	{LAUNCH_START,     "start",     priv_start,     FROM_API,                               0,                                 PERMIT_NEW                     },
+	{LAUNCH_KILL,      "kill",      priv_kill,      FROM_API,                               STARTING | LIVE | FROZEN | ENDING, 0                              },
+	{LAUNCH_FREEZE,    "freeze",    priv_freeze,    FROM_API,                               LIVE,                              0                              },
+	{LAUNCH_THAW,      "thaw",      priv_thaw,      FROM_API,                               FROZEN,                            0                              },
+	{LAUNCH_PART,      "part",      priv_part,      FROM_API,                               FROZEN,                            0                              },
+	{LAUNCH_JOIN,      "join",      priv_part,      FROM_API,                               FROZEN,                            0                              },
+	{LAUNCH_STAT,      "stat",      priv_stat,      FROM_API,                               LIVE | FROZEN,                     0                              },
+	{LAUNCH_PROOF,     "proof",     priv_proof,     FROM_API,                               LIVE | FROZEN,                     0                              },
+	{LAUNCH_TRACE,     "trace",     priv_trace,     FROM_API,                               LIVE | FROZEN,                     0                              },
+	{LAUNCH_LOG_LEVEL, "log-level", priv_log_level, FROM_API,                               0,                                 PERMIT_NO_SESSION              },
+	{LAUNCH_REDIS,     "redis",     priv_redis,     FROM_API,                               0,                                 PERMIT_NEW                     },
+	{LAUNCH_LINK,      "link",      priv_link,      FROM_API,                               0,                                 PERMIT_NO_SESSION              },
+	{LAUNCH_SERVICE,   "service",   priv_service,   FROM_EGRESS,                            0,                                 PERMIT_NO_SESSION              },
+	{LAUNCH_LEASE,     "lease",     priv_lease,     FROM_API,                               0,                                 PERMIT_NO_SESSION              },
 };
 _Static_assert(ARRAY_SIZE(permits) <= 32, "one bit each in serve_client.used");
 

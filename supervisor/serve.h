@@ -23,6 +23,7 @@ struct serve;
 enum serve_worker {
 	SERVE_WORKER_API,
 	SERVE_WORKER_EGRESS,
+	SERVE_WORKER_PROVIDER,
 	SERVE_WORKER_MAX_,
 };
 

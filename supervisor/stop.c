@@ -45,6 +45,9 @@ static void stop_workers(struct stop *stop, enum stop_state state, enum serve_wo
 
 static void stop_egress(struct stop *stop)
 {
+	/* Not waited for: nothing of it is anybody's any more. */
+	if (stop->workers)
+		workers_stop(stop->workers, SERVE_WORKER_PROVIDER, SIGTERM, EGRESS_GRACE);
 	stop_workers(stop, STOP_STATE_EGRESS, SERVE_WORKER_EGRESS, SIGTERM, EGRESS_GRACE);
 }
 

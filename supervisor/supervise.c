@@ -350,6 +350,7 @@ static int stage_workers(struct app *app, struct err *err)
 		.control_fd = app->listeners.control_fd,
 		.operator_fd = app->listeners.operator_fd,
 		.state_fd = app->api_state_fd,
+		.libexec_dir = app->options->libexec_dir,
 		.log_level = (enum log_level)app->reload.config.api.log_level,
 		.ready = on_ready,
 		.failed = on_failed,

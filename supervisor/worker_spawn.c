@@ -3,6 +3,7 @@
  * descriptor. The order matters:
  *
  *   groups        root's; before the descriptors go
+ *   engine        the host's path, looked up in its own mount namespace
  *   root          needs SYS_ADMIN over the new mount namespace
  *   descriptors   only now: until here any low number may be one of the host's descriptors
  *   bounding set  needs SETPCAP; after it no exec can give a capability back
@@ -23,6 +24,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -34,9 +36,11 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/plant.h"
 
 #include "sandboxd/kernel.h"
+#include "sandboxd/worker.h"
 #include "supervisor/host.h"
 #include "supervisor/privileges.h"
 #include "supervisor/rlimits.h"
@@ -51,6 +55,8 @@ struct spawn_child {
 	const struct worker_spawn *spawn;
 	int program_fd;
 	int error_fd;
+	int engine_fd;  /* -1: none */
+	uint32_t group; /* the worker's */
 };
 
 static int step_session(struct spawn_child *child, struct err *err)
@@ -73,6 +79,38 @@ static int step_groups(struct spawn_child *child, struct err *err)
 	return r < 0 ? err_fail(err, r, "worker-groups", "join those of version 1") : 0;
 }
 
+/*
+ * The engine's socket, as a descriptor that is good for connect() alone. A worker has no group but
+ * its own, and here that of the socket, never root's: one that admits its group needs no other
+ * mode. The path is the operator's, without a link on the way.
+ */
+static int step_engine(struct spawn_child *child, struct err *err)
+{
+	const char *path = child->spawn->engine;
+	AUTO_CLOSE int own_fd = -1;
+	AUTO_CLOSE int root_fd = -1;
+	struct stat st;
+
+	if (!path)
+		return 0;
+	own_fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (own_fd < 0 || setns(host_mounts_fd(child->host), CLONE_NEWNS) < 0)
+		return err_fail(err, -errno, "worker-engine", "enter the host's mounts");
+	root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root_fd < 0)
+		return err_fail(err, -errno, "worker-engine", "open the root");
+	child->engine_fd = path_open_beneath(root_fd, path + 1, O_PATH | O_NOFOLLOW, 0);
+	if (child->engine_fd < 0)
+		return err_fail(err, child->engine_fd, "worker-engine", "open its socket");
+	if (fstat(child->engine_fd, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return err_fail(err, -ENOTSOCK, "worker-engine", "open its socket");
+	if (st.st_gid != 0)
+		child->group = st.st_gid;
+	if (setns(own_fd, CLONE_NEWNS) < 0)
+		return err_fail(err, -errno, "worker-engine", "leave the host's mounts");
+	return 0;
+}
+
 static int step_root(struct spawn_child *child, struct err *err)
 {
 	return host_enter_worker_root(child->host, child->spawn->state_fd, err);
@@ -82,6 +120,14 @@ static int step_descriptors(struct spawn_child *child, struct err *err)
 {
 	const struct worker_spawn *spawn = child->spawn;
 	int copies[WORKER_SPAWN_MAX_FDS];
+	int engine_fd = -1;
+
+	if (child->engine_fd >= 0) {
+		engine_fd = fd_dup(child->engine_fd, HIGH_FD);
+		if (engine_fd < 0)
+			return err_fail(err, engine_fd, "worker-descriptors",
+					"copy of the engine's");
+	}
 
 	for (size_t i = 0; i < spawn->n_fds; i++) {
 		copies[i] = fd_dup(spawn->fds[i].from, HIGH_FD);
@@ -98,6 +144,8 @@ static int step_descriptors(struct spawn_child *child, struct err *err)
 			return err_fail(err, -errno, "worker-descriptors", "place %d",
 					spawn->fds[i].to);
 	}
+	if (engine_fd >= 0 && dup2(engine_fd, WORKER_FD_ENGINE) < 0)
+		return err_fail(err, -errno, "worker-descriptors", "place the engine's");
 	return 0;
 }
 
@@ -120,12 +168,13 @@ static int step_bounding(struct spawn_child *child, struct err *err)
 static int step_ids(struct spawn_child *child, struct err *err)
 {
 	uint32_t id = child->spawn->id;
+	uint32_t group = child->group;
 
 	if (id == 0)
 		return err_fail(err, -EPERM, "worker-ids", "no worker is root");
 	if (setgroups(0, NULL) < 0)
 		return err_fail(err, -errno, "worker-ids", "setgroups");
-	if (setresgid(id, id, id) < 0)
+	if (setresgid(group, group, group) < 0)
 		return err_fail(err, -errno, "worker-ids", "setresgid");
 	if (setresuid(id, id, id) < 0)
 		return err_fail(err, -errno, "worker-ids", "setresuid");
@@ -177,6 +226,7 @@ static const struct spawn_step {
 } spawn_steps[] = {
 	{"worker-session",      step_session     },
 	{"worker-groups",       step_groups      },
+	{"worker-engine",       step_engine      },
 	{"worker-root",         step_root        },
 	{"worker-descriptors",  step_descriptors },
 	{"worker-limits",       step_limits      },
@@ -209,7 +259,8 @@ int worker_spawn(const struct host *host, const struct worker_spawn *spawn, int 
 {
 	AUTO_CLOSE int read_fd = -1;
 	AUTO_CLOSE int write_fd = -1;
-	struct spawn_child child = {.host = host, .spawn = spawn};
+	struct spawn_child child = {
+		.host = host, .spawn = spawn, .engine_fd = -1, .group = spawn->id};
 	struct clone_args args = {0};
 	int group_fd = spawn->guarded ? host_egress_group(host) : host_worker_group(host);
 	int pid_fd = -1;

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,8 +28,10 @@
 #include "base/launch.h"
 #include "base/log.h"
 #include "base/sockmsg.h"
+#include "base/str.h"
 
 #include "sandboxd/kernel.h"
+#include "sandboxd/provider.h"
 #include "supervisor/host.h"
 #include "supervisor/log_relay.h"
 #include "supervisor/worker_spawn.h"
@@ -79,9 +82,26 @@ static const struct worker_kind {
 	uint32_t id_offset;
 	bool serves_clients; /* gets the listening sockets and the state directory */
 } kinds[SERVE_WORKER_MAX_] = {
-	[SERVE_WORKER_API] = {"sandboxd-api",    WORKER_ID_API,    true },
-	[SERVE_WORKER_EGRESS] = {"sandboxd-egress", WORKER_ID_EGRESS, false},
+	[SERVE_WORKER_API] = {"sandboxd-api",      WORKER_ID_API,      true },
+	[SERVE_WORKER_EGRESS] = {"sandboxd-egress",   WORKER_ID_EGRESS,   false},
+	[SERVE_WORKER_PROVIDER] = {"sandboxd-provider", WORKER_ID_PROVIDER, false},
 };
+
+static int open_provider_config(const struct workers *workers)
+{
+	struct provider_config config = {
+		.magic = CONFIG_MAGIC,
+		.version = CONFIG_VERSION,
+		.size = sizeof(config),
+	};
+	int r;
+
+	memcpy(config.image, workers->options.config->supervisor.docker.image,
+	       sizeof(config.image));
+	r = str_copy(config.programs_dir, sizeof(config.programs_dir),
+		     workers->options.libexec_dir);
+	return r < 0 ? r : fd_memfd_sealed("provider-config", &config, sizeof(config), 0);
+}
 
 /* A new one for every life: a descriptor of its own has an offset of its own, so what a former
  * worker read, or did to it, is not seen. */
@@ -94,6 +114,8 @@ static int open_config(const struct workers *workers, enum serve_worker kind)
 		return fd_memfd_sealed("api-config", &config->api, sizeof(config->api), 0);
 	case SERVE_WORKER_EGRESS:
 		return fd_memfd_sealed("egress-config", &config->egress, sizeof(config->egress), 0);
+	case SERVE_WORKER_PROVIDER:
+		return open_provider_config(workers);
 	case SERVE_WORKER_MAX_:
 		break;
 	}
@@ -128,6 +150,11 @@ static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struc
 		.guarded = worker->kind == SERVE_WORKER_EGRESS,
 	};
 
+	if (worker->kind == SERVE_WORKER_PROVIDER) {
+		spawn.no_network = true;
+		spawn.engine = options->config->supervisor.docker.socket;
+	}
+
 	if (config_fd < 0)
 		return err_fail(err, config_fd, "worker", "sealed configuration");
 	add_fd(&spawn, STDIN_FILENO, STDIN_FILENO); /* /dev/null, see signals_open */
@@ -161,12 +188,18 @@ static void close_worker(struct worker *worker)
 	log_relay_done(&worker->relay);
 }
 
+/* Its engine may be down, which is no reason not to serve what needs none. */
+static bool is_optional(const struct worker *worker)
+{
+	return worker->kind == SERVE_WORKER_PROVIDER;
+}
+
 static void check_ready(struct workers *workers)
 {
 	if (workers->ready)
 		return;
 	for (uint32_t i = 0; i < workers->n_workers; i++) {
-		if (!workers->worker[i].greeted)
+		if (!workers->worker[i].greeted && !is_optional(&workers->worker[i]))
 			return;
 	}
 	workers->ready = true;
@@ -176,6 +209,12 @@ static void check_ready(struct workers *workers)
 static bool is_up(const struct worker *worker)
 {
 	return worker->state == WORKER_STATE_RUNNING;
+}
+
+/* It is the last one. */
+static bool has_provider(const struct workers *workers)
+{
+	return workers->worker[workers->n_workers - 1].kind == SERVE_WORKER_PROVIDER;
 }
 
 /* To each worker that has said HELLO: whoever shows the service's state, or has a log level. */
@@ -189,6 +228,10 @@ static void tell_facts(struct workers *workers)
 	facts->n_egress = workers->options.config->supervisor.n_egress;
 	facts->egress_guarded = host_egress_guarded(workers->options.host);
 	facts->log_level = (uint32_t)workers->log_level;
+	facts->n_provider_restarts = workers->n_restarts[SERVE_WORKER_PROVIDER];
+	facts->has_provider = has_provider(workers);
+	facts->provider_up =
+		has_provider(workers) && is_up(&workers->worker[workers->n_workers - 1]);
 	for (uint32_t i = 0; i < workers->n_workers; i++)
 		facts->n_egress_up += workers->worker[i].kind == SERVE_WORKER_EGRESS &&
 				      is_up(&workers->worker[i]);
@@ -207,49 +250,49 @@ void workers_tell_config(const struct workers *workers)
 	serve_tell_config(workers->options.serve, workers->options.config_state, fd);
 }
 
-/* A socket pair of their own for the api worker and that egress worker, if both are up. Without
- * one the sessions of that worker get no new policy: the next life of either tries again. */
-static bool link_egress(struct worker *egress)
+/* A socket pair of their own for the api worker and that worker, if both are up. Without one the
+ * sessions of that worker get no new policy, or nothing: the next life of either tries again. */
+static bool link_to_api(struct worker *worker)
 {
-	struct worker *api = &egress->workers->worker[0];
+	struct worker *api = &worker->workers->worker[0];
 	struct launch_msg event = launch_message(LAUNCH_EVENT_LINK, 0, NULL);
 	int fds[2];
 	int r;
 
-	if (!is_up(api) || !is_up(egress))
+	if (!is_up(api) || !is_up(worker))
 		return false;
 	r = sockmsg_pair(fds, 1);
 	if (r < 0) {
-		log_line(LOG_LEVEL_ERROR, NULL, "no socket between api and egress worker",
-			 "errno=%d", -r);
-		kill_process(egress);
+		log_line(LOG_LEVEL_ERROR, NULL, "no socket between api and other worker",
+			 "worker=%s errno=%d", kinds[worker->kind].program, -r);
+		kill_process(worker);
 		return false;
 	}
-	event.u.link.egress = egress->index;
+	event.u.link.egress = worker->index;
 	peer_send(&api->client.peer, &event, fds[0]);
-	peer_send(&egress->client.peer, &event, fds[1]);
+	peer_send(&worker->client.peer, &event, fds[1]);
 	return true;
 }
 
 bool workers_link(struct workers *workers, uint32_t egress)
 {
 	/* The first is the api worker. */
-	return egress + 1 < workers->n_workers && link_egress(&workers->worker[egress + 1]);
+	return egress < workers->options.config->supervisor.n_egress &&
+	       link_to_api(&workers->worker[egress + 1]);
 }
 
 static void link_workers(struct worker *worker)
 {
 	struct workers *workers = worker->workers;
 
-	if (worker->kind == SERVE_WORKER_EGRESS) {
-		(void)link_egress(worker);
-		serve_hand_over(&worker->client);
+	if (worker->kind != SERVE_WORKER_API) {
+		(void)link_to_api(worker);
+		if (worker->kind == SERVE_WORKER_EGRESS)
+			serve_hand_over(&worker->client);
 		return;
 	}
-	for (uint32_t i = 0; i < workers->n_workers; i++) {
-		if (workers->worker[i].kind == SERVE_WORKER_EGRESS)
-			(void)link_egress(&workers->worker[i]);
-	}
+	for (uint32_t i = 1; i < workers->n_workers; i++)
+		(void)link_to_api(&workers->worker[i]);
 }
 
 static void on_hello(void *userdata)
@@ -353,7 +396,7 @@ static void pause_worker(struct worker *worker)
 	worker->backoff = worker->backoff > 0 ? worker->backoff * 2 : BACKOFF_MIN;
 	if (worker->backoff > BACKOFF_MAX)
 		worker->backoff = BACKOFF_MAX;
-	if (!worker->greeted && ++worker->n_tries == MAX_FIRST_TRIES)
+	if (!worker->greeted && ++worker->n_tries == MAX_FIRST_TRIES && !is_optional(worker))
 		workers->options.failed(workers->options.userdata);
 }
 
@@ -445,7 +488,9 @@ static void init_worker(struct workers *workers, uint32_t index, enum serve_work
 	workers->worker[index] = (struct worker){
 		.workers = workers,
 		.kind = kind,
-		.index = kind == SERVE_WORKER_EGRESS ? index - 1 : 0,
+		.index = kind == SERVE_WORKER_EGRESS     ? index - 1
+			 : kind == SERVE_WORKER_PROVIDER ? LAUNCH_LINK_PROVIDER
+							 : 0,
 		.state = WORKER_STATE_IDLE,
 		.relay = LOG_RELAY_NULL,
 		.pid_fd = -1,
@@ -456,10 +501,18 @@ static void init_worker(struct workers *workers, uint32_t index, enum serve_work
 	workers->worker[index].client.index = workers->worker[index].index;
 }
 
+static enum serve_worker kind_of(const struct supervisor_config *config, uint32_t index)
+{
+	if (index == 0)
+		return SERVE_WORKER_API;
+	return index <= config->n_egress ? SERVE_WORKER_EGRESS : SERVE_WORKER_PROVIDER;
+}
+
 int workers_start(const struct workers_options *options, struct workers **ret_workers,
 		  struct err *err)
 {
-	uint32_t n = 1 + options->config->supervisor.n_egress;
+	const struct supervisor_config *config = &options->config->supervisor;
+	uint32_t n = 1 + config->n_egress + (config->docker.socket[0] != '\0');
 	struct workers *workers;
 	int r = 0;
 
@@ -470,7 +523,7 @@ int workers_start(const struct workers_options *options, struct workers **ret_wo
 	workers->log_level = options->log_level;
 	workers->n_workers = n;
 	for (uint32_t i = 0; i < n; i++)
-		init_worker(workers, i, i == 0 ? SERVE_WORKER_API : SERVE_WORKER_EGRESS);
+		init_worker(workers, i, kind_of(config, i));
 	for (uint32_t i = 0; r == 0 && i < n; i++) {
 		r = loop_add_timer(options->loop, USEC_NEVER, on_timer, &workers->worker[i],
 				   &workers->worker[i].timer);

@@ -26,6 +26,7 @@ struct workers_options {
 	int control_fd;                           /* stay the caller's */
 	int operator_fd;
 	int state_fd;
+	const char *libexec_dir; /* as the host names it; kept by pointer */
 	enum log_level log_level;
 	/* Every worker has said HELLO once. */
 	void (*ready)(void *userdata);

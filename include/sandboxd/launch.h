@@ -126,6 +126,10 @@ struct launch_facts {
 	uint32_t n_egress_up; /* have said HELLO and live */
 	uint32_t log_level;
 	uint32_t egress_guarded; /* the kernel refuses what no session may reach, too */
+	uint32_t n_provider_restarts;
+	uint32_t has_provider; /* one is configured */
+	uint32_t provider_up;  /* it has said HELLO and lives */
+	uint32_t zero;
 };
 
 struct launch_stat {
@@ -222,6 +226,8 @@ struct launch_config {
 	char waiting[LAUNCH_CONFIG_TEXT]; /* options that wait for a restart: "section.key ..." */
 };
 
+/* In the place of an egress worker's index: the provider (provider.h). */
+#define LAUNCH_LINK_PROVIDER UINT32_MAX
 struct launch_link {
 	uint32_t egress; /* index of the egress worker, as in struct plan */
 	uint32_t zero;

@@ -85,10 +85,11 @@
 #define SESSION_FREE_PORTS_TEXT "2" /* the first port that a session can bind */
 
 /* Workers of one instance take ids from one block of the instance. */
-#define WORKER_ID_API    1
-#define WORKER_ID_EGRESS 2
-#define WORKER_ID_CONFIG 3
-#define WORKER_ID_HELPER 4
+#define WORKER_ID_API      1
+#define WORKER_ID_EGRESS   2
+#define WORKER_ID_CONFIG   3
+#define WORKER_ID_HELPER   4
+#define WORKER_ID_PROVIDER 5
 
 /* Of the api worker: who it is to a store that others share. */
 #define STORE_INSTANCE_NAME "store-instance"

@@ -16,7 +16,8 @@ enum worker_fd {
 	WORKER_FD_CONTROL = 6,    /* api: listening stream socket */
 	WORKER_FD_OPERATOR = 7,   /* api: listening stream socket, peer uid 0 only */
 	WORKER_FD_STATE = 8,      /* api: directory descriptor of its state; also its /state */
-	WORKER_FD_NEXT_ = 9,
+	WORKER_FD_ENGINE = 9,     /* provider: O_PATH, the engine's Unix socket */
+	WORKER_FD_NEXT_ = 10,
 };
 #define WORKER_STATE_DIR "/state"
 
@@ -213,8 +214,10 @@ struct api_config {
 	char websocket_origins[CONFIG_ORIGINS_BYTES]; /* between spaces, `*`: any; "": none but the
 						       host's own */
 	uint32_t endpoint_default_set;                /* bit per endpoint */
-	uint32_t unknown_fields_ignore;               /* 0 refuse, 1 ignore */
-	uint32_t component_names_compatible;          /* 0 strict, 1 compatible */
+	uint32_t provider; /* of sandboxes that name none: 0 native, 1 docker */
+	uint32_t provider_zero;
+	uint32_t unknown_fields_ignore;      /* 0 refuse, 1 ignore */
+	uint32_t component_names_compatible; /* 0 strict, 1 compatible */
 	uint32_t max_sessions;
 	uint32_t queue_max_jobs; /* waiting jobs of one session */
 	uint32_t frames_keep_s;
@@ -280,6 +283,14 @@ struct session_ceilings {
 	uint32_t max_ptys;
 };
 
+/* A foreign engine that sandboxes can be made by. */
+struct engine_config {
+	char socket[CONFIG_SOCKET_BYTES]; /* its Unix socket; "": there is none */
+	char image[CONFIG_ORIGINS_BYTES]; /* of every sandbox */
+	uint32_t in_production;           /* it may be used there, too */
+	uint32_t zero;
+};
+
 struct supervisor_config {
 	uint32_t magic;
 	uint16_t version;
@@ -296,6 +307,9 @@ struct supervisor_config {
 	uint32_t log_format;       /* enum log_format: logfmt or JSON */
 	struct session_ceilings session;
 	struct network_config network;
+	struct engine_config docker;
+	uint32_t environment; /* 0 production, 1 development */
+	uint32_t zero;
 };
 
 /* Who may make users on the server. The supervisor's and its helper's alone. */

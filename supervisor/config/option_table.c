@@ -28,6 +28,7 @@
 #define PLATFORM   "platform"
 #define AIRBYTE    "airbyte"
 #define CELERY     "celery"
+#define DOCKER     "docker"
 
 #define QUOTA(scope, member) AT(api.quota.limits[QUOTA_SCOPE_##scope].member)
 
@@ -49,6 +50,18 @@ static const struct option_row rows[] = {
 	{SUPERVISOR, "log_format", OPTION_TYPE_FORMAT, 0, 1, "logfmt",
 	 AT(supervisor.log_format), OPTION_RELOAD, "logfmt or json, where there is no journal"},
 
+	{SUPERVISOR, "environment", OPTION_TYPE_ENVIRONMENT, 0, 1, "production",
+	 AT(supervisor.environment), OPTION_RESTART, "production or development, where foreign engines need no leave"},
+
+	{DOCKER, "socket", OPTION_TYPE_SOCKET, 0, 0, NULL,
+	 AT(supervisor.docker.socket), OPTION_RESTART, "Unix socket of a Docker Engine, as /run/docker.sock, that sandboxes may be made by; unset: none"},
+	{DOCKER, "image", OPTION_TYPE_IMAGE, 0, 0, NULL,
+	 AT(supervisor.docker.image), OPTION_RESTART, "image of every sandbox there"},
+	{DOCKER, "allow_in_production", OPTION_TYPE_BOOL, 0, 1, "no",
+	 AT(supervisor.docker.in_production), OPTION_RESTART, "use that engine also where environment = production"},
+
+	{API, "provider", OPTION_TYPE_PROVIDER, 0, 1, "native",
+	 AT(api.provider), OPTION_RELOAD_NEW, "what makes a sandbox that names no provider: native or docker"},
 	{API, "stream_url", OPTION_TYPE_URL_PREFIX, 0, 0, "/chat/stream/",
 	 AT(api.stream_url), OPTION_RELOAD, "prefix of a task's stream_url"},
 	{API, "websocket_origins", OPTION_TYPE_ORIGINS, 0, 0, NULL,
@@ -296,6 +309,10 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_TASKS] = "names",
 	[OPTION_TYPE_EXECUTION] = "local|celery",
 	[OPTION_TYPE_ENCRYPTION] = "off|available|required",
+	[OPTION_TYPE_PROVIDER] = "native|docker",
+	[OPTION_TYPE_ENVIRONMENT] = "production|development",
+	[OPTION_TYPE_SOCKET] = "path",
+	[OPTION_TYPE_IMAGE] = "name",
 	[OPTION_TYPE_RULES] = "rules",
 	[OPTION_TYPE_BUCKETS] = "buckets",
 	[OPTION_TYPE_PATHS] = "paths",

@@ -42,6 +42,10 @@ enum option_type {
 	OPTION_TYPE_TASKS,        /* dotted names between spaces, into celery.task_name */
 	OPTION_TYPE_EXECUTION,    /* local, celery */
 	OPTION_TYPE_ENCRYPTION,   /* off, available, required */
+	OPTION_TYPE_PROVIDER,     /* native, docker */
+	OPTION_TYPE_ENVIRONMENT,  /* production, development */
+	OPTION_TYPE_SOCKET,       /* absolute path of a Unix socket */
+	OPTION_TYPE_IMAGE,        /* name of an image, as an engine takes it */
 	/* Lists between spaces, appended to: such an option may come more than once in a file. */
 	OPTION_TYPE_RULES,         /* of egress_rule.h */
 	OPTION_TYPE_BUCKETS,       /* bucket[/prefix] */

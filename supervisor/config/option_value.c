@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/host_service.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/str.h"
@@ -75,15 +76,17 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 		enum option_type type;
 		const char *word[CHOICE_WORDS];
 	} choices[] = {
-		{OPTION_TYPE_BOOL,       {"no", "yes"}                          },
-		{OPTION_TYPE_FIELDS,     {"refuse", "ignore"}                   },
-		{OPTION_TYPE_NAMES,      {"strict", "compatible"}               },
-		{OPTION_TYPE_FORMAT,     {"logfmt", "json"}                     },
-		{OPTION_TYPE_REROUTE,    {"refuse", "reroute"}                  },
-		{OPTION_TYPE_SHARED,     {"refuse", "path", "trust_credentials"}},
-		{OPTION_TYPE_AIRBYTE,    {"client", "password", "open", "cloud"}},
-		{OPTION_TYPE_EXECUTION,  {"local", "celery"}                    },
-		{OPTION_TYPE_ENCRYPTION, {"off", "available", "required"}       },
+		{OPTION_TYPE_BOOL,        {"no", "yes"}                          },
+		{OPTION_TYPE_FIELDS,      {"refuse", "ignore"}                   },
+		{OPTION_TYPE_NAMES,       {"strict", "compatible"}               },
+		{OPTION_TYPE_FORMAT,      {"logfmt", "json"}                     },
+		{OPTION_TYPE_REROUTE,     {"refuse", "reroute"}                  },
+		{OPTION_TYPE_SHARED,      {"refuse", "path", "trust_credentials"}},
+		{OPTION_TYPE_AIRBYTE,     {"client", "password", "open", "cloud"}},
+		{OPTION_TYPE_EXECUTION,   {"local", "celery"}                    },
+		{OPTION_TYPE_ENCRYPTION,  {"off", "available", "required"}       },
+		{OPTION_TYPE_PROVIDER,    {"native", "docker"}                   },
+		{OPTION_TYPE_ENVIRONMENT, {"production", "development"}          },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
@@ -230,6 +233,29 @@ static int set_tasks(const struct option_row *row, const char *value, struct con
 	return 0;
 }
 
+static int set_socket(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	size_t length = strlen(value);
+
+	if (!host_service_path_valid(value, length))
+		return -EINVAL;
+	memset(field_of(row, answer), 0, CONFIG_SOCKET_BYTES);
+	memcpy(field_of(row, answer), value, length);
+	return 0;
+}
+
+static int set_image(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	size_t length = strlen(value);
+
+	if (length == 0 || length >= CONFIG_ORIGINS_BYTES || !str_only(value, 1, "") ||
+	    !str_only(value, length, "._-/:@"))
+		return -EINVAL;
+	memset(field_of(row, answer), 0, CONFIG_ORIGINS_BYTES);
+	memcpy(field_of(row, answer), value, length);
+	return 0;
+}
+
 static bool is_origin(const char *word, size_t length)
 {
 	const char *authority = memmem(word, length, "://", 3);
@@ -300,6 +326,12 @@ static const struct value_kind {
 			     NULL													      },
 	[OPTION_TYPE_EXECUTION] = {set_choice,              "local or celery",                                                             NULL      },
 	[OPTION_TYPE_ENCRYPTION] = {set_choice,              "off, available or required",                                                  NULL      },
+	[OPTION_TYPE_PROVIDER] = {set_choice,              "native or docker",                                                            NULL      },
+	[OPTION_TYPE_ENVIRONMENT] = {set_choice,              "production or development",                                                   NULL      },
+	[OPTION_TYPE_SOCKET] = {set_socket,              "an absolute path without . and .., at most 107 bytes",
+                             NULL													      },
+	[OPTION_TYPE_IMAGE] = {set_image,
+                             "a name such as registry.example/sandbox:1, at most 255 bytes",					 NULL      },
 	[OPTION_TYPE_SNAPSHOT_KEYS] =
 		{option_list_set,
 			     "*=ID:KEY, workspace:NAME=ID:KEY or owner:NAME=ID:KEY, each id once, KEY 64 hexadecimal digits",

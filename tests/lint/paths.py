@@ -9,7 +9,8 @@ folders after the child's pivot, or what /proc offers of another process as a di
 import re
 import sys
 
-WORKERS = ("supervisor/api/", "supervisor/egress/", "supervisor/config/", "supervisor/helper/")
+WORKERS = ("supervisor/api/", "supervisor/egress/", "supervisor/config/", "supervisor/helper/",
+           "supervisor/provider/")
 CALL = re.compile(
     r"(?<![\w.>])(?:open|openat|opendir|fdopendir|fopen|freopen|creat|mkdir|mkdirat|mknod|mknodat|unlink|unlinkat|rmdir|remove|"
     r"rename|renameat|renameat2|link|linkat|symlink|symlinkat|chown|lchown|fchownat|chmod|fchmodat|stat|lstat|"
@@ -51,6 +52,7 @@ KNOWN = {
     "supervisor/steps_child.c": "/dev/null of the new root, before the first program",
     "supervisor/steps_parent.c": "the session's socket in the runtime directory",
     "supervisor/supervise.c": "its directories, at the start",
+    "supervisor/worker_spawn.c": "the engine's socket, as the configuration names it, at a worker's start",
     "supervisor/serve_service.c": "sockets of host_services, in a child: each component without links",
     "supervisor/template/jail.c": "its own program's directory, /proc of a helper of its own; mounts by descriptor",
     "supervisor/template/list.c": "the folder of templates",

@@ -1,0 +1,229 @@
+/*
+ * sandboxd-provider: sandboxes of a foreign engine, for the api worker.
+ *
+ * Who holds the engine's socket is root on this host, so this process has it and little else: own
+ * ids, an empty root, no network, the socket of one path. It reads requests of the api worker and
+ * answers of the engine; what sessions say passes through it unread but for the length of each
+ * message.
+ *
+ * Start: signals, configuration, filter, one question to the engine; where that does not answer it
+ * ends, and the supervisor starts it again with the socket that is there then.
+ */
+#include <curl/curl.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+
+#include "base/fd.h"
+#include "base/io.h"
+#include "base/json.h"
+#include "base/launch.h"
+#include "base/log.h"
+#include "base/sockmsg.h"
+#include "base/str.h"
+
+#include "policy/confine_worker.h"
+#include "policy/image.h"
+#include "sandboxd/launch.h"
+#include "sandboxd/provider.h"
+#include "sandboxd/worker.h"
+#include "supervisor/provider/docker.h"
+#include "supervisor/provider/http.h"
+#include "supervisor/provider/service.h"
+
+#define GREETING_TIMEOUT_MS 10000
+#define ENGINE_TIMEOUT      (10 * USEC_PER_SEC)
+
+struct provider {
+	struct loop *loop;
+	struct image policy;
+	struct provider_config config;
+	char instance[sizeof(((struct launch_hello *)0)->instance) + 1];
+	struct docker *docker;
+	struct service *service;
+};
+
+static int open_signals(void)
+{
+	sigset_t set;
+	int fd;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) /* NOLINT(concurrency-mt-unsafe): no threads */
+		return -errno;
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+static int read_config(struct provider_config *config)
+{
+	int r = io_read_exact(WORKER_FD_CONFIG, config, sizeof(*config));
+
+	if (r < 0)
+		return r;
+	if (config->magic != CONFIG_MAGIC || config->version != CONFIG_VERSION ||
+	    config->size != sizeof(*config))
+		return -EPROTO;
+	return 0;
+}
+
+static int greet(struct provider *provider)
+{
+	struct launch_msg msg = launch_message(LAUNCH_HELLO, 1, (const uint8_t[ID_BYTES]){0});
+	struct pollfd answer = {.fd = WORKER_FD_SUPERVISOR, .events = POLLIN};
+	ssize_t n;
+	int r;
+
+	msg.u.hello.magic = LAUNCH_MAGIC;
+	msg.u.hello.version = LAUNCH_VERSION;
+	msg.u.hello.message_bytes = sizeof(msg);
+	r = sockmsg_send(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0);
+	if (r < 0)
+		return r;
+	if (poll(&answer, 1, GREETING_TIMEOUT_MS) != 1)
+		return -ETIMEDOUT;
+	n = sockmsg_recv(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0);
+	if (n < 0)
+		return (int)n;
+	if (launch_check(&msg, (size_t)n, 1) < 0 || msg.type != LAUNCH_HELLO + 1 ||
+	    msg.error != LAUNCH_E_NONE)
+		return -EPROTO;
+	memcpy(provider->instance, msg.u.hello.instance, sizeof(msg.u.hello.instance));
+	return 0;
+}
+
+static int take_message(struct provider *provider, const struct launch_msg *msg, int *fd)
+{
+	switch (msg->type) {
+	case LAUNCH_EVENT_LINK:
+		if (*fd < 0)
+			return -EPROTO;
+		service_link(provider->service, TAKE_FD(*fd));
+		return 0;
+	case LAUNCH_EVENT_FACTS:
+		if (msg->u.facts.log_level >= LOG_LEVEL_MAX_)
+			return -EPROTO;
+		log_set_level((enum log_level)msg->u.facts.log_level);
+		return 0;
+	default:
+		return -EPROTO;
+	}
+}
+
+static int on_supervisor(void *userdata, uint32_t events)
+{
+	struct provider *provider = userdata;
+	struct launch_msg msg;
+	int fd = -1;
+	ssize_t n = sockmsg_recv(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), &fd, 1);
+	int r;
+
+	(void)events;
+	if (n == -EAGAIN)
+		return 0;
+	if (n <= 0) {
+		loop_quit(provider->loop, 0); /* the supervisor has ended */
+		return n == 0 ? 0 : (int)n;
+	}
+	r = launch_check(&msg, (size_t)n, 1) < 0 ? -EPROTO : take_message(provider, &msg, &fd);
+	(void)fd_close(fd);
+	return r;
+}
+
+static int on_signal(void *userdata, uint32_t events)
+{
+	struct provider *provider = userdata;
+
+	(void)events;
+	loop_quit(provider->loop, 0);
+	return 0;
+}
+
+/* What of it has to be there before the filter: libraries read their settings, and their random
+ * numbers. */
+static int open_provider(struct provider *provider)
+{
+	struct err err = ERR_NULL;
+	int r;
+
+	if (curl_global_init(CURL_GLOBAL_ALL) != CURLE_OK)
+		return -ENOMEM;
+	r = doc_seed();
+	if (r == 0)
+		r = read_config(&provider->config);
+	if (r == 0)
+		r = loop_new(&provider->loop);
+	if (r == 0)
+		r = image_open(WORKER_FD_POLICY, &provider->policy, &err);
+	return r;
+}
+
+static int start(struct provider *provider)
+{
+	const struct docker_options options = {
+		.loop = provider->loop,
+		.config = &provider->config,
+		.instance = provider->instance,
+	};
+	int status = http_ask(PROVIDER_ENGINE_PATH, "/_ping", ENGINE_TIMEOUT);
+	int r;
+
+	if (status != 200) {
+		log_line(LOG_LEVEL_ERROR, NULL, "the engine does not answer", "status=%d", status);
+		return -ECONNREFUSED;
+	}
+	r = docker_new(&options, &provider->docker);
+	if (r == 0)
+		r = service_new(provider->loop, provider->docker, &provider->policy,
+				&provider->service);
+	return r == 0 ? greet(provider) : r;
+}
+
+/* Until TERM or the end of the supervisor (0), or -errno. The process ends then, and what it holds
+ * with it. */
+static int run(struct provider *provider, int signal_fd)
+{
+	struct loop_source *supervisor = NULL, *signals = NULL;
+	int r;
+
+	r = loop_add(provider->loop, WORKER_FD_SUPERVISOR, EPOLLIN, on_supervisor, provider,
+		     &supervisor);
+	if (r == 0)
+		r = loop_add(provider->loop, signal_fd, EPOLLIN, on_signal, provider, &signals);
+	if (r == 0)
+		r = loop_run(provider->loop);
+	(void)loop_remove(signals);
+	(void)loop_remove(supervisor);
+	return r;
+}
+
+int main(void)
+{
+	static struct provider provider;
+	int signal_fd;
+	int r;
+
+	log_init("sandboxd-provider", LOG_LEVEL_INFO);
+	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
+	signal_fd = open_signals();
+	if (signal_fd < 0)
+		return EXIT_FAILURE;
+	r = open_provider(&provider);
+	if (r < 0) {
+		log_line(LOG_LEVEL_ERROR, NULL, "provider cannot start", "errno=%d", -r);
+		return EXIT_FAILURE;
+	}
+	if (confine_fileless_worker(WORKER_FD_POLICY, "worker-provider") < 0)
+		return EXIT_FAILURE;
+	r = start(&provider);
+	if (r == 0)
+		r = run(&provider, signal_fd);
+	if (r < 0)
+		log_line(LOG_LEVEL_ERROR, NULL, "provider ends", "errno=%d", -r);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,1 @@
+sandboxd_fuzzer(fuzz_unwrap LIBS sandboxd_provider_pure)
