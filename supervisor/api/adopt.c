@@ -26,6 +26,7 @@ struct adoptee {
 	bool is_frozen;
 	bool is_parted;    /* as well, and its shim runs */
 	bool incompatible; /* another release had made its tree, which was ended */
+	const struct provider *provider;
 };
 
 #define START_MAX_BYTES ((size_t)64 * 1024 * 1024)
@@ -254,7 +255,7 @@ static void finish_adoption(struct app *app)
 
 		/* Where the rows could not be read nothing is known of it: it lives on. */
 		if (!adoptee->taken && r >= 0) {
-			sessions_kill_unknown(app, &adoptee->id);
+			sessions_kill_unknown(app, adoptee->provider, &adoptee->id);
 			app->metrics.n_adoptions[METRICS_ADOPTION_KILLED]++;
 			start.n_killed++;
 		}
@@ -287,27 +288,56 @@ static void finish_adoption(struct app *app)
 
 /* Asking the supervisor. */
 
+static void note_adoptee(struct app *app, const struct provider *provider,
+			 const struct launch_msg *answer, int fd)
+{
+	struct adoptee *adoptee = calloc(1, sizeof(*adoptee));
+
+	if (!adoptee) {
+		/* Its row would seem to have no tree. The next worker asks again. */
+		log_line(LOG_LEVEL_ERROR, NULL, "no memory to adopt", NULL);
+		(void)sd_event_exit(app->event, EXIT_FAILURE);
+		(void)fd_close(fd);
+		return;
+	}
+	adoptee->provider = provider;
+	memcpy(adoptee->id.bytes, answer->session, ID_BYTES);
+	adoptee->fd = fd;
+	adoptee->is_frozen = answer->error == LAUNCH_E_NONE && answer->u.adopted.is_frozen != 0;
+	adoptee->is_parted = adoptee->is_frozen && answer->u.adopted.is_parted != 0;
+	adoptee->incompatible = adoptee->taken = answer->error == LAUNCH_E_INCOMPATIBLE;
+	list_append(&app->adopting, &adoptee->link);
+}
+
+/* What of it lives and was not told stays: its rows find it again at their next use. */
+static void on_adopt_docker(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct app *app = userdata;
+
+	if (answer && answer->more) {
+		note_adoptee(app, &provider_docker, answer, fd);
+		return;
+	}
+	(void)fd_close(fd);
+	if (!answer || answer->error != LAUNCH_E_NONE)
+		log_line(LOG_LEVEL_ERROR, NULL, "the provider does not say what lives", "error=%s",
+			 answer ? launch_error_text(answer->error) : "timeout");
+	finish_adoption(app);
+}
+
+static void adopt_docker(struct app *app)
+{
+	if (provider_docker.connect(app, on_adopt_docker, app) < 0)
+		finish_adoption(app);
+}
+
 static void on_adopt(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct app *app = userdata;
 	AUTO_CLOSE int shim_fd = fd;
-	struct adoptee *adoptee;
 
 	if (answer && answer->more) {
-		adoptee = calloc(1, sizeof(*adoptee));
-		if (!adoptee) {
-			/* Its row would seem to have no tree. The next worker asks again. */
-			log_line(LOG_LEVEL_ERROR, NULL, "no memory to adopt", NULL);
-			(void)sd_event_exit(app->event, EXIT_FAILURE);
-			return;
-		}
-		memcpy(adoptee->id.bytes, answer->session, ID_BYTES);
-		adoptee->fd = TAKE_FD(shim_fd);
-		adoptee->is_frozen =
-			answer->error == LAUNCH_E_NONE && answer->u.adopted.is_frozen != 0;
-		adoptee->is_parted = adoptee->is_frozen && answer->u.adopted.is_parted != 0;
-		adoptee->incompatible = adoptee->taken = answer->error == LAUNCH_E_INCOMPATIBLE;
-		list_append(&app->adopting, &adoptee->link);
+		note_adoptee(app, &provider_native, answer, TAKE_FD(shim_fd));
 		return;
 	}
 	if (!answer || answer->error != LAUNCH_E_NONE) {
@@ -316,7 +346,8 @@ static void on_adopt(void *userdata, const struct launch_msg *answer, int fd)
 		(void)sd_event_exit(app->event, EXIT_FAILURE);
 		return;
 	}
-	finish_adoption(app);
+	if (provider_docker_await(app, adopt_docker) < 0)
+		adopt_docker(app);
 }
 
 static void on_hello(void *userdata, const struct launch_msg *answer, int fd)

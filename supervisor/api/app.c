@@ -20,6 +20,7 @@
 #include "supervisor/api/names.h"
 #include "supervisor/api/observe.h"
 #include "supervisor/api/platform.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/quotas.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/settings.h"
@@ -87,7 +88,7 @@ static void begin_stop(struct app *app)
 
 /* The service is started again: whoever waits for an answer has it within a moment, streams are cut
  * and can be resumed, and of tasks nothing is said. */
-static void begin_leave(struct app *app)
+void app_leave(struct app *app)
 {
 	if (is_ending(app))
 		return;
@@ -102,7 +103,7 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *inf
 {
 	(void)source;
 	if (info->ssi_signo == SIGUSR2)
-		begin_leave(userdata);
+		app_leave(userdata);
 	else
 		begin_stop(userdata);
 	return 0;
@@ -134,7 +135,10 @@ static void on_config(void *userdata, const struct launch_config *state, int fd)
 
 static void on_egress_link(void *userdata, uint32_t egress, int fd)
 {
-	egress_take_link(userdata, egress, fd);
+	if (egress == LAUNCH_LINK_PROVIDER)
+		provider_docker_link(userdata, fd);
+	else
+		egress_take_link(userdata, egress, fd);
 }
 
 static const struct supervisor_client_events supervisor_events = {
@@ -519,6 +523,8 @@ static void stop(struct app *app)
 {
 	canary_stop(app);
 	app->supervisor = supervisor_client_free(app->supervisor);
+	app->engine_waits = sd_event_source_disable_unref(app->engine_waits);
+	app->engine = supervisor_client_free(app->engine);
 	canary_free(app);
 	if (app->store)
 		drop_sessions(app);

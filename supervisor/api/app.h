@@ -90,6 +90,9 @@ struct app {
 	struct names *names; /* NULL: a client of no server */
 	struct store *store;
 	struct supervisor_client *supervisor;
+	struct supervisor_client *engine; /* provider_docker.c; NULL: none yet */
+	sd_event_source *engine_waits;    /* for the first of these at the start */
+	void (*engine_linked)(struct app *app);
 	struct egress_hub *egress;
 	struct canary *canary;
 	struct celery *celery;     /* NULL: not configured */
@@ -194,6 +197,8 @@ void lease_tell(struct app *app);
 /* A row that another program has written. 0 or -errno; the session is dormant. */
 MUST_USE int sessions_adopt_row(struct app *app, const struct store_session *row);
 void app_serve(struct app *app);
+/* This worker ends, and the next one goes on with what lives. */
+void app_leave(struct app *app);
 
 /* command_stream.c */
 

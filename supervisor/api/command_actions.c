@@ -16,6 +16,7 @@
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/idle.h"
 #include "supervisor/api/loader_run.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/rebuild.h"
 #include "supervisor/api/suspend.h"
 
@@ -25,6 +26,10 @@
 bool command_may_be_root(struct request *request, const struct live *live,
 			 const struct spec_command *spec)
 {
+	if (spec->is_root && !live->provider->can.root) {
+		reply_runtime_error(request, RUNTIME_NOT_SUPPORTED, NULL);
+		return false;
+	}
 	if (!spec->is_root || session_profile(live)->root == POLICY_ROOT_ALLOWED)
 		return true;
 	reply_invalid_body(request, "value_error", "user",

@@ -320,6 +320,25 @@ int creation_launch(struct app *app, struct session *session)
 	return r;
 }
 
+/* The body's, or that of the configuration. */
+static const struct provider *provider_asked(const struct app *app, const struct spec_create *spec)
+{
+	if (spec->runtime.provider[0] != '\0')
+		return provider_find(spec->runtime.provider);
+	return app->config->provider == 1 ? &provider_docker : &provider_native;
+}
+
+/* False: it was answered. */
+static bool has_provider(struct request *request, const struct spec_create *spec)
+{
+	const struct app *app = request_app(request);
+
+	if (provider_is_configured(app, provider_asked(app, spec)))
+		return true;
+	reply_invalid_body(request, "value_error", "provider", "Unknown provider");
+	return false;
+}
+
 static void fill_session(struct session *session, const struct request *request, bool dagster)
 {
 	const struct identity *identity = &request->identity;
@@ -346,6 +365,8 @@ static struct session *new_session(struct request *request, struct spec_create *
 	if (!session)
 		return NULL;
 	fill_session(session, request, dagster);
+	memcpy(session->provider, provider_asked(app, &session->spec)->name,
+	       strlen(provider_asked(app, &session->spec)->name) + 1);
 	session->plan = spec_plan(&id, profile_index, image_profile(&app->policy, profile_index));
 	if (app->facts.n_egress > 0)
 		session->plan.egress = id_hash(&id) % app->facts.n_egress;
@@ -531,6 +552,8 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 		reply_invalid_body(request, "value_error", "profile", "Unknown profile");
 		return;
 	}
+	if (!has_provider(request, spec))
+		return;
 	if (spec->runtime.template[0] != '\0' &&
 	    image_profile(&app->policy, (uint32_t)profile)->root != POLICY_ROOT_ALLOWED) {
 		reply_invalid_body(request, "value_error", "template",

@@ -47,4 +47,5 @@ MUST_USE int creation_launch(struct app *app, struct session *session);
 
 /* From creation.c and adopt.c: session_writes.c, sessions.c. */
 void sessions_insert(struct app *app, struct session *session);
-void sessions_kill_unknown(struct app *app, const struct id *session);
+void sessions_kill_unknown(struct app *app, const struct provider *provider,
+			   const struct id *session);

@@ -10,6 +10,8 @@
 #include "supervisor/api/egress.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/live.h"
+#include "supervisor/api/provider.h"
 
 struct egress_op {
 	struct app *app;
@@ -136,6 +138,11 @@ void action_egress_set(struct request *request, struct session *session, struct 
 
 	if (!op)
 		return;
+	if (spec->n_allow > 0 && !live_of(session)->provider->can.egress) {
+		free(op);
+		reply_runtime_error(request, RUNTIME_NOT_SUPPORTED, NULL);
+		return;
+	}
 	request_note(request, "allow", json_integer((json_int_t)spec->n_allow));
 	spec_egress_done(&session->spec.egress);
 	session->spec.egress = *spec;

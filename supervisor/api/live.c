@@ -136,6 +136,11 @@ static void on_lost(void *userdata, int error)
 	/* While it is being ended, the end of its socket is what we asked for. */
 	if (live->session->state == SESSION_STATE_CLOSED)
 		return;
+	/* The next worker adopts it, and goes on with what runs. */
+	if (live->provider->is_gone(live->app)) {
+		app_leave(live->app);
+		return;
+	}
 	if (live->session->state < SESSION_STATE_FALLING) {
 		log_line(LOG_LEVEL_WARNING, &context, "session's shim is lost", "errno=%d", -error);
 		/* Where it died the supervisor says so, and why; a kill would hide that. */

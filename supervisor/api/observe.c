@@ -28,6 +28,8 @@ void observe_facts(struct app *app, const struct launch_facts *facts)
 			   facts->egress_guarded ? "" : ", and the kernel does not bound them"));
 	readiness_set(&app->readiness, READINESS_EGRESS,
 		      facts->n_egress_up == facts->n_egress && facts->egress_guarded, text);
+	readiness_set(&app->readiness, READINESS_PROVIDER,
+		      !facts->has_provider || facts->provider_up, "its engine does not answer");
 }
 
 void observe_refresh(struct app *app)
@@ -234,8 +236,9 @@ static int append_sessions(struct buf *text, const struct app *app)
 static int append_service(struct buf *text, const struct app *app)
 {
 	const struct metrics_value restarts[] = {
-		{"worker=\"api\"",    app->service.n_api_restarts   },
-		{"worker=\"egress\"", app->service.n_egress_restarts},
+		{"worker=\"api\"",      app->service.n_api_restarts     },
+		{"worker=\"egress\"",   app->service.n_egress_restarts  },
+		{"worker=\"provider\"", app->service.n_provider_restarts},
 	};
 	char labels[READINESS_MAX_][32];
 	struct metrics_value ready[READINESS_MAX_];

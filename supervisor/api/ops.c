@@ -54,7 +54,7 @@ void action_capabilities(struct request *request)
 			     (int)app->config->max_sessions, "profiles", profile_list(app),
 			     "endpoints", endpoints, "store",
 			     app->config->store_dsn[0] ? "postgresql" : "sqlite", "providers",
-			     provider_describe_all(), "features", features_list(), "templates",
+			     provider_describe_all(app), "features", features_list(), "templates",
 			     "owners_mapped",
 			     (app->facts.kernel_probes & KERNEL_STATE_IDMAP) != 0));
 }

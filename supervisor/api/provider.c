@@ -4,7 +4,9 @@
 
 #include "base/str.h"
 
-static const struct provider *const providers[] = {&provider_native};
+#include "supervisor/api/app.h"
+
+static const struct provider *const providers[] = {&provider_native, &provider_docker};
 
 static int ask_nobody(struct app *app, const struct id *id, supervisor_answer answer,
 		      void *userdata)
@@ -30,6 +32,12 @@ static int connect_nothing(struct app *app, supervisor_answer answer, void *user
 	return ask_nobody(app, NULL, answer, userdata);
 }
 
+static bool is_not_gone(const struct app *app)
+{
+	(void)app;
+	return false;
+}
+
 static int delete_nothing(struct app *app, const struct id *owner, json_t *reference)
 {
 	(void)app;
@@ -50,6 +58,7 @@ const struct provider provider_absent = {
 	.stat = ask_nobody,
 	.proof = ask_nobody,
 	.trace = ask_nobody,
+	.is_gone = is_not_gone,
 	.delete_snapshot = delete_nothing,
 };
 
@@ -63,13 +72,25 @@ const struct provider *provider_find(const char *name)
 	return &provider_absent;
 }
 
-json_t *provider_describe_all(void)
+bool provider_is_configured(const struct app *app, const struct provider *provider)
+{
+	return provider == &provider_native ||
+	       (provider == &provider_docker && app->service.has_provider);
+}
+
+json_t *provider_describe_all(const struct app *app)
 {
 	json_t *all = json_object();
 
-	for (size_t i = 0; i < ARRAY_SIZE(providers); i++)
-		(void)json_object_set_new(
-			all, providers[i]->name,
-			json_pack("{s:b}", "pause_resume", providers[i]->can.pause_resume));
+	for (size_t i = 0; i < ARRAY_SIZE(providers); i++) {
+		if (!provider_is_configured(app, providers[i]))
+			continue;
+		(void)json_object_set_new(all, providers[i]->name,
+					  json_pack("{s:b, s:b, s:b, s:b}", "pause_resume",
+						    providers[i]->can.pause_resume, "egress",
+						    providers[i]->can.egress, "root",
+						    providers[i]->can.root, "secrets",
+						    providers[i]->can.secrets));
+	}
 	return all;
 }

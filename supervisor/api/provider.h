@@ -23,6 +23,9 @@ struct session;
 
 struct provider_capabilities {
 	bool pause_resume; /* all of a sandbox can stop where it is, and go on: persist, resume */
+	bool egress;       /* rules of the network are enforced; else there is none */
+	bool root;         /* commands of `root`, where the profile has them */
+	bool secrets;
 };
 
 struct provider_create {
@@ -55,15 +58,27 @@ struct provider {
 	provider_ask *stat;
 	provider_ask *proof; /* struct launch_proof */
 	provider_ask *trace; /* struct launch_trace */
+	/* The process that its handles come from has ended, and the sandboxes live: their handles
+	 * are no sign of their end. */
+	bool (*is_gone)(const struct app *app);
 	/* What a sandbox of that id left. 0; -ENOTSUP: of a kind that is another's; -errno. */
 	int (*delete_snapshot)(struct app *app, const struct id *owner, json_t *reference);
 };
 
 extern const struct provider provider_native; /* the supervisor's own sessions */
+extern const struct provider provider_docker; /* containers of a Docker Engine */
 /* Of rows that name one which this worker does not have: every request is -ENODEV. */
 extern const struct provider provider_absent;
 
 /* "": the native one. Never NULL. */
 const struct provider *provider_find(const char *name);
-/* New reference, or NULL: {name: capabilities} of those that this worker has. */
-json_t *provider_describe_all(void);
+/* Whether sandboxes of it can be made by this service as it is configured. */
+bool provider_is_configured(const struct app *app, const struct provider *provider);
+/* New reference, or NULL: {name: capabilities} of those that are configured. */
+json_t *provider_describe_all(const struct app *app);
+
+/* The new socket to sandboxd-provider; becomes ours. */
+void provider_docker_link(struct app *app, int fd);
+/* At the start: `linked` is called once, when there is a socket, or it is waited for no longer, or
+ * none is configured; maybe from inside. 0 or -errno. */
+MUST_USE int provider_docker_await(struct app *app, void (*linked)(struct app *app));

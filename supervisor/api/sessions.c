@@ -27,11 +27,12 @@
 
 struct kill_op {
 	struct app *app;
+	const struct provider *provider;
 	struct id session;
 	uint32_t tree;
 };
 
-static bool ask_kill(struct app *app, const struct id *session);
+static bool ask_kill(struct app *app, const struct provider *provider, const struct id *session);
 
 static void fail_jobs(struct app *app, struct session *session)
 {
@@ -41,10 +42,11 @@ static void fail_jobs(struct app *app, struct session *session)
 
 /* The supervisor did not end it in time, or cannot be asked. Nobody waits longer for that than one
  * deadline, and nothing is forgotten: the tick asks again. */
-static void kill_failed(struct app *app, struct session *session, const struct id *id)
+static void kill_failed(struct app *app, struct session *session, const struct provider *provider,
+			const struct id *id)
 {
 	if (!session) {
-		sessions_kill_unknown(app, id); /* never ours: no tick comes back to it */
+		sessions_kill_unknown(app, provider, id); /* never ours: no tick comes back to it */
 		return;
 	}
 	live_of(session)->kill_asked = false;
@@ -56,6 +58,7 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct kill_op *op = userdata;
 	struct app *app = op->app;
+	const struct provider *provider = op->provider;
 	struct id id = op->session;
 	struct session *session = registry_find(&app->registry, &id);
 	struct log_context context = {.session = &id};
@@ -80,22 +83,21 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 	}
 	log_line(LOG_LEVEL_ERROR, &context, "session did not end", "error=%s",
 		 answer ? launch_error_text(answer->error) : "timeout");
-	kill_failed(app, session, &id);
+	kill_failed(app, session, provider, &id);
 }
 
 /* False: it was not asked; the tick does it again. */
-static bool ask_kill(struct app *app, const struct id *session)
+static bool ask_kill(struct app *app, const struct provider *provider, const struct id *session)
 {
 	const struct session *known = registry_find(&app->registry, session);
 	struct kill_op *op = calloc(1, sizeof(*op));
-	const struct provider *provider;
 
 	if (!op)
 		return false;
 	op->app = app;
+	op->provider = provider;
 	op->session = *session;
 	op->tree = known ? live_of(known)->tree : 0;
-	provider = known ? live_of(known)->provider : &provider_native;
 	if (provider->destroy(app, session, on_killed, op) >= 0)
 		return true;
 	free(op);
@@ -107,7 +109,7 @@ static void end_session(struct app *app, struct session *session)
 	if (live_of(session)->kill_asked)
 		return;
 	live_of(session)->kill_later = false;
-	live_of(session)->kill_asked = ask_kill(app, &session->id);
+	live_of(session)->kill_asked = ask_kill(app, live_of(session)->provider, &session->id);
 }
 
 /* The shim of one that was adopted frozen cannot say anything before it is thawed. */
@@ -134,11 +136,12 @@ void sessions_end_again(struct app *app)
 	}
 }
 
-void sessions_kill_unknown(struct app *app, const struct id *session)
+void sessions_kill_unknown(struct app *app, const struct provider *provider,
+			   const struct id *session)
 {
 	struct log_context context = {.session = session};
 
-	if (!ask_kill(app, session))
+	if (!ask_kill(app, provider, session))
 		log_line(LOG_LEVEL_ERROR, &context, "session cannot be ended", NULL);
 }
 

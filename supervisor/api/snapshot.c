@@ -10,6 +10,7 @@
 #include "supervisor/api/command.h"
 #include "supervisor/api/file_reply.h"
 #include "supervisor/api/loader_run.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/snapshot_state.h"
 
 #define PROGRAM        "sandbox-archive"
@@ -309,7 +310,8 @@ static void make_words(const struct snapshot_run *run, struct words *words)
 static int start_program(struct snapshot_run *run, struct live *live)
 {
 	static const char *const no_env[] = {NULL};
-	bool is_root = session_profile(live)->root == POLICY_ROOT_ALLOWED;
+	bool is_root =
+		live->provider->can.root && session_profile(live)->root == POLICY_ROOT_ALLOWED;
 	struct words words;
 	struct shim_link_command command = {
 		.head = {.program = WIRE_PROGRAM_ARCHIVE,

@@ -1,6 +1,7 @@
 #include "supervisor/api/link/supervisor_client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -309,6 +310,13 @@ int supervisor_client_request(struct supervisor_client *client,
 	}
 	arm_timer(client);
 	return 0;
+}
+
+bool supervisor_client_is_gone(const struct supervisor_client *client)
+{
+	struct pollfd fd = {.fd = client->fd, .events = POLLRDHUP};
+
+	return client->closed || poll(&fd, 1, 0) > 0;
 }
 
 usec_t supervisor_client_waits_since(const struct supervisor_client *client)

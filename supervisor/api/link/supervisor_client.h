@@ -59,6 +59,8 @@ struct supervisor_request {
 MUST_USE int supervisor_client_request(struct supervisor_client *client,
 				       const struct supervisor_request *request,
 				       supervisor_answer callback, void *userdata);
+/* The other end has closed, whether or not that was seen yet. */
+bool supervisor_client_is_gone(const struct supervisor_client *client);
 /* When the oldest request was made that is answered at once where all is well (boottime), or
  * USEC_NEVER: none waits. */
 usec_t supervisor_client_waits_since(const struct supervisor_client *client);

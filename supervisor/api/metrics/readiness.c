@@ -11,7 +11,7 @@ static const char *const names[] = {
 	[READINESS_STORE] = "store",     [READINESS_EGRESS] = "egress",
 	[READINESS_CONFIG] = "config",   [READINESS_AUDIT] = "audit",
 	[READINESS_CANARY] = "canary",   [READINESS_REDIS] = "redis",
-	[READINESS_CELERY] = "celery",
+	[READINESS_CELERY] = "celery",   [READINESS_PROVIDER] = "provider",
 };
 _Static_assert(ARRAY_SIZE(names) == READINESS_MAX_, "one name per part");
 

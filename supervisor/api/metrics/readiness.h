@@ -9,12 +9,13 @@ enum readiness_part {
 	READINESS_SERVICE,    /* neither starting nor stopping */
 	READINESS_SUPERVISOR, /* it answers */
 	READINESS_STORE,
-	READINESS_EGRESS, /* its workers are up */
-	READINESS_CONFIG, /* the last reload was taken */
-	READINESS_AUDIT,  /* lines are written */
-	READINESS_CANARY, /* it has run, and was refused everything */
-	READINESS_REDIS,  /* the platform's server takes frames, or none is configured */
-	READINESS_CELERY, /* the broker and where results go answer, if there are any */
+	READINESS_EGRESS,   /* its workers are up */
+	READINESS_CONFIG,   /* the last reload was taken */
+	READINESS_AUDIT,    /* lines are written */
+	READINESS_CANARY,   /* it has run, and was refused everything */
+	READINESS_REDIS,    /* the platform's server takes frames, or none is configured */
+	READINESS_PROVIDER, /* its engine answers, if one is configured */
+	READINESS_CELERY,   /* the broker and where results go answer, if there are any */
 	READINESS_MAX_,
 };
 

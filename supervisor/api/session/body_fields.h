@@ -60,6 +60,7 @@ void body_read_envs(struct body *body, const char *field, json_t *value, size_t 
 void body_read_size(struct body *body, const char *field, json_t *value, struct wire_size *size);
 /* Of struct spec_create, body->dest: what /v1 keeps (spec_runtime.c). */
 void body_read_project(struct body *body, const char *field, json_t *value);
+void body_read_provider(struct body *body, const char *field, json_t *value);
 void body_read_idempotency_key(struct body *body, const char *field, json_t *value);
 void body_read_template(struct body *body, const char *field, json_t *value);
 void body_read_metadata(struct body *body, const char *field, json_t *value);

@@ -269,6 +269,7 @@ int spec_parse_sandbox(const char *text, size_t size, const struct spec_options 
 		{"workspace",         false, body_read_workspace      },
 		{"idempotency_key",   false, body_read_idempotency_key},
 		{"template",          false, body_read_template       },
+		{"provider",          false, body_read_provider       },
 		{NULL,                false, NULL                     },
 	};
 	struct spec_create spec = {.profile = "agent"};

@@ -55,11 +55,13 @@ void spec_egress_done(struct spec_egress *egress);
 #define SPEC_METADATA_MAX    16  /* members */
 #define SPEC_VALUE_MAX       256 /* bytes of a member's value */
 #define SPEC_IDEMPOTENCY_MAX 128
+#define SPEC_PROVIDER_MAX    32
 struct spec_runtime {
 	json_t *metadata;  /* owned object of texts, or NULL */
 	json_t *workspace; /* owned {"include": [path], "exclude": [pattern]}, or NULL */
 	json_t *snapshots; /* owned array (snapshots.h), or NULL; ours, not the caller's */
 	char project[IDENTITY_MAX + 1];                 /* of the body only; "": not given */
+	char provider[SPEC_PROVIDER_MAX + 1];           /* the same */
 	char idempotency_key[SPEC_IDEMPOTENCY_MAX + 1]; /* "": none */
 	char idempotency_digest[SPEC_DIGEST_BYTES];     /* of the body that came with it */
 	char template[TEMPLATE_NAME_BYTES];             /* "": TEMPLATE_BASE */

@@ -34,6 +34,14 @@ void body_read_project(struct body *body, const char *field, json_t *value)
 			   IDENTITY_MAX);
 }
 
+void body_read_provider(struct body *body, const char *field, json_t *value)
+{
+	struct spec_create *spec = body->dest;
+
+	body_read_identity(body, field, value, BODY_MSG_IDENTITY, spec->runtime.provider,
+			   SPEC_PROVIDER_MAX);
+}
+
 void body_read_idempotency_key(struct body *body, const char *field, json_t *value)
 {
 	struct spec_create *spec = body->dest;

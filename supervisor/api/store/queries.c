@@ -82,8 +82,8 @@ static const char *const sql[] = {
 	[QUERY_REGISTRY_PUT] =
 		"INSERT INTO sandbox_registry (sandbox_uuid, organization_uuid, project_uuid,"
 		" status, generation, durable_generation, snapshot_ref, since_us, ttl_left_us,"
-		" created_at, updated_at, durable)"
-		" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+		" created_at, updated_at, durable, provider)"
+		" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
 		" ON CONFLICT (sandbox_uuid) DO UPDATE SET status = excluded.status,"
 		" generation = excluded.generation,"
 		" durable_generation = excluded.durable_generation, durable = excluded.durable,"

@@ -224,6 +224,7 @@ void rows_registry(struct write *write, const struct session *session, usec_t no
 		value_time(session->created_at, created),
 		value_time(now, updated),
 		value_integer(suspension->is_wanted),
+		value_text(session->provider[0] ? session->provider : "native"),
 	};
 
 	if (write && suspension->snapshot && !snapshot)

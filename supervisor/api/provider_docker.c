@@ -1,0 +1,171 @@
+/*
+ * Containers of a Docker Engine, by way of sandboxd-provider: requests of launch.h over a socket of
+ * its own, which the supervisor hands to both. A handle ends with that process, and what it stands
+ * for does not: this worker then leaves, and the next one finds again what lives, as after any
+ * other start.
+ */
+#include <errno.h>
+
+#include "base/log.h"
+
+#include "supervisor/api/egress.h"
+#include "supervisor/api/live.h"
+#include "supervisor/api/provider.h"
+#include "supervisor/api/snapshot.h"
+
+#define START_WAIT (15 * USEC_PER_SEC) /* for the first link: an engine may start with us */
+
+static void on_gone(void *userdata, const struct id *session, const struct launch_gone *gone)
+{
+	sessions_gone(userdata, session, gone);
+}
+
+static void on_config(void *userdata, const struct launch_config *state, int fd)
+{
+	(void)userdata;
+	(void)state;
+	(void)fd_close(fd); /* the supervisor's to say */
+}
+
+static void on_closed(void *userdata, int error)
+{
+	(void)userdata; /* where there are handles their ends come, too */
+	log_line(LOG_LEVEL_ERROR, NULL, "the provider left", "errno=%d", -error);
+}
+
+static bool is_gone(const struct app *app)
+{
+	return !app->engine || supervisor_client_is_gone(app->engine);
+}
+
+static const struct supervisor_client_events events = {
+	.gone = on_gone,
+	.config = on_config,
+	.closed = on_closed,
+};
+
+void provider_docker_link(struct app *app, int fd)
+{
+	app->engine = supervisor_client_free(app->engine);
+	if (supervisor_client_new(app->event, fd, &events, app, &app->engine) < 0) {
+		log_line(LOG_LEVEL_ERROR, NULL, "no memory for the provider's socket", NULL);
+		(void)fd_close(fd);
+	}
+	if (app->engine_waits) {
+		app->engine_waits = sd_event_source_disable_unref(app->engine_waits);
+		app->engine_linked(app);
+	}
+}
+
+static int on_wait_over(sd_event_source *source, uint64_t at, void *userdata)
+{
+	struct app *app = userdata;
+
+	(void)source;
+	(void)at;
+	app->engine_waits = sd_event_source_disable_unref(app->engine_waits);
+	app->engine_linked(app);
+	return 0;
+}
+
+int provider_docker_await(struct app *app, void (*linked)(struct app *app))
+{
+	app->engine_linked = linked;
+	if (app->engine || !app->service.has_provider) {
+		linked(app);
+		return 0;
+	}
+	return sd_event_add_time(app->event, &app->engine_waits, CLOCK_BOOTTIME,
+				 clock_add(clock_boottime(), START_WAIT), USEC_PER_MS, on_wait_over,
+				 app);
+}
+
+static int ask(struct app *app, enum launch_type type, const struct id *id, usec_t timeout,
+	       supervisor_answer answer, void *userdata)
+{
+	if (!app->engine)
+		return -ENODEV;
+	return supervisor_client_request(
+		app->engine,
+		&(struct supervisor_request){.type = type, .session = id, .timeout = timeout},
+		answer, userdata);
+}
+
+/* Rules that nobody would enforce: what cannot be kept is not promised. */
+static bool has_rules(const struct app *app, const struct session *session)
+{
+	struct net_policy policy = NET_POLICY_NULL;
+	bool has = egress_policy_of(app, session, &policy) < 0 || policy.n_rules > 0;
+
+	policy_done(&policy);
+	return has;
+}
+
+static int create(struct app *app, const struct session *session,
+		  const struct provider_create *create, supervisor_answer answer, void *userdata)
+{
+	if ((create->secrets && create->secrets->n > 0) || has_rules(app, session))
+		return -EOPNOTSUPP;
+	if (!app->engine)
+		return -ENODEV;
+	return supervisor_client_request(
+		app->engine,
+		&(struct supervisor_request){.type = LAUNCH_START,
+					     .session = &session->id,
+					     .plan = &session->plan,
+					     .request_id = create->request_id,
+					     .timeout = APP_LAUNCH_TIMEOUT},
+		answer, userdata);
+}
+
+static int connect_all(struct app *app, supervisor_answer answer, void *userdata)
+{
+	return ask(app, LAUNCH_ADOPT, NULL, APP_REQUEST_TIMEOUT, answer, userdata);
+}
+
+static int destroy(struct app *app, const struct id *id, supervisor_answer answer, void *userdata)
+{
+	return ask(app, LAUNCH_KILL, id, APP_KILL_TIMEOUT, answer, userdata);
+}
+
+static int persist(struct app *app, const struct id *id, supervisor_answer answer, void *userdata)
+{
+	return ask(app, LAUNCH_FREEZE, id, APP_REQUEST_TIMEOUT, answer, userdata);
+}
+
+static int resume(struct app *app, const struct id *id, supervisor_answer answer, void *userdata)
+{
+	return ask(app, LAUNCH_THAW, id, APP_REQUEST_TIMEOUT, answer, userdata);
+}
+
+static int stat_of(struct app *app, const struct id *id, supervisor_answer answer, void *userdata)
+{
+	return ask(app, LAUNCH_STAT, id, APP_REQUEST_TIMEOUT, answer, userdata);
+}
+
+/* A container is paused as a whole; and what is in force is the engine's to say. */
+static int refuse(struct app *app, const struct id *id, supervisor_answer answer, void *userdata)
+{
+	(void)app;
+	(void)id;
+	(void)answer;
+	(void)userdata;
+	return -EOPNOTSUPP;
+}
+
+const struct provider provider_docker = {
+	.name = "docker",
+	.can = {.pause_resume = true},
+	.create = create,
+	.connect = connect_all,
+	.destroy = destroy,
+	.persist = persist,
+	.persist_open = refuse,
+	.persist_close = refuse,
+	.resume = resume,
+	.stat = stat_of,
+	.proof = refuse,
+	.trace = refuse,
+	.is_gone = is_gone,
+	.delete_snapshot = snapshot_remove_reference,
+};

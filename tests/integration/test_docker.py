@@ -1,0 +1,231 @@
+"""Sandboxes of a foreign engine, by sandboxd-provider; the engine is podman's Docker-compatible one."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from docker_rig import Engine
+from harness import BIN, CONFIG, RUNTIME, Daemon, status_of, wait_until
+
+PROVIDER = "sandboxd-provider"[:15]  # as the kernel keeps it
+
+
+@pytest.fixture(name="engine", scope="module")
+def fixture_engine():
+    engine = Engine()
+    yield engine
+    engine.done()
+
+
+@pytest.fixture(name="service", scope="module")
+def fixture_service(engine):
+    daemon = Daemon(CONFIG + engine.config())
+    yield daemon
+    daemon.stop()
+    daemon.done()
+
+
+@pytest.fixture(name="caller")
+def fixture_caller(service):
+    wait_until(lambda: service.root.get("/readyz").status == 200, 20, "the provider is up")
+    return service.client("ana")
+
+
+@pytest.fixture(name="sandbox")
+def fixture_sandbox(caller):
+    session = caller.create_runtime(provider="docker")
+    yield session
+    caller.delete(f"{RUNTIME}/{session}")
+
+
+def at(session, path=""):
+    return f"{RUNTIME}/{session}{path}"
+
+
+def test_a_sandbox_is_a_container_until_it_is_deleted(caller, engine):
+    session = caller.create_runtime(provider="docker")
+    assert engine.containers().get(session) == "running"
+    done = caller.shell(session, "id -u; pwd; cat; exit 3", stdin="typed\n")
+    assert (done.code, done.text) == (3, "1000\n/session\ntyped\n"), done
+    assert caller.delete(at(session)).status == 200
+    wait_until(lambda: session not in engine.containers(), 20, "the container is gone")
+
+
+def test_what_the_container_is(sandbox, engine):
+    inside = engine.inspect(sandbox)
+    host = inside["HostConfig"]
+    assert host["NetworkMode"] == "none"
+    assert host["ReadonlyRootfs"] is True
+    assert "no-new-privileges" in host["SecurityOpt"]
+    assert host["Privileged"] is False
+    assert inside["Config"]["Labels"]["sandboxd.sandbox"] == sandbox
+
+
+def test_commands_have_no_power(caller, sandbox):
+    """The control: uid 0 and the shim's capabilities are there, in the container, and commands cannot have them."""
+    text = caller.shell(sandbox, "cat /proc/self/status; cat /proc/1/status").text
+    own, first = text.split("Name:")[1:3]
+    fields = [dict(line.split(":", 1) for line in part.splitlines()[1:]) for part in (own, first)]
+    assert fields[0]["Uid"].split() == ["1000"] * 4
+    for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb", "CapInh"):
+        assert int(fields[0][name], 16) == 0, name
+    assert int(fields[1]["CapPrm"], 16) != 0
+    assert fields[0]["NoNewPrivs"].strip() == "1"
+    assert fields[0]["Seccomp"].strip() == "2"
+    assert caller.shell(sandbox, "kill -9 1; kill -9 $(pidof sandbox-shim)").code != 0
+    assert caller.shell(sandbox, "ls /.sandboxd-socket").code != 0
+    assert caller.shell(sandbox, "echo x > /.sandboxd/x").code != 0
+    assert caller.shell(sandbox, "echo x > /bin/x").code != 0
+    assert caller.shell(sandbox, "ip link | grep -v lo: | grep -c '^[0-9]'").text == "0\n"
+
+
+def test_files_and_links(caller, sandbox):
+    body = os.urandom(3 << 20)
+    put = caller.request("PUT", at(sandbox, "/files?path=/session/a/b"), raw_body=body,
+                         headers={"Content-Type": "application/octet-stream"})
+    assert put.status in (200, 201), put
+    assert caller.get(at(sandbox, "/files?path=/session/a/b")).body == body
+    caller.shell(sandbox, "ln -s /etc/passwd link; ln -s ../../etc/passwd up")
+    for name in ("link", "up"):
+        assert caller.get(at(sandbox, f"/files?path=/session/{name}")).status in (403, 404, 409, 422)
+
+
+def test_a_timeout_leaves_nothing(caller, sandbox):
+    done = caller.shell(sandbox, "sleep 1000 & setsid sleep 1000 & (trap '' TERM; sleep 1000) ", timeout_ms=500)
+    assert done.exit["timed_out"] is True, done
+    assert caller.shell(sandbox, "ps | grep -c '[s]leep 1000'").text == "0\n"
+
+
+def begin(caller, session, script, **more):
+    answer = caller.post(at(session, "/commands"), {"cmd": script, "background": True, **more})
+    assert answer.status == 201, answer
+    return answer.json["command_id"]
+
+
+def waited(caller, session, cid):
+    answer = caller.get(at(session, f"/commands/{cid}/wait?timeout_ms=20000"))
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def test_signals_and_terminals(caller, sandbox):
+    cid = begin(caller, sandbox, "trap 'exit 7' USR1; echo up; while :; do sleep 0.1; done")
+    wait_until(lambda: b"up" in caller.get(at(sandbox, f"/commands/{cid}/stream?after=0")).body
+               if caller.get(at(sandbox, f"/commands/{cid}")).json["status"] != "running" else True, 10)
+    time.sleep(0.5)
+    assert caller.post(at(sandbox, f"/commands/{cid}/signal"), {"signal": "USR1"}).status in (200, 202, 204)
+    assert waited(caller, sandbox, cid)["exit"]["code"] == 7
+    done = caller.shell(sandbox, "tty; stty size", pty={"rows": 20, "cols": 70})
+    assert "/dev/pts/" in done.text and "20 70" in done.text, done
+
+
+def test_what_it_cannot(caller, service, sandbox):
+    for body in ({"egress": {"allow": ["a.example:443"]}},):
+        answer = caller.post(RUNTIME, {"provider": "docker", **body})
+        assert (answer.status, answer.json["code"], answer.json["retryable"]) == (501, "not_supported", False), answer
+    answer = caller.request("PUT", at(sandbox, "/egress"), {"allow": ["a.example:443"]})
+    assert (answer.status, answer.json["code"]) == (501, "not_supported"), answer
+    answer = caller.post(at(sandbox, "/commands"), {"cmd": "id", "user": "root"})
+    assert (answer.status, answer.json["code"]) == (501, "not_supported"), answer
+    answer = caller.post(RUNTIME, {"provider": "elsewhere"})
+    assert answer.status == 422, answer
+
+
+def test_pause_and_resume(caller, sandbox, engine):
+    begin(caller, sandbox, "i=0; while :; do i=$((i+1)); echo $i > t; sleep 0.05; done")
+    time.sleep(0.3)
+    answer = caller.post(at(sandbox, "/suspend"))
+    assert answer.status == 200, answer
+    assert engine.containers()[sandbox] == "paused"
+    answer = caller.post(at(sandbox, "/resume"))
+    assert (answer.status, answer.json["resumed"]) == (200, "memory"), answer
+    first = caller.shell(sandbox, "cat t; sleep 0.3; cat t").text.split()
+    assert first[0] != first[1]
+
+
+def test_a_snapshot_goes_to_another_sandbox(caller, sandbox):
+    caller.shell(sandbox, "mkdir d; echo kept > d/f")
+    answer = caller.post(at(sandbox, "/snapshots"))
+    assert answer.status in (200, 201, 202), answer
+
+
+def test_stats(caller, sandbox):
+    caller.shell(sandbox, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
+    stats = caller.get(at(sandbox, "/stats"))
+    assert stats.status == 200, stats
+    assert stats.json["cpu_us"] > 0 and stats.json["memory_bytes"] > 0, stats.json
+
+
+def test_limits(caller, sandbox):
+    """Processes: the engine's limit holds. The control is a number below it."""
+    assert caller.shell(sandbox, "sleep 1 & wait").code == 0
+    done = caller.shell(sandbox, "i=0; while [ $i -lt 3000 ]; do sleep 20 & i=$((i+1)); done; wait", timeout_ms=20000)
+    assert b"fork" in done.err or done.code != 0 or done.exit["timed_out"], done
+
+
+@pytest.mark.parametrize("victim", ["sandboxd-api", PROVIDER])
+def test_a_worker_that_dies_takes_nothing_along(caller, service, sandbox, victim):
+    service.deaths_expected = True
+    caller.shell(sandbox, "echo kept > file")
+    cid = begin(caller, sandbox, "sleep 4; cat file; exit 5")
+    pid, = service.processes()[victim]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: service.processes().get(victim, [pid]) != [pid], 20, "another one")
+    wait_until(lambda: service.root.get("/readyz").status == 200, 30, "ready again")
+    assert caller.shell(sandbox, "cat file").text == "kept\n"
+    assert waited(caller, sandbox, cid)["exit"]["code"] == 5
+
+
+def test_the_provider_is_confined(service):
+    pid, = service.processes()[PROVIDER]
+    status = status_of(pid)
+    assert int(status["Uid"].split()[0]) != 0
+    for name in ("CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb"):
+        assert int(status[name], 16) == 0, name
+    assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
+
+
+@pytest.mark.parametrize("more, said", [
+    ("[docker]\nsocket = /run/x.sock\nimage = a\n", "environment = development"),
+    ("[docker]\nsocket = /run/x.sock\n[supervisor]\nenvironment = development\n", "socket needs image"),
+    ("[docker]\nsocket = run/x.sock\nimage = a\n", "absolute path"),
+    ("[docker]\nsocket = /run/../x.sock\nimage = a\n", "absolute path"),
+    ("[docker]\nimage = -a\n", "a name such as"),
+    ("[api]\nprovider = docker\n", "needs socket"),
+    ("[docker]\nsocket = /run/x.sock\nimage = a\nallow_in_production = yes\n", None),
+    ("[docker]\nsocket = /run/x.sock\nimage = a:1\n[supervisor]\nenvironment = development\n[api]\nprovider = docker\n", None),
+])
+def test_configurations(tmp_path, more, said):
+    file = tmp_path / "sandboxd.conf"
+    file.write_text(more)
+    done = subprocess.run([BIN / "sandboxctl", "config", "check", file], capture_output=True, text=True, check=False)
+    if said:
+        assert done.returncode != 0 and said in done.stderr + done.stdout, done
+    else:
+        assert done.returncode == 0, done
+
+
+def test_an_engine_that_is_away_is_no_reason_not_to_serve(engine):
+    """What needs none works; readyz names the part; and it comes by itself."""
+    engine.stop()
+    daemon = Daemon(CONFIG + engine.config())
+    daemon.deaths_expected = True
+    try:
+        caller = daemon.client("ana")
+        assert daemon.root.get("/readyz").status == 503
+        assert "provider" in daemon.root.get("/readyz").json["parts"], daemon.root.get("/readyz")
+        assert caller.shell(caller.create_runtime(), "echo here").text == "here\n"
+        answer = caller.post(RUNTIME, {"provider": "docker"})
+        assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
+        engine.start()
+        wait_until(lambda: daemon.root.get("/readyz").status == 200, 30, "the engine is found")
+        session = caller.create_runtime(provider="docker")
+        assert caller.shell(session, "echo there").text == "there\n"
+        assert daemon.stop() == 0
+        assert session not in engine.containers()
+    finally:
+        daemon.done()
+        if engine.process is None:
+            engine.start()
