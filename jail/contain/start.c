@@ -68,6 +68,9 @@ static int step_folders(struct start *start)
 {
 	(void)start;
 	(void)umask(022);
+	/* Some runtimes give a tmpfs the mode that the image's folder has. */
+	if (chmod("/tmp", 01777) < 0)
+		return -errno;
 	/* In this order: afterwards it is not ours to change. */
 	if (chmod("/session", 0755) < 0 || chown("/session", SESSION_USER_ID, SESSION_USER_ID) < 0)
 		return -errno;

@@ -104,7 +104,9 @@ static bool has_rules(const struct app *app, const struct session *session)
 static int create(struct app *app, const struct session *session,
 		  const struct provider_create *create, supervisor_answer answer, void *userdata)
 {
-	if ((create->secrets && create->secrets->n > 0) || has_rules(app, session))
+	/* Its root is the operator's image. */
+	if ((create->secrets && create->secrets->n > 0) || has_rules(app, session) ||
+	    session->spec.runtime.template[0] != '\0')
 		return -EOPNOTSUPP;
 	if (!app->engine)
 		return -ENODEV;

@@ -53,13 +53,6 @@ static const struct option_row rows[] = {
 	{SUPERVISOR, "environment", OPTION_TYPE_ENVIRONMENT, 0, 1, "production",
 	 AT(supervisor.environment), OPTION_RESTART, "production or development, where foreign engines need no leave"},
 
-	{DOCKER, "socket", OPTION_TYPE_SOCKET, 0, 0, NULL,
-	 AT(supervisor.docker.socket), OPTION_RESTART, "Unix socket of a Docker Engine, as /run/docker.sock, that sandboxes may be made by; unset: none"},
-	{DOCKER, "image", OPTION_TYPE_IMAGE, 0, 0, NULL,
-	 AT(supervisor.docker.image), OPTION_RESTART, "image of every sandbox there"},
-	{DOCKER, "allow_in_production", OPTION_TYPE_BOOL, 0, 1, "no",
-	 AT(supervisor.docker.in_production), OPTION_RESTART, "use that engine also where environment = production"},
-
 	{API, "provider", OPTION_TYPE_PROVIDER, 0, 1, "native",
 	 AT(api.provider), OPTION_RELOAD_NEW, "what makes a sandbox that names no provider: native or docker"},
 	{API, "stream_url", OPTION_TYPE_URL_PREFIX, 0, 0, "/chat/stream/",
@@ -218,6 +211,13 @@ static const struct option_row rows[] = {
 	 AT(api.celery.prefetch), OPTION_RELOAD, "messages that are taken and not finished; those that wait for their eta aside"},
 	{CELERY, "execution", OPTION_TYPE_EXECUTION, 0, 1, "local",
 	 AT(api.celery.executes), OPTION_RELOAD, "where an execute over HTTP runs: local, or celery to put it into the queue"},
+
+	{DOCKER, "socket", OPTION_TYPE_SOCKET, 0, 0, NULL,
+	 AT(supervisor.docker.socket), OPTION_RESTART, "Unix socket of a Docker Engine, as /run/docker.sock, that sandboxes may be made by; unset: none"},
+	{DOCKER, "image", OPTION_TYPE_IMAGE, 0, 0, NULL,
+	 AT(supervisor.docker.image), OPTION_RESTART, "image of every sandbox there"},
+	{DOCKER, "allow_in_production", OPTION_TYPE_BOOL, 0, 1, "no",
+	 AT(supervisor.docker.in_production), OPTION_RESTART, "use that engine also where environment = production"},
 
 	{LIMITS, "sessions", OPTION_TYPE_U32, 1, CONFIG_SESSIONS_MAX, "1000",
 	 AT(supervisor.max_sessions), OPTION_RELOAD_NEW, "sessions at once"},

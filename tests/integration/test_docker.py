@@ -83,6 +83,7 @@ def test_commands_have_no_power(caller, sandbox):
 
 def test_files_and_links(caller, sandbox):
     body = os.urandom(3 << 20)
+    assert caller.shell(sandbox, "echo t > /tmp/t; cat /tmp/t").text == "t\n"
     put = caller.request("PUT", at(sandbox, "/files?path=/session/a/b"), raw_body=body,
                          headers={"Content-Type": "application/octet-stream"})
     assert put.status in (200, 201), put
@@ -122,7 +123,7 @@ def test_signals_and_terminals(caller, sandbox):
 
 
 def test_what_it_cannot(caller, service, sandbox):
-    for body in ({"egress": {"allow": ["a.example:443"]}},):
+    for body in ({"egress": {"allow": ["a.example:443"]}}, {"template": "base2"}):
         answer = caller.post(RUNTIME, {"provider": "docker", **body})
         assert (answer.status, answer.json["code"], answer.json["retryable"]) == (501, "not_supported", False), answer
     answer = caller.request("PUT", at(sandbox, "/egress"), {"allow": ["a.example:443"]})

@@ -6,7 +6,8 @@ from test_suspend import at, run, suspend
 
 
 def test_capabilities_name_the_providers(daemon):
-    assert daemon.root.get("/v1/capabilities").json["providers"] == {"native": {"pause_resume": True}}
+    assert daemon.root.get("/v1/capabilities").json["providers"] == {
+        "native": {"pause_resume": True, "egress": True, "root": True, "secrets": True}}
 
 
 def give_to(daemon, session, provider):
