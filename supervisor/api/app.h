@@ -91,7 +91,8 @@ struct app {
 	struct store *store;
 	struct supervisor_client *supervisor;
 	struct supervisor_client *engine; /* provider_docker.c; NULL: none yet */
-	sd_event_source *engine_waits;    /* for the first of these at the start */
+	uint32_t n_engine_links;
+	sd_event_source *engine_waits; /* for the first of these at the start */
 	void (*engine_linked)(struct app *app);
 	struct egress_hub *egress;
 	struct canary *canary;

@@ -12,6 +12,8 @@
 #include "supervisor/api/provider.h"
 #include "supervisor/api/suspend.h"
 
+#define GONE_WAIT (100 * USEC_PER_MS)
+
 static struct activity *find_activity(struct live *live, uint32_t wire_job)
 {
 	LIST_FOR_EACH (entry, &live->activities) {
@@ -128,25 +130,51 @@ static void on_paused(void *userdata)
 	suspend_paused(userdata);
 }
 
-static void on_lost(void *userdata, int error)
+static void lose(struct live *live, int error)
 {
-	struct live *live = userdata;
 	struct log_context context = {.session = &live->session->id};
 
-	/* While it is being ended, the end of its socket is what we asked for. */
-	if (live->session->state == SESSION_STATE_CLOSED)
-		return;
-	/* The next worker adopts it, and goes on with what runs. */
-	if (live->provider->is_gone(live->app)) {
-		app_leave(live->app);
-		return;
-	}
 	if (live->session->state < SESSION_STATE_FALLING) {
 		log_line(LOG_LEVEL_WARNING, &context, "session's shim is lost", "errno=%d", -error);
 		/* Where it died the supervisor says so, and why; a kill would hide that. */
 		live->kill_later = error == -EPIPE || error == -ECONNRESET;
 	}
 	sessions_event(live->app, live->session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
+}
+
+static int on_lost_timer(sd_event_source *source, uint64_t at, void *userdata)
+{
+	struct live *live = userdata;
+
+	(void)source;
+	(void)at;
+	live->lost_timer = sd_event_source_disable_unref(live->lost_timer);
+	/* The next worker adopts it, and goes on with what runs. */
+	if (live->provider->is_gone(live))
+		app_leave(live->app);
+	else
+		lose(live, live->lost_error);
+	return 0;
+}
+
+static void on_lost(void *userdata, int error)
+{
+	struct live *live = userdata;
+
+	/* While it is being ended, the end of its socket is what we asked for. */
+	if (live->session->state == SESSION_STATE_CLOSED)
+		return;
+	if (live->provider->is_gone && live->provider->is_gone(live)) {
+		app_leave(live->app);
+		return;
+	}
+	/* Of a process that ends, the kernel closes one socket after the other. */
+	live->lost_error = error;
+	if (live->session->state >= SESSION_STATE_FALLING || !live->provider->is_gone ||
+	    sd_event_add_time(live->app->event, &live->lost_timer, CLOCK_BOOTTIME,
+			      clock_add(clock_boottime(), GONE_WAIT), USEC_PER_MS, on_lost_timer,
+			      live) < 0)
+		lose(live, error);
 }
 
 static const struct shim_link_events link_events = {
@@ -198,6 +226,7 @@ struct live *live_free(struct live *live)
 	events_done(live);
 	list_remove(&live->link);
 	list_remove(&live->credit);
+	live->lost_timer = sd_event_source_disable_unref(live->lost_timer);
 	live->shim = shim_link_free(live->shim);
 	live->session->link = NULL;
 	free(live);
@@ -226,6 +255,7 @@ int live_connect(struct live *live, int fd)
 	};
 
 	ASSERT(!live->shim);
+	live->engine_link = live->app->n_engine_links;
 	return shim_link_new(live->app->event, fd, &options, &link_events, live, &live->shim);
 }
 
@@ -304,6 +334,7 @@ void live_drop_tree(struct live *live)
 {
 	ASSERT(list_empty(&live->activities));
 	list_remove(&live->credit);
+	live->lost_timer = sd_event_source_disable_unref(live->lost_timer);
 	live->shim = shim_link_free(live->shim);
 	live->adopted = false;
 	live->kill_asked = false;

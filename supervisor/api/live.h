@@ -96,10 +96,13 @@ struct live {
 	bool redis_over;            /* over its bound there: the user may not write */
 	bool restored_waits;        /* for that: then those who wait for the tree go on */
 	bool policy_in_force;
-	bool policy_too_big; /* the last one was, and its session was told */
-	bool policy_owed;    /* it waits for the egress worker to be there, or to read */
-	bool kill_asked;     /* and not answered yet */
-	bool kill_later;     /* the shim ended by itself: only if nobody says so */
+	bool policy_too_big;         /* the last one was, and its session was told */
+	bool policy_owed;            /* it waits for the egress worker to be there, or to read */
+	sd_event_source *lost_timer; /* its handle has ended: until it is known why; NULL */
+	int lost_error;
+	uint32_t engine_link; /* app->n_engine_links when its handle came */
+	bool kill_asked; /* and not answered yet */
+	bool kill_later; /* the shim ended by itself: only if nobody says so */
 	bool adopted;
 	bool is_parted; /* LAUNCH_PART was asked for, and LAUNCH_JOIN not answered since */
 	bool taken;     /* it is another instance's by now: ends with the turn */

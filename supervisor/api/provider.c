@@ -32,12 +32,6 @@ static int connect_nothing(struct app *app, supervisor_answer answer, void *user
 	return ask_nobody(app, NULL, answer, userdata);
 }
 
-static bool is_not_gone(const struct app *app)
-{
-	(void)app;
-	return false;
-}
-
 static int delete_nothing(struct app *app, const struct id *owner, json_t *reference)
 {
 	(void)app;
@@ -58,7 +52,6 @@ const struct provider provider_absent = {
 	.stat = ask_nobody,
 	.proof = ask_nobody,
 	.trace = ask_nobody,
-	.is_gone = is_not_gone,
 	.delete_snapshot = delete_nothing,
 };
 

@@ -19,6 +19,7 @@
 #include "supervisor/api/link/supervisor_client.h"
 
 struct app;
+struct live;
 struct session;
 
 struct provider_capabilities {
@@ -58,9 +59,9 @@ struct provider {
 	provider_ask *stat;
 	provider_ask *proof; /* struct launch_proof */
 	provider_ask *trace; /* struct launch_trace */
-	/* The process that its handles come from has ended, and the sandboxes live: their handles
-	 * are no sign of their end. */
-	bool (*is_gone)(const struct app *app);
+	/* The process that its handle came from has ended, and the sandbox lives: the end of the
+	 * handle says nothing of it. NULL: whoever is its end ends with it. */
+	bool (*is_gone)(const struct live *live);
 	/* What a sandbox of that id left. 0; -ENOTSUP: of a kind that is another's; -errno. */
 	int (*delete_snapshot)(struct app *app, const struct id *owner, json_t *reference);
 };

@@ -33,9 +33,12 @@ static void on_closed(void *userdata, int error)
 	log_line(LOG_LEVEL_ERROR, NULL, "the provider left", "errno=%d", -error);
 }
 
-static bool is_gone(const struct app *app)
+static bool is_gone(const struct live *live)
 {
-	return !app->engine || supervisor_client_is_gone(app->engine);
+	const struct app *app = live->app;
+
+	return live->engine_link != app->n_engine_links || !app->engine ||
+	       supervisor_client_is_gone(app->engine);
 }
 
 static const struct supervisor_client_events events = {
@@ -47,6 +50,7 @@ static const struct supervisor_client_events events = {
 void provider_docker_link(struct app *app, int fd)
 {
 	app->engine = supervisor_client_free(app->engine);
+	app->n_engine_links++;
 	if (supervisor_client_new(app->event, fd, &events, app, &app->engine) < 0) {
 		log_line(LOG_LEVEL_ERROR, NULL, "no memory for the provider's socket", NULL);
 		(void)fd_close(fd);

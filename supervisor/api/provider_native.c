@@ -85,13 +85,6 @@ static int trace(struct app *app, const struct id *id, supervisor_answer answer,
 	return ask(app, LAUNCH_TRACE, id, APP_REQUEST_TIMEOUT, answer, userdata);
 }
 
-/* The supervisor's end is this worker's. */
-static bool is_gone(const struct app *app)
-{
-	(void)app;
-	return false;
-}
-
 const struct provider provider_native = {
 	.name = "native",
 	.can = {.pause_resume = true, .egress = true, .root = true, .secrets = true},
@@ -105,6 +98,5 @@ const struct provider provider_native = {
 	.stat = stat_of,
 	.proof = proof,
 	.trace = trace,
-	.is_gone = is_gone,
 	.delete_snapshot = snapshot_remove_reference,
 };
