@@ -7,6 +7,7 @@ import time
 
 import egress_rig as rig
 from egress_rig import WORLD, rule
+from harness import wait_until
 from test_egress_relay import fixture_worker, fixture_world, refused  # noqa: F401 (fixtures)
 
 
@@ -183,6 +184,23 @@ def test_refusals_beyond_a_rate_wait_for_their_turn(world, worker):
     busy.policy(rule(f"{WORLD}.2", 7104))
     with busy.connect(f"{WORLD}.2", 7104), server.accept()[0]:
         pass
+
+
+def test_a_session_goes_while_its_sockets_rest(world, worker):
+    server = world.listen(f"{WORLD}.2", 7106)
+    busy, other = worker.session(7104), worker.session(7106)  # as DIALS does
+    busy.policy()
+    other.policy(rule(f"{WORLD}.2", 7106))
+    programs = [busy.namespace.start("python3", "-c", DIALS, stdout=subprocess.DEVNULL) for _ in range(4)]
+    wait_until(lambda: busy.counters()[-1]["denials"] > 500, 60, "it has used up what it may at once")
+    for kind, fds in ((109, [busy.listener.fileno(), busy.resolver.fileno()]), (111, ())):
+        worker.tell_supervisor(kind, busy.id, fds)
+        time.sleep(0.2)  # their turn would have come
+        with other.connect(f"{WORLD}.2", 7106), server.accept()[0]:
+            pass
+    for program in programs:
+        program.kill()
+        program.wait()
 
 
 QUESTIONS = f"""
