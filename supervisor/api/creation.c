@@ -401,6 +401,8 @@ static void note_creation(struct request *request, const struct session *session
 	request_note(request, "profile", json_string(session->spec.profile));
 	request_note(request, "ttl_minutes", json_integer(session->spec.ttl_minutes));
 	request_note(request, "endpoints", endpoints);
+	if (session->spec.runtime.template[0] != '\0')
+		request_note(request, "template", json_string(session->spec.runtime.template));
 }
 
 /* Also of a create that fails. */

@@ -145,6 +145,8 @@ def test_summary_list_and_client_name_it(ana, home, session):
     assert ana.get(f"{RUNTIME}/{session}").json["template"] == "small"
     listed = {one["sandbox_uuid"]: one for one in ana.get(RUNTIME).json["sandboxes"]}
     assert listed[session]["template"] == "small"
+    lines = [json.loads(line) for line in (home.state / "api" / "audit.jsonl").read_text().splitlines()]
+    assert any(line.get("session") == session and line.get("template") == "small" for line in lines)
     other = ana.create_runtime(template="base")
     assert ana.get(f"{RUNTIME}/{other}").json["template"] == "base"
     assert ana.shell(other, "test -e /usr/lib/os-release && echo host").text == "host\n"
