@@ -101,8 +101,8 @@ struct live {
 	sd_event_source *lost_timer; /* its handle has ended: until it is known why; NULL */
 	int lost_error;
 	uint32_t engine_link; /* app->n_engine_links when its handle came */
-	bool kill_asked; /* and not answered yet */
-	bool kill_later; /* the shim ended by itself: only if nobody says so */
+	bool kill_asked;      /* and not answered yet */
+	bool kill_later;      /* the shim ended by itself: only if nobody says so */
 	bool adopted;
 	bool is_parted; /* LAUNCH_PART was asked for, and LAUNCH_JOIN not answered since */
 	bool taken;     /* it is another instance's by now: ends with the turn */

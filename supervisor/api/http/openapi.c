@@ -101,8 +101,7 @@ static const struct schema_row schemas[] = {
 	 ",\"envs\":" TEXTS ",\"secrets\":" STRINGS ",\"ttl\":" INTEGER ",\"name\":" NULLABLE
 	 ",\"egress\":" RULES ",\"organization_uuid\":" NULLABLE ",\"project_uuid\":" NULLABLE
 	 ",\"timeout_ms\":" INTEGER ",\"metadata\":" TEXTS ",\"idempotency_key\":" NULLABLE
-	 ",\"template\":" NULLABLE
-	 ",\"provider\":" NULLABLE
+	 ",\"template\":" NULLABLE ",\"provider\":" NULLABLE
 	 ",\"workspace\":{\"type\":\"object\",\"required\":[\"include\"],\"properties\":{\"include\":" STRINGS
 	 ",\"exclude\":" STRINGS "}}}}"										    },
 	{"SandboxTimeout",
