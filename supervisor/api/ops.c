@@ -1,6 +1,7 @@
 /*
  * What operators ask: capabilities, and the proof and trace of a launch.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "base/launch.h"
@@ -195,16 +196,21 @@ static void inspect(struct request *request, const struct session *session, prov
 {
 	struct app *app = request_app(request);
 	struct inspect *op = calloc(1, sizeof(*op));
+	int r = -ENOMEM;
 
 	if (op) {
 		op->app = app;
 		op->to = answer_to(request);
 		op->session = session->id;
-		if (what(app, &session->id, on_inspected, op) >= 0)
+		r = what(app, &session->id, on_inspected, op);
+		if (r >= 0)
 			return;
 		free(op);
 	}
-	reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "its provider cannot be asked");
+	if (r == -EOPNOTSUPP)
+		reply_runtime_error(request, RUNTIME_NOT_SUPPORTED, NULL);
+	else
+		reply_detail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "its provider cannot be asked");
 }
 
 void action_proof(struct request *request, struct session *session)

@@ -130,6 +130,9 @@ def test_what_it_cannot(caller, service, sandbox):
     assert (answer.status, answer.json["code"]) == (501, "not_supported"), answer
     answer = caller.post(at(sandbox, "/commands"), {"cmd": "id", "user": "root"})
     assert (answer.status, answer.json["code"]) == (501, "not_supported"), answer
+    for what in ("proof", "trace"):
+        answer = service.root.get(at(sandbox, f"/{what}"))
+        assert (answer.status, answer.json["code"]) == (501, "not_supported"), answer
     answer = caller.post(RUNTIME, {"provider": "elsewhere"})
     assert answer.status == 422, answer
 
@@ -159,11 +162,25 @@ def test_stats(caller, sandbox):
     assert stats.json["cpu_us"] > 0 and stats.json["memory_bytes"] > 0, stats.json
 
 
-def test_limits(caller, sandbox):
-    """Processes: the engine's limit holds. The control is a number below it."""
-    assert caller.shell(sandbox, "sleep 1 & wait").code == 0
-    done = caller.shell(sandbox, "i=0; while [ $i -lt 3000 ]; do sleep 20 & i=$((i+1)); done; wait", timeout_ms=20000)
-    assert b"fork" in done.err or done.code != 0 or done.exit["timed_out"], done
+def test_limits(caller, engine):
+    """What the profile says holds inside; the controls are below it."""
+    session = caller.create_runtime(provider="docker", profile="component")
+    limits = next(one for one in caller.get("/v1/capabilities").json["profiles"] if one["name"] == "component")
+    host = engine.inspect(session)["HostConfig"]
+    assert (host["Memory"], host["PidsLimit"]) == (limits["memory_bytes"], limits["pids"])
+    assert caller.shell(session, "sleep 1 & sleep 1 & wait; echo ok").text == "ok\n"
+    done = caller.shell(session, "i=0; while [ $i -lt 1000 ]; do sleep 5 & i=$((i+1)); done 2>/dev/null", timeout_ms=20000)
+    assert b"fork" in done.err or done.code != 0, done
+    count = "ls /proc | grep -c '^[0-9]'"
+    assert int(caller.shell(session, count).text or 0) <= limits["pids"]
+    caller.delete(at(session))
+    session = caller.create_runtime(provider="docker", profile="component")
+    assert caller.shell(session, "dd if=/dev/zero of=/dev/null bs=200M count=1").code == 0
+    assert caller.shell(session, "dd if=/dev/zero of=/dev/null bs=1500M count=1").code != 0
+    assert caller.shell(session, "ulimit -n").text == f"{limits['open_files']}\n"
+    full = caller.shell(session, "dd if=/dev/zero of=/session/f bs=1M count=400")
+    assert full.code != 0 and b"No space" in full.err, full
+    caller.delete(at(session))
 
 
 @pytest.mark.parametrize("victim", ["sandboxd-api", PROVIDER])
