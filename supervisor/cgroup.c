@@ -12,6 +12,7 @@
 #include "base/plant.h"
 #include "base/str.h"
 
+#include "supervisor/cgroup_delegate.h"
 #include "supervisor/cgroup_find.h"
 
 #define CPU_PERIOD_US 100000u
@@ -104,135 +105,14 @@ static uint64_t read_key(int dir_fd, const char *name, const char *file, const c
 	return 0;
 }
 
-static int make_below(int parent_fd, const char *name, int *ret_fd)
-{
-	if (mkdirat(parent_fd, name, 0755) < 0 && errno != EEXIST)
-		return -errno;
-	int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	*ret_fd = fd;
-	return 0;
-}
-
-/* Who is in a v2 group, as far as it concerns us. */
-struct members {
-	bool has_keeper;
-	bool has_strangers; /* neither this process nor its keeper */
-};
-
-static struct members read_members(int group_fd)
-{
-	struct members members = {0};
-	char pids[4096];
-	uint32_t pid = 0;
-
-	if (io_read_at(group_fd, "cgroup.procs", pids, sizeof(pids)) < 0)
-		return (struct members){.has_strangers = true};
-	for (char *line = pids; line && *line;) {
-		char *next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		/* pid 0: a parent outside of our PID namespace, and no keeper. */
-		bool parsed = num_parse_u32(line, 0, INT32_MAX, &pid) == 0;
-		if (parsed && pid != 0 && (pid_t)pid == getppid())
-			members.has_keeper = true;
-		else if (!parsed || (pid_t)pid != getpid())
-			members.has_strangers = true;
-		line = next;
-	}
-	return members;
-}
-
-/* The group that we were told of is ours, with whoever keeps it from being removed. */
-static int move_holders(const struct cgroup *cgroup)
-{
-	AUTO_CLOSE int leaf_fd = -1;
-	char pids[4096];
-	uint32_t pid = 0;
-
-	int r = make_below(cgroup->v2_parent_fd, CGROUP_HOLDER_LEAF, &leaf_fd);
-	if (r < 0)
-		return r;
-	ssize_t n = io_read_at(cgroup->v2_parent_fd, "cgroup.procs", pids, sizeof(pids));
-	if (n < 0)
-		return (int)n;
-	for (char *line = pids; line && *line;) {
-		char *next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		r = num_parse_u32(line, 1, INT32_MAX, &pid);
-		if (r == 0)
-			r = write_u64(leaf_fd, ".", "cgroup.procs", pid);
-		if (r < 0 && r != -ESRCH)
-			return r;
-		line = next;
-	}
-	return 0;
-}
-
-/*
- * Move this process and its keeper to a leaf beside the sessions. A parent that is in another group
- * is no keeper: under systemd it is pid 1, which must stay where it is.
- */
-static int move_to_leaf(const struct cgroup *cgroup)
-{
-	const struct members members = read_members(cgroup->v2_parent_fd);
-	AUTO_CLOSE int leaf_fd = -1;
-
-	int r = make_below(cgroup->v2_parent_fd, CGROUP_FIND_LEAF, &leaf_fd);
-	if (r < 0)
-		return r;
-	r = write_u64(leaf_fd, ".", "cgroup.procs", (uint64_t)getpid());
-	if (r == 0 && members.has_keeper)
-		r = write_u64(leaf_fd, ".", "cgroup.procs", (uint64_t)getppid());
-	return r;
-}
-
-/* v2 lets a group hand controllers down only while no process is in it (its top excepted). */
-static int delegate(const struct cgroup *cgroup, const char *controller)
-{
-	char text[TEXT_BYTES];
-
-	int r = str_format(text, sizeof(text), "+%s", controller);
-	if (r < 0)
-		return r;
-	r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
-	if (r == -EBUSY) {
-		r = cgroup->parent_is_told ? move_holders(cgroup) : move_to_leaf(cgroup);
-		if (r == 0)
-			r = io_write_at(cgroup->v2_parent_fd, "cgroup.subtree_control", text);
-	}
-	if (r < 0)
-		return r;
-	return io_write_at(cgroup->v2_fd, "cgroup.subtree_control", text);
-}
-
-static bool v2_offers(const struct cgroup *cgroup, const char *controller)
-{
-	char text[256];
-
-	if (io_read_at(cgroup->v2_parent_fd, "cgroup.controllers", text, sizeof(text)) < 0)
-		return false;
-	for (char *word = text; word;) {
-		char *next = strchr(word, ' ');
-		if (next)
-			*next++ = '\0';
-		if (str_equal(word, controller))
-			return true;
-		word = next;
-	}
-	return false;
-}
-
 static int open_controller(struct cgroup *cgroup, enum cgroup_controller which, const char *parent,
 			   struct err *err)
 {
 	const char *name = controller_name[which];
 	int r;
 
-	if (v2_offers(cgroup, name)) {
-		r = delegate(cgroup, name);
+	if (cgroup_delegate_offers(cgroup, name)) {
+		r = cgroup_delegate(cgroup, name);
 		if (r < 0)
 			return err_fail(err, r, "cgroup", "hand down v2 controller %s", name);
 		cgroup->in_v2[which] = true;
@@ -246,7 +126,7 @@ static int open_controller(struct cgroup *cgroup, enum cgroup_controller which, 
 	if (r < 0)
 		return err_fail(err, r, "cgroup", "find v1 controller %s", name);
 	cgroup->v1_parent_fd[which] = r;
-	r = make_below(cgroup->v1_parent_fd[which], cgroup->name, &cgroup->v1_fd[which]);
+	r = cgroup_find_below(cgroup->v1_parent_fd[which], cgroup->name, &cgroup->v1_fd[which]);
 	if (r < 0)
 		return err_fail(err, r, "cgroup", "make v1 %s/%s", name, cgroup->name);
 	return 0;
@@ -273,8 +153,8 @@ static int open_v2_parent(struct cgroup *cgroup, const char *parent, struct err 
 	if (r < 0)
 		return err_fail(err, r, "cgroup", "no cgroup2 tree is mounted");
 	cgroup->v2_parent_fd = r;
-	if (!v2_offers(cgroup, controller_name[CGROUP_MEMORY]) ||
-	    !read_members(cgroup->v2_parent_fd).has_strangers)
+	if (!cgroup_delegate_offers(cgroup, controller_name[CGROUP_MEMORY]) ||
+	    !cgroup_delegate_has_strangers(cgroup))
 		return 0;
 	r = cgroup_find_top(err);
 	if (r < 0)
@@ -329,7 +209,7 @@ int cgroup_open(struct cgroup *cgroup, const char *instance, const char *parent,
 	r = open_v2_parent(cgroup, parent, err);
 	if (r < 0)
 		return r;
-	r = make_below(cgroup->v2_parent_fd, cgroup->name, &cgroup->v2_fd);
+	r = cgroup_find_below(cgroup->v2_parent_fd, cgroup->name, &cgroup->v2_fd);
 	if (r < 0)
 		return err_fail(err, r, "cgroup", "make v2 %s", cgroup->name);
 	if (fstat(cgroup->v2_fd, &st) < 0)

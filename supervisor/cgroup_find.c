@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include <linux/magic.h>
@@ -202,4 +203,15 @@ int cgroup_find_at(const char *controller, const char *path, struct err *err)
 int cgroup_find_top(struct err *err)
 {
 	return find(NULL, "/", true, err);
+}
+
+int cgroup_find_below(int parent_fd, const char *name, int *ret_fd)
+{
+	if (mkdirat(parent_fd, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
 }

@@ -19,6 +19,9 @@ MUST_USE int cgroup_find_at(const char *controller, const char *path, struct err
 /* The top of the v2 tree, as far as this process's control group namespace shows it. */
 MUST_USE int cgroup_find_top(struct err *err);
 
+/* A group below another one, made where it is not there. 0 and a descriptor, or -errno. */
+MUST_USE int cgroup_find_below(int parent_fd, const char *name, int *ret_fd);
+
 /* v2 hands controllers down from groups without processes only: the supervisor's own move to this
  * leaf. Who is in it counts as being in its parent, so that a restarted one finds its groups again.
  */

@@ -4,6 +4,7 @@ add_library(sandboxd_launch STATIC
 	adopt.c
 	bpf.c
 	cgroup.c
+	cgroup_delegate.c
 	cgroup_find.c
 	cgroup_former.c
 	cgroup_part.c

@@ -26,6 +26,7 @@ MADE = {"supervisor/mountns.c": {"session/home", "session/tmp"}}
 KNOWN = {
     "supervisor/adopt.c": "the runtime directory; its own /proc",
     "supervisor/cgroup.c": "control groups, by names of ours below descriptors",
+    "supervisor/cgroup_delegate.c": "files of control groups, below descriptors",
     "supervisor/cgroup_find.c": "its own /proc, mount points of control groups",
     "supervisor/cgroup_former.c": "control groups of former starts",
     "supervisor/cgroup_part.c": "control groups, by names of ours below a descriptor; /proc of what is in them",
