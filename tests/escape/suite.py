@@ -13,6 +13,7 @@ import rows_b  # noqa: F401
 import rows_ce  # noqa: F401
 import rows_files  # noqa: F401
 import rows_git  # noqa: F401
+import rows_images  # noqa: F401
 import rows_root  # noqa: F401
 import rows_snapshots  # noqa: F401
 import rows_templates  # noqa: F401
