@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -337,5 +338,43 @@ def test_where_nothing_can_be_idmapped(small):
         result = root(ana, session, "echo x > /new && mkdir /etc/own && cat /new; echo y > /opt/marker")
         assert result.text == "x\n" and b"Permission denied" in result.err, result
         ana.delete(f"{RUNTIME}/{session}")
+    finally:
+        daemon.done()
+
+
+def test_removed_and_imported_beside_launches(tmp_path):
+    """A session has the whole of it, or is not made; who removes it waits for the last one."""
+    template_rig.tree(tmp_path / "root")
+    daemon = Daemon(config=ROOMY)
+    try:
+        assert template(daemon, "import", "torn", str(tmp_path / "root"))[0] == 0
+        end = time.monotonic() + 5
+        seen = {"whole": 0, "none": 0}
+
+        def launch():
+            ana = daemon.client("ana")
+            while time.monotonic() < end or not seen["whole"]:
+                answer = ana.post(RUNTIME, {"template": "torn"})
+                if answer.status == 201:
+                    session = answer.json["sandbox_uuid"]
+                    assert ana.shell(session, "cat /opt/marker").text == "of the template\n"
+                    ana.delete(f"{RUNTIME}/{session}")
+                    seen["whole"] += 1
+                else:
+                    assert answer.status == 422, answer
+                    seen["none"] += 1
+                time.sleep(0.03)
+
+        with ThreadPoolExecutor(1) as pool:
+            launching = pool.submit(launch)
+            removed = refused = 0
+            while not launching.done():
+                if template(daemon, "rm", "torn")[0] == 0:
+                    assert template(daemon, "import", "torn", str(tmp_path / "root"))[0] == 0
+                    removed += 1
+                else:
+                    refused += 1
+            launching.result()
+        assert seen["whole"] and removed and refused, (seen, removed, refused)
     finally:
         daemon.done()
