@@ -32,15 +32,16 @@ static const struct request_rule requests[] = {
         {LAUNCH_LEASE,     false},
         {LAUNCH_PART,      true },
 	{LAUNCH_JOIN,      true },
+        {LAUNCH_S3,        false},
 };
-_Static_assert(ARRAY_SIZE(requests) == LAUNCH_JOIN / 2, "one rule per request");
+_Static_assert(ARRAY_SIZE(requests) == LAUNCH_S3 / 2, "one rule per request");
 #define IS_EVEN(type) ((type) % 2 == 0)
 _Static_assert(IS_EVEN(LAUNCH_HELLO) && IS_EVEN(LAUNCH_START) && IS_EVEN(LAUNCH_KILL) &&
 		       IS_EVEN(LAUNCH_FREEZE) && IS_EVEN(LAUNCH_THAW) && IS_EVEN(LAUNCH_STAT) &&
 		       IS_EVEN(LAUNCH_REDIS) && IS_EVEN(LAUNCH_ADOPT) && IS_EVEN(LAUNCH_PROOF) &&
 		       IS_EVEN(LAUNCH_TRACE) && IS_EVEN(LAUNCH_LOG_LEVEL) && IS_EVEN(LAUNCH_LINK) &&
 		       IS_EVEN(LAUNCH_SERVICE) && IS_EVEN(LAUNCH_LEASE) && IS_EVEN(LAUNCH_PART) &&
-		       IS_EVEN(LAUNCH_JOIN) && !IS_EVEN(LAUNCH_EVENT_GONE) &&
+		       IS_EVEN(LAUNCH_JOIN) && IS_EVEN(LAUNCH_S3) && !IS_EVEN(LAUNCH_EVENT_GONE) &&
 		       !IS_EVEN(LAUNCH_EVENT_FACTS) && !IS_EVEN(LAUNCH_EVENT_CONFIG) &&
 		       !IS_EVEN(LAUNCH_EVENT_LINK) && !IS_EVEN(LAUNCH_EVENT_NET) &&
 		       !IS_EVEN(LAUNCH_EVENT_NET_GONE),

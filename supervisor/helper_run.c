@@ -77,8 +77,9 @@ static int spawn(struct helper_run *run, const struct helper_start *start, struc
 		r = io_write_all(request_end, start->request, start->request_bytes);
 	if (r < 0)
 		return err_fail(err, r, start->mode, "request");
-	worker.program = HELPER;
-	worker.mode = start->mode;
+	run->program = start->program ? start->program : HELPER;
+	worker.program = run->program;
+	worker.mode = start->program ? NULL : start->mode;
 	worker.id = host_worker_ids(start->host) + WORKER_ID_HELPER;
 	worker.state_fd = -1;
 	give(&worker, request_fd, HELPER_FD_REQUEST);
@@ -114,7 +115,7 @@ void helper_run_kill(const struct helper_run *run)
 
 void helper_run_end(struct helper_run *run)
 {
-	worker_end(run->pid_fd, HELPER);
+	worker_end(run->pid_fd, run->program);
 	helper_run_done(run);
 }
 

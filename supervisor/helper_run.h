@@ -1,7 +1,7 @@
 /*
- * One run of sandboxd-helper: a request through a pipe, a report of fixed size back; watched in the
- * loop, killed when it takes too long, reaped. For redis_helper.c and unseal.c, which know what the
- * two say.
+ * One run of sandboxd-helper or sandboxd-s3: a request through a pipe, a report of fixed size back;
+ * watched in the loop, killed when it takes too long, reaped. For redis_helper.c, unseal.c and
+ * serve_s3.c, which know what they say.
  */
 #pragma once
 
@@ -25,6 +25,7 @@ struct helper_run {
 	int report_fd; /* does not block; a report of at most PIPE_BUF lies in it whole */
 	struct loop_source *pid_source;
 	struct loop_source *timer;
+	const char *program;
 	const char *not_started;
 	void (*ended)(void *userdata);
 	void *userdata;
@@ -36,7 +37,8 @@ struct helper_run {
 struct helper_start {
 	struct loop *loop;
 	struct host *host;
-	const char *mode;        /* sandboxd-helper's argument */
+	const char *mode;        /* sandboxd-helper's argument; of another program: its name here */
+	const char *program;     /* NULL: sandboxd-helper; constant */
 	const char *not_started; /* what the log says then; constant */
 	const void *request;     /* HELPER_FD_REQUEST, then its end */
 	size_t request_bytes;    /* at most HELPER_REQUEST_MAX_BYTES */

@@ -36,9 +36,9 @@
 #define OWED_PAUSE        (100 * USEC_PER_MS)
 #define SHORTEST_SLICE_NS 100000 /* what the kernel grants */
 
-static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api", "sandboxd-egress",
-							 "sandboxd-config", "sandboxd-helper",
-							 "sandboxd-provider"};
+static const char *const program_names[HOST_PROGRAMS] = {"sandboxd-api",      "sandboxd-egress",
+							 "sandboxd-config",   "sandboxd-helper",
+							 "sandboxd-provider", "sandboxd-s3"};
 static const char *const namespace_names[HOST_NS_MAX_] = {"mnt", "net",    "pid", "ipc",
 							  "uts", "cgroup", "user"};
 

@@ -20,7 +20,7 @@
 #include "supervisor/steps_child.h"
 #include "supervisor/userns.h"
 
-#define HOST_PROGRAMS 5
+#define HOST_PROGRAMS 6
 #define HOST_CLOCKS   64 /* launches at once that can be traced in the child */
 
 enum host_namespace {

@@ -272,6 +272,13 @@ static int priv_redis(struct serve_client *client, const struct launch_msg *msg,
 	return serve_redis(client, msg);
 }
 
+static int priv_s3(struct serve_client *client, const struct launch_msg *msg,
+		   struct serve_session *entry)
+{
+	(void)entry;
+	return serve_s3(client, msg);
+}
+
 /* --- the permit table ----------------------------------------------------------------------- */
 
 enum permit_flag {
@@ -313,6 +320,7 @@ static const struct permit {
 	{LAUNCH_TRACE,     "trace",     priv_trace,     FROM_API,                               LIVE | FROZEN,                     0                              },
 	{LAUNCH_LOG_LEVEL, "log-level", priv_log_level, FROM_API,                               0,                                 PERMIT_NO_SESSION              },
 	{LAUNCH_REDIS,     "redis",     priv_redis,     FROM_API,                               0,                                 PERMIT_NEW                     },
+	{LAUNCH_S3,        "s3",        priv_s3,        FROM_API,                               0,                                 PERMIT_NO_SESSION              },
 	{LAUNCH_LINK,      "link",      priv_link,      FROM_API,                               0,                                 PERMIT_NO_SESSION              },
 	{LAUNCH_SERVICE,   "service",   priv_service,   FROM_EGRESS,                            0,                                 PERMIT_NO_SESSION              },
 	{LAUNCH_LEASE,     "lease",     priv_lease,     FROM_API,                               0,                                 PERMIT_NO_SESSION              },
@@ -518,6 +526,7 @@ int serve_new(const struct serve_options *options, struct serve **ret_serve)
 	list_init(&serve->all);
 	list_init(&serve->unsealing);
 	list_init(&serve->redis_waiting);
+	list_init(&serve->s3_runs);
 	list_init(&serve->service_dials);
 	for (size_t i = 0; i < SERVE_N_BUCKETS; i++)
 		list_init(&serve->bucket[i]);
@@ -533,6 +542,7 @@ struct serve *serve_free(struct serve *serve)
 	ASSERT(list_empty(&serve->unsealing)); /* each has a client */
 	ASSERT(list_empty(&serve->all));
 	serve_drop_redis(serve);
+	serve_drop_s3(serve);
 	serve_drop_services(serve);
 	serve->lease = loop_remove(serve->lease);
 	free(serve);

@@ -50,6 +50,8 @@ struct serve {
 	uint32_t n_redis_helpers;  /* of them, that run */
 	uint32_t n_redis_long;     /* of those, that look at all keys */
 	struct list service_dials; /* serve_service.c */
+	struct list s3_runs;       /* serve_s3.c */
+	uint32_t n_s3_runs;
 	struct loop_source *lease; /* serve_lease.c: its end */
 	struct list all;
 	struct list bucket[SERVE_N_BUCKETS];
@@ -80,6 +82,10 @@ MUST_USE int serve_redis(struct serve_client *client, const struct launch_msg *r
 void serve_forget_redis(struct serve_client *client);
 /* Ends the helpers; what waits is not done. */
 void serve_drop_redis(struct serve *serve);
+/* serve_s3.c: a helper of the object store; answered at once with the socket to it. */
+MUST_USE int serve_s3(struct serve_client *client, const struct launch_msg *request);
+/* Ends them. */
+void serve_drop_s3(struct serve *serve);
 /* serve_service.c: a connection to a Unix socket of this host; answered when it is made. */
 MUST_USE int serve_service(struct serve_client *client, const struct launch_msg *request);
 /* Nobody is told any more. */

@@ -18,7 +18,9 @@ add_library(sandboxd_supervisor STATIC
 	reload.c
 	serve.c
 	serve_net.c
+	s3_helper.c
 	serve_redis.c
+	serve_s3.c
 	serve_secrets.c
 	serve_lease.c
 	serve_service.c

@@ -49,6 +49,9 @@ enum launch_type {
 	LAUNCH_PART = 30,  /* by session id, which is frozen: its shim and what that starts run,
 			      the rest stays as it is; answered when it is so */
 	LAUNCH_JOIN = 32,  /* by session id: all of it is frozen again; answered likewise */
+	LAUNCH_S3 = 34, /* answered with a socket to a helper of the object store, which waits for
+			   struct s3_job (1 descriptor). LAUNCH_E_STATE: there is none;
+			   LAUNCH_E_RATE: too many run */
 	LAUNCH_EVENT_GONE =
 		101, /* the session ended by itself: struct launch_gone; it is already cleaned up */
 	LAUNCH_EVENT_FACTS = 103,  /* struct launch_facts: after HELLO and whenever they change */

@@ -8,6 +8,7 @@
 
 #include "sandboxd/egress.h"
 #include "sandboxd/limits.h"
+#include "sandboxd/s3.h"
 
 enum worker_fd {
 	WORKER_FD_SUPERVISOR = 3, /* SOCK_SEQPACKET: launch.h */
@@ -195,6 +196,13 @@ enum config_encryption {
 	CONFIG_ENCRYPTION_MAX_,
 };
 
+/* Where snapshots go from now on; those that are elsewhere are read from there. */
+enum config_snapshot_store {
+	CONFIG_SNAPSHOTS_LOCAL, /* the state directory */
+	CONFIG_SNAPSHOTS_S3,    /* the object store of config_answer.s3 */
+	CONFIG_SNAPSHOTS_MAX_,
+};
+
 /* Every number is checked against its range by sandboxd-config and again by the supervisor. */
 struct api_config {
 	uint32_t magic;
@@ -236,8 +244,8 @@ struct api_config {
 	uint64_t snapshot_max_bytes;          /* of one: of its content, and of its file */
 	uint64_t snapshot_organization_bytes; /* of all files of one; 0: no bound */
 	struct snapshot_key_list snapshot_keys;
-	uint32_t snapshot_encryption; /* enum config_encryption */
-	uint32_t snapshot_zero;
+	uint32_t snapshot_encryption;     /* enum config_encryption */
+	uint32_t snapshot_store;          /* enum config_snapshot_store */
 	char store_dsn[CONFIG_DSN_BYTES]; /* of PostgreSQL; "": the embedded one. Secret */
 	char store_password[CONFIG_PASSWORD_BYTES];
 	uint32_t store_freezes; /* sessions stand still while the lease is over */
@@ -337,4 +345,5 @@ struct config_answer {
 	struct api_config api;
 	struct egress_config egress;
 	struct redis_credential redis;
+	struct s3_config s3;
 };

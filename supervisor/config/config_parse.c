@@ -182,7 +182,8 @@ static bool set_value(struct parse *parse, const struct option_row *row, const c
 {
 	const char *wanted = "";
 
-	if (row->type == OPTION_TYPE_SNAPSHOT_KEYS && parse->is_readable) {
+	if ((row->type == OPTION_TYPE_SNAPSHOT_KEYS || row->type == OPTION_TYPE_S3_LOGIN) &&
+	    parse->is_readable) {
 		complain(parse,
 			 "[%s] %s: others than root may read the file; its mode has to be 0600",
 			 section, key);

@@ -46,6 +46,11 @@ enum option_type {
 	OPTION_TYPE_ENVIRONMENT,  /* production, development */
 	OPTION_TYPE_SOCKET,       /* absolute path of a Unix socket */
 	OPTION_TYPE_IMAGE,        /* name of an image, as an engine takes it */
+	OPTION_TYPE_SNAPSHOTS,    /* local, s3 */
+	OPTION_TYPE_S3_URL,       /* https://host[:port] */
+	OPTION_TYPE_S3_NAME,      /* of a region or a bucket */
+	OPTION_TYPE_S3_PREFIX,    /* folders, with a slash at the end */
+	OPTION_TYPE_S3_LOGIN,     /* ACCESS-KEY:SECRET-KEY; never shown */
 	/* Lists between spaces, appended to: such an option may come more than once in a file. */
 	OPTION_TYPE_RULES,         /* of egress_rule.h */
 	OPTION_TYPE_BUCKETS,       /* bucket[/prefix] */

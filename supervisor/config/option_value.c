@@ -11,6 +11,7 @@
 #include "supervisor/config/option_dsn.h"
 #include "supervisor/config/option_list.h"
 #include "supervisor/config/option_redis.h"
+#include "supervisor/config/option_s3.h"
 
 #define CHOICE_WORDS 4
 
@@ -87,6 +88,7 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 		{OPTION_TYPE_ENCRYPTION,  {"off", "available", "required"}       },
 		{OPTION_TYPE_PROVIDER,    {"native", "docker"}                   },
 		{OPTION_TYPE_ENVIRONMENT, {"production", "development"}          },
+		{OPTION_TYPE_SNAPSHOTS,   {"local", "s3"}                        },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
@@ -332,6 +334,17 @@ static const struct value_kind {
                              NULL													      },
 	[OPTION_TYPE_IMAGE] = {set_image,
                              "a name such as registry.example/sandbox:1, at most 255 bytes",					 NULL      },
+	[OPTION_TYPE_SNAPSHOTS] = {set_choice,              "local or s3",								 NULL      },
+	[OPTION_TYPE_S3_URL] =
+		{option_s3_set_url,
+			     "https://host or https://host:port, or http:// at localhost, 127.0.0.1 or [::1]",
+			     NULL													      },
+	[OPTION_TYPE_S3_NAME] = {option_s3_set_name,      "letters, digits and ._-, at most 63",                                         NULL      },
+	[OPTION_TYPE_S3_PREFIX] =
+		{option_s3_set_prefix,
+			     "letters, digits and /._-, at most 63, with a / at the end and none at the beginning",
+			     NULL													      },
+	[OPTION_TYPE_S3_LOGIN] = {option_s3_set_login,     "ACCESS-KEY:SECRET-KEY",                                                       NULL      },
 	[OPTION_TYPE_SNAPSHOT_KEYS] =
 		{option_list_set,
 			     "*=ID:KEY, workspace:NAME=ID:KEY or owner:NAME=ID:KEY, each id once, KEY 64 hexadecimal digits",

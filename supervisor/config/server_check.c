@@ -16,22 +16,28 @@ void server_check(const struct config_answer *answer, network_complain *complain
 		const char *section;
 		const char *text;
 	} needs[] = {
-		{api->store_password[0] && !api->store_dsn[0],                                "store",    "password needs dsn"                                                  },
-		{answer->redis.password[0] && api->redis.port == 0,                           "redis",    "password needs url"                                                  },
+		{api->store_password[0] && !api->store_dsn[0],                                "store",     "password needs dsn"                                                  },
+		{answer->redis.password[0] && api->redis.port == 0,                           "redis",     "password needs url"                                                  },
 		{api->platform.redis.password[0] && api->platform.redis.place.port == 0,      "platform",
-		 "redis_password needs redis_url"															       },
+		 "redis_password needs redis_url"																},
 		{api->celery.results.place.port != 0 && !has_broker,                          "celery",
-		 "result_url needs broker_url"																  },
+		 "result_url needs broker_url"																   },
 		{api->celery.executes != 0 && !has_broker,                                    "celery",
-		 "execution = celery needs broker_url"															  },
-		{has_docker && docker->image[0] == '\0',                                      "docker",   "socket needs image"                                                  },
+		 "execution = celery needs broker_url"															   },
+		{has_docker && docker->image[0] == '\0',                                      "docker",    "socket needs image"                                                  },
 		{has_docker && answer->supervisor.environment == 0 && !docker->in_production,
-		 "docker",										"socket needs environment = development, or allow_in_production = yes"},
+		 "docker",										 "socket needs environment = development, or allow_in_production = yes"},
 		{api->provider != 0 && !has_docker,                                           "api",
-		 "provider = docker needs socket in [docker]"														   },
+		 "provider = docker needs socket in [docker]"														    },
 		{api->snapshot_encryption == CONFIG_ENCRYPTION_REQUIRED &&
 			 api->snapshot_keys.n == 0,
-		 "snapshots",									     "encryption = required needs keys"                                    },
+		 "snapshots",									      "encryption = required needs keys"                                    },
+		{api->snapshot_store == CONFIG_SNAPSHOTS_S3 && answer->s3.host[0] == '\0',
+		 "snapshots",									      "store = s3 needs s3_endpoint"                                        },
+		{answer->s3.host[0] != '\0' && answer->s3.bucket[0] == '\0',                  "snapshots",
+		 "s3_endpoint needs s3_bucket"																   },
+		{answer->s3.host[0] != '\0' && answer->s3.credentials[0] == '\0',             "snapshots",
+		 "s3_endpoint needs s3_credentials"															      },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(needs); i++)

@@ -50,6 +50,8 @@ LAYERS = [
                             "supervisor/config/"], ["ini.h"]),
     ("supervisor/helper/", [*SHARED, "policy/confine_worker.h", "policy/image.h",
                             "supervisor/helper/"], ["sodium.h", "hiredis.h"]),
+    ("supervisor/s3/", [*SHARED, "policy/confine_worker.h", "supervisor/s3/"],
+     ["curl/", "expat.h", "sodium.h", "ares.h"]),
     ("supervisor/", [*SHARED, "policy/image.h", "supervisor/"], []),
     ("shim/", [*SHARED, "shim/"], []),
     ("jail/loader/", [*SHARED, "jail/loader/"], ["yaml.h"]),
@@ -62,10 +64,11 @@ LAYERS = [
     ("ctl/", [*SHARED, "ctl/"], ["curl/", "jansson.h", "wslay/"]),
 ]
 NOT_FROM_SUPERVISOR = ("supervisor/api/", "supervisor/egress/", "supervisor/config/",
-                       "supervisor/helper/", "supervisor/provider/")
+                       "supervisor/helper/", "supervisor/provider/",
+                       "supervisor/s3/")
 LIBRARIES = ("jansson.h", "sodium.h", "seccomp.h", "sys/capability.h", "microhttpd.h", "systemd/",
              "sqlite3.h", "ini.h", "yaml.h", "curl/", "netlink/", "libpq-fe.h", "hiredis.h", "wslay/", "nettle/",
-             "uriparser/", "ares.h", "openssl/", "archive.h", "archive_entry.h")
+             "uriparser/", "ares.h", "openssl/", "archive.h", "archive_entry.h", "expat.h")
 
 
 def allowed(name, prefixes):

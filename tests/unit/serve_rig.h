@@ -14,6 +14,7 @@
 #include "sandboxd/config.h"
 #include "sandboxd/policy_image.h"
 #include "supervisor/redis_helper.h"
+#include "supervisor/s3_helper.h"
 #include "supervisor/serve.h"
 #include "supervisor/session.h"
 #include "supervisor/unseal.h"
@@ -58,6 +59,11 @@ extern struct paper {
 	struct id incompatible[2];
 	size_t n_incompatible;
 	struct unseal unseal; /* the last one */
+	struct s3_request s3_request;
+	int s3_job_fd; /* a copy of the last one's */
+	s3_helper_ended s3_ended;
+	void *s3_userdata;
+	unsigned int n_s3;
 	unsigned int n_unseals;
 	int refuse_unseal;
 	unsigned int n_holds_refused;                     /* so many of the next ones */

@@ -1,7 +1,7 @@
 foreach(module IN ITEMS ceilings config_check options stop trusted_dir log_relay)
 	sandboxd_unit_test(test_${module} LIBS sandboxd_supervisor)
 endforeach()
-foreach(name IN ITEMS test_serve test_serve_lease test_serve_redis test_serve_secrets)
+foreach(name IN ITEMS test_serve test_serve_lease test_serve_redis test_serve_s3 test_serve_secrets)
 	sandboxd_unit_test(${name} SOURCES ${name}.c serve_rig.c LIBS sandboxd_supervisor)
 endforeach()
 sandboxd_unit_test(test_name_servers LIBS sandboxd_config_domain)

@@ -202,8 +202,66 @@ static void test_config_parse_redis_url_of_a_later_file(void **state)
 	}
 }
 
+static void test_config_parse_object_store(void **state)
+{
+	static const char *const wrong[] = {
+		"s3_endpoint = s3.example",
+		"s3_endpoint = http://s3.example",
+		"s3_endpoint = http://127.0.0.1.example:9000",
+		"s3_endpoint = https://s3.example:0",
+		"s3_endpoint = https://s3.example/bucket",
+		"s3_endpoint = https://user@s3.example",
+		"s3_endpoint = https://",
+		"s3_endpoint = https://[::1",
+		"s3_prefix = /a/",
+		"s3_prefix = a",
+		"s3_prefix = a/../b/",
+		"s3_prefix = a//",
+		"s3_bucket = a/b",
+		"s3_credentials = AK",
+		"s3_credentials = :secret",
+		"s3_credentials = AK:",
+	};
+	struct config_rig *rig = *state;
+	const struct s3_config *s3 = &rig->answer->s3;
+
+	assert_int_equal(
+		config_rig_parse(rig,
+				 "[snapshots]\nstore = s3\ns3_endpoint = https://s3.example:9000/\n"
+				 "s3_bucket = b\ns3_credentials = AK:secret\n"),
+		0);
+	assert_string_equal(s3->host, "s3.example:9000");
+	assert_int_equal(s3->is_plain, 0);
+	assert_int_equal(s3->path_style, 1);
+	assert_string_equal(s3->prefix, "sandboxes/");
+	assert_string_equal(s3->region, "us-east-1");
+	assert_string_equal(s3->credentials, "AK:secret");
+	assert_int_equal(rig->answer->api.snapshot_store, CONFIG_SNAPSHOTS_S3);
+	assert_int_equal(config_check(rig->answer, sizeof(*rig->answer), NULL), 0);
+	assert_int_equal(
+		config_rig_parse(rig,
+				 "[snapshots]\ns3_endpoint = http://[::1]:9000\ns3_bucket = b\n"
+				 "s3_credentials = AK:secret\n"),
+		0);
+	assert_string_equal(s3->host, "[::1]:9000");
+	assert_int_equal(s3->is_plain, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		char text[128];
+
+		(void)snprintf(text, sizeof(text), "[snapshots]\n%s\n", wrong[i]);
+		config_rig_expect(rig, text, "line 2: [snapshots] s3_");
+		assert_null(strstr(buf_text(&rig->complaints), "secret"));
+	}
+	config_rig_expect(rig, "[snapshots]\nstore = s3\n", "store = s3 needs s3_endpoint");
+	config_rig_expect(rig, "[snapshots]\ns3_endpoint = https://a.example\n",
+			  "s3_endpoint needs s3_bucket");
+	config_rig_expect(rig, "[snapshots]\ns3_endpoint = https://a.example\ns3_bucket = b\n",
+			  "s3_endpoint needs s3_credentials");
+}
+
 static const struct CMUnitTest tests[] = {
 	CONFIG_TEST(test_config_parse_redis_servers),
+	CONFIG_TEST(test_config_parse_object_store),
 	CONFIG_TEST(test_config_parse_dsn),
 	CONFIG_TEST(test_config_parse_dsn_says_what_is_wanted),
 	CONFIG_TEST(test_config_parse_servers_without_their_options),

@@ -27,8 +27,9 @@ static bool names_session(unsigned int type)
 	return type != LAUNCH_HELLO && type != LAUNCH_ADOPT && type != LAUNCH_LOG_LEVEL &&
 	       type != LAUNCH_LOG_LEVEL + 1 && type != LAUNCH_LINK && type != LAUNCH_LINK + 1 &&
 	       type != LAUNCH_SERVICE && type != LAUNCH_SERVICE + 1 && type != LAUNCH_LEASE &&
-	       type != LAUNCH_LEASE + 1 && type != LAUNCH_EVENT_FACTS &&
-	       type != LAUNCH_EVENT_CONFIG && type != LAUNCH_EVENT_LINK;
+	       type != LAUNCH_LEASE + 1 && type != LAUNCH_S3 && type != LAUNCH_S3 + 1 &&
+	       type != LAUNCH_EVENT_FACTS && type != LAUNCH_EVENT_CONFIG &&
+	       type != LAUNCH_EVENT_LINK;
 }
 
 static void test_launch_check_every_type_and_side(void **state)
@@ -36,8 +37,8 @@ static void test_launch_check_every_type_and_side(void **state)
 	(void)state;
 	for (unsigned int type = 0; type < 128; type++) {
 		struct launch_msg msg = message(type, names_session(type) ? session : NULL);
-		bool is_request = type >= 2 && type <= LAUNCH_JOIN && type % 2 == 0;
-		bool is_answer = (type >= 3 && type <= LAUNCH_JOIN + 1 && type % 2 == 1) ||
+		bool is_request = type >= 2 && type <= LAUNCH_S3 && type % 2 == 0;
+		bool is_answer = (type >= 3 && type <= LAUNCH_S3 + 1 && type % 2 == 1) ||
 				 type == LAUNCH_EVENT_GONE || type == LAUNCH_EVENT_FACTS ||
 				 type == LAUNCH_EVENT_CONFIG || type == LAUNCH_EVENT_LINK ||
 				 type == LAUNCH_EVENT_NET || type == LAUNCH_EVENT_NET_GONE;
