@@ -450,6 +450,7 @@ static void init_lists(struct app *app)
 	list_init(&app->event_streams);
 	list_init(&app->file_watches);
 	list_init(&app->snapshot_runs);
+	list_init(&app->transfers);
 	list_init(&app->cancels);
 	list_init(&app->lookups);
 	list_init(&app->puts);
@@ -464,6 +465,7 @@ static int start(struct app *app)
 
 	init_lists(app);
 	app->snapshots.dir_fd = -1;
+	app->list_fd = -1;
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	settings_spread(app);
 	count_descriptors(app);

@@ -60,6 +60,10 @@ struct app_counters {
 	uint64_t n_snapshots_restored;
 	uint64_t n_snapshots_not_made;
 	uint64_t n_snapshots_not_restored;
+	struct transfer_counters {
+		uint64_t n_done;
+		uint64_t n_failed;
+	} transfers[S3_ACTION_MAX_];
 };
 
 struct canary;
@@ -82,7 +86,10 @@ struct app {
 	struct snapshot_store snapshots;
 	struct snapshot_keys *snapshot_keys; /* NULL: not read yet */
 	struct list snapshot_runs;           /* snapshot.c */
-	uint64_t n_audit_skipped;            /* refusals beyond the rate, not said so yet */
+	struct list transfers;               /* snapshot_remote.c */
+	uint32_t n_transfers_running;
+	int list_fd;              /* snapshot_remote.c: what a sweep looks at; -1 */
+	uint64_t n_audit_skipped; /* refusals beyond the rate, not said so yet */
 	usec_t refusal_due;    /* boottime: when the next refusal would come if they came evenly */
 	uint64_t n_audit_owed; /* lines that were lost and not said so yet */
 	struct registry registry;

@@ -131,6 +131,8 @@ void refusal_reply(const struct refusal *refusal, struct request *request)
 		reply_invalid_body(request, "value_error", "template", "Unknown template");
 	else if (refusal->template == REFUSAL_TEMPLATE_GONE)
 		reply_runtime_error(request, RUNTIME_NO_TEMPLATE, NULL);
+	else if (refusal->is_snapshot_store)
+		reply_runtime_error(request, RUNTIME_SNAPSHOT_STORE, refusal->detail);
 	else if (refusal->status > 0)
 		reply_detail(request, refusal->status, refusal->detail);
 	else

@@ -31,6 +31,7 @@ enum refusal_template {
 struct refusal {
 	int status; /* 0: none was named */
 	enum quota_reason quota;
+	bool is_snapshot_store; /* it is not ready: may be over in a moment */
 	char detail[128];
 	char secret[SECRET_NAME_BYTES]; /* which one is not available; "": none */
 	enum refusal_template template; /* it is not there */

@@ -163,6 +163,15 @@ static void look_at_frozen(struct app *app)
 	}
 }
 
+/* The object store was away: its snapshot is a file of this host that has yet to go there. */
+static void send_again(struct live *live, usec_t now)
+{
+	if (is_frozen(live) && live->staged && !live->persist &&
+	    live->session->suspension.is_wanted &&
+	    !suspension_is_durable(&live->session->suspension) && now >= live->persist_at)
+		IGNORE_RESULT(suspend_persist(live));
+}
+
 void idle_tick(struct app *app)
 {
 	usec_t now = clock_boottime();
@@ -172,6 +181,8 @@ void idle_tick(struct app *app)
 
 		if (live->session->suspension.state == SUSPENSION_RUNNING && !live->suspend)
 			look_at_running(live, now);
+		else
+			send_again(live, now);
 	}
 	look_at_frozen(app);
 }

@@ -224,6 +224,7 @@ struct live *live_free(struct live *live)
 	ASSERT(!live->creation && !live->rebuild && !live->suspend);
 	commands_leave(live);
 	events_done(live);
+	json_decref(live->staged);
 	list_remove(&live->link);
 	list_remove(&live->credit);
 	live->lost_timer = sd_event_source_disable_unref(live->lost_timer);

@@ -85,9 +85,12 @@ struct live {
 	struct snapshot_run *snapshot;   /* snapshot.c: one is made or put back; NULL */
 	struct suspend_persist *persist; /* suspend_persist.c: under way */
 	uint32_t n_persists;
-	int persist_error;          /* of the last one that failed, until one succeeds */
-	uint64_t persist_failed;    /* the generation of that */
-	usec_t persist_at;          /* boottime: not again before, unless somebody asks for it */
+	int persist_error;       /* of the last one that failed, until one succeeds */
+	uint64_t persist_failed; /* the generation of that */
+	usec_t persist_at;       /* boottime: not again before, unless somebody asks for it */
+	json_t *staged; /* owned; reference of a file that has yet to go to the object store */
+	uint64_t staged_generation;
+	uint32_t n_resends;         /* in vain, up to a bound */
 	usec_t used_at;             /* boottime: idle.c */
 	usec_t rebuilding_since;    /* boottime */
 	uint32_t tree;              /* counts the trees of this session in this worker */

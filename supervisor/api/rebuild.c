@@ -14,6 +14,7 @@
 #include "supervisor/api/session/fit.h"
 #include "supervisor/api/session/tenant_quota.h"
 #include "supervisor/api/snapshot.h"
+#include "supervisor/api/snapshot_failure.h"
 
 #define COMPONENT_MODE 0644u
 
@@ -379,6 +380,17 @@ static void write_later(struct app *app, struct session *session)
 	read_next(app, session);
 }
 
+/* A store that is away is back later, and the snapshot is in it. */
+static void fail_unpack(struct app *app, struct session *session, int error)
+{
+	const char *detail;
+	bool is_store = snapshot_failure(error, false, &detail) == RUNTIME_SNAPSHOT_STORE;
+
+	if (is_store && detail)
+		live_of(session)->rebuild->refusal.is_snapshot_store = true;
+	fail_late(app, session, is_store && detail ? detail : "its snapshot cannot be restored");
+}
+
 static void on_unpacked(void *userdata, struct session *gone, const struct snapshot_result *result)
 {
 	struct rebuild_op *op = userdata;
@@ -394,7 +406,7 @@ static void on_unpacked(void *userdata, struct session *gone, const struct snaps
 	if (!session)
 		return;
 	if (result->error != 0) {
-		fail_late(app, session, "its snapshot cannot be restored");
+		fail_unpack(app, session, result->error);
 		return;
 	}
 	events_note(session, "restored",

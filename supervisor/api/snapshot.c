@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -39,6 +40,8 @@ static void run_free(struct snapshot_run *run)
 {
 	list_remove(&run->link);
 	run->turn = sd_event_source_disable_unref(run->turn);
+	run->transfer = snapshot_transfer_cancel(run->transfer);
+	run->fetched_fd = fd_close(run->fetched_fd);
 	snapshot_file_done(&run->file);
 	buf_done(&run->said);
 	json_decref(run->reference);
@@ -97,7 +100,13 @@ static void fail(struct snapshot_run *run, int error)
 	if (run->phase != SNAPSHOT_PHASE_RUN)
 		/* Somebody waits for its end, however busy we are. */
 		(void)sd_event_source_set_priority(run->turn, SD_EVENT_PRIORITY_NORMAL);
-	else if (run->activity.live->shim)
+	if (run->phase == SNAPSHOT_PHASE_FETCH) {
+		run->transfer = snapshot_transfer_cancel(run->transfer);
+		again(run);
+	}
+	if (run->phase != SNAPSHOT_PHASE_RUN)
+		return;
+	if (run->activity.live->shim)
 		shim_link_cancel(run->activity.live->shim, run->activity.wire_job);
 }
 
@@ -354,26 +363,33 @@ static int check_some(struct snapshot_run *run)
 }
 
 /* The key is not held in between. */
-static int open_file(struct snapshot_run *run, const struct snapshot_reference *reference)
+static int open_file(struct snapshot_run *run)
 {
 	const struct session *owner = registry_find(&run->app->registry, &run->owner);
 	struct snapshot_key key;
-	int r = owner ? snapshot_key_to_read(run->app, owner, reference, &key) : -ENOENT;
+	int fd = run->fetched_fd >= 0 ? fd_dup(run->fetched_fd, 0)
+				      : snapshot_open(&run->app->snapshots, &run->parsed);
+	int r = owner ? 0 : -ENOENT;
 
-	if (r < 0)
+	if (fd < 0)
+		return fd;
+	if (r >= 0)
+		r = snapshot_key_to_read(run->app, owner, &run->parsed, &key);
+	if (r < 0) {
+		(void)fd_close(fd);
 		return r;
-	r = snapshot_read_begin(&run->file, &run->app->snapshots, reference, r > 0 ? &key : NULL);
+	}
+	r = snapshot_read_begin(&run->file, &run->parsed, r > 0 ? &key : NULL, fd);
 	sodium_memzero(&key, sizeof(key));
 	return r;
 }
 
 static int begin_restore(struct snapshot_run *run)
 {
-	struct snapshot_reference reference = run->file.reference;
 	int r;
 
 	snapshot_file_done(&run->file);
-	r = open_file(run, &reference);
+	r = open_file(run);
 	return r < 0 ? r : start_program(run, live_of_run(run));
 }
 
@@ -400,6 +416,25 @@ static void check(struct snapshot_run *run)
 	if (run->error == 0)
 		run->error = r;
 	finish(run);
+}
+
+/* Its object is here, or will not be. */
+static void on_fetched(void *userdata, int error, const struct s3_report *report, json_t *reference)
+{
+	struct snapshot_run *run = userdata;
+	int r = error;
+
+	(void)report;
+	(void)reference;
+	run->transfer = NULL;
+	if (r >= 0)
+		r = open_file(run);
+	if (r < 0) {
+		fail(run, r);
+		return;
+	}
+	run->phase = SNAPSHOT_PHASE_CHECK;
+	again(run);
 }
 
 /* On the disk, and named. */
@@ -441,6 +476,9 @@ static int on_turn(sd_event_source *source, void *userdata)
 
 	(void)source;
 	switch (run->phase) {
+	case SNAPSHOT_PHASE_FETCH: /* in vain */
+		finish(run);
+		break;
 	case SNAPSHOT_PHASE_CHECK:
 		check(run);
 		break;
@@ -478,6 +516,8 @@ static int run_new(struct live *live, snapshot_done done, void *userdata,
 	run->tree = live->tree;
 	run->said = BUF_NULL(SAID_MAX_BYTES);
 	run->file = SNAPSHOT_FILE_NULL;
+	run->fetched_fd = -1;
+	run->phase = SNAPSHOT_PHASE_CHECK;
 	run->done = done;
 	run->userdata = userdata;
 	list_append(&live->app->snapshot_runs, &run->link);
@@ -568,6 +608,16 @@ int snapshot_make(struct live *live, snapshot_done done, void *userdata)
 	return r;
 }
 
+static int fetch(struct snapshot_run *run)
+{
+	int r = snapshot_fetch(run->app, &run->parsed, on_fetched, run, &run->fetched_fd,
+			       &run->transfer);
+
+	if (r >= 0)
+		run->phase = SNAPSHOT_PHASE_FETCH;
+	return r;
+}
+
 int snapshot_restore(struct live *live, const struct id *owner, json_t *reference, bool replaces,
 		     snapshot_done done, void *userdata)
 {
@@ -581,9 +631,15 @@ int snapshot_restore(struct live *live, const struct id *owner, json_t *referenc
 		return r;
 	run->replaces = replaces;
 	run->owner = *owner;
-	run->reference = json_incref(reference);
-	r = open_file(run, &parsed);
-	if (r >= 0)
+	run->parsed = parsed;
+	run->reference = json_object_get(reference, "include")
+				 ? json_incref(reference)
+				 : workspace_of(live->session, live->app->config);
+	if (parsed.key[0] != '\0')
+		r = fetch(run);
+	else
+		r = open_file(run);
+	if (r >= 0 && run->phase == SNAPSHOT_PHASE_CHECK)
 		r = sd_event_source_set_enabled(run->turn, SD_EVENT_ONESHOT);
 	if (r < 0)
 		give_up(run, r);
@@ -616,6 +672,7 @@ void snapshots_give_up(struct app *app)
 		run->error = -ECANCELED;
 		finish(run);
 	}
+	snapshots_drop_remote(app);
 }
 
 void snapshots_stop(struct app *app)

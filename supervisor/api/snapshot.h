@@ -30,8 +30,9 @@ struct snapshot_result {
 	 * more than the organisation may keep; -ENOSPC: no room where it goes; -ENODATA: nothing is
 	 * at the paths; -EROFS: where it goes cannot be written; -ENOENT: its file is not here;
 	 * -EBADMSG: it is not what was written; -EEXIST: there is something already; -ENOTSUP: it
-	 * is kept elsewhere; -ENOKEY: there is no key to encrypt it with, or not the one that it
-	 * was encrypted with; other -errno.
+	 * is in an object store, and none is configured; -EREMOTEIO: that cannot be used
+	 * now; -ENXIO: it is not in there; -ENOKEY: there is no key to encrypt it with, or not the
+	 * one that it was encrypted with; other -errno.
 	 */
 	int error;
 	struct id id;           /* of one that was made, and */

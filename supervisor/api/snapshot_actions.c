@@ -15,6 +15,7 @@
 #include "supervisor/api/session/snapshots.h"
 #include "supervisor/api/snapshot.h"
 #include "supervisor/api/snapshot_failure.h"
+#include "supervisor/api/snapshot_remote.h"
 
 struct snapshot_op {
 	struct app *app;
@@ -60,9 +61,9 @@ static json_t *describe(const struct request *request, const json_t *snapshot)
 	(void)json_object_set(answer, "digest", json_object_get(ref, "digest"));
 	(void)json_object_set(answer, "include", json_object_get(ref, "include"));
 	(void)json_object_set(answer, "exclude", json_object_get(ref, "exclude"));
-	(void)json_object_set_new(answer, "encrypted", json_boolean(json_object_get(ref, "key")));
+	(void)json_object_set_new(answer, "encrypted", json_boolean(snapshots_encryption_key(ref)));
 	if (request->identity.is_operator)
-		(void)json_object_set(answer, "key", json_object_get(ref, "key"));
+		(void)json_object_set(answer, "key", snapshots_encryption_key(ref));
 	return answer;
 }
 
@@ -137,22 +138,19 @@ static json_t *snapshot_of(const struct snapshot_result *result)
 			 "changed", (json_int_t)result->n_changed, "ref", result->reference);
 }
 
-static void on_made(void *userdata, struct session *session, const struct snapshot_result *result)
+/* Where it goes, or it did not. reference: NULL: there is nothing. */
+static void made(struct snapshot_op *op, struct session *session, int r, json_t *reference)
 {
-	struct snapshot_op *op = userdata;
 	struct request *request = answer_get(&op->to);
-	int r = result->error;
 
 	if (r == 0) {
-		op->snapshot = snapshot_of(result);
 		if (!session || session->state >= SESSION_STATE_CLOSING)
 			r = -EPIPE;
 		else if (!op->snapshot || snapshots_add(session, json_incref(op->snapshot)) < 0)
 			r = -ENOMEM;
-		if (r < 0)
-			IGNORE_RESULT(snapshot_remove_reference(op->app, &op->session,
-								result->reference));
 	}
+	if (r < 0 && reference)
+		IGNORE_RESULT(snapshot_remove_reference(op->app, &op->session, reference));
 	if (r == 0) {
 		events_note(session, "snapshot",
 			    json_pack("{s:O}", "snapshot_id", json_object_get(op->snapshot, "id")));
@@ -164,6 +162,33 @@ static void on_made(void *userdata, struct session *session, const struct snapsh
 	else if (request)
 		reply_not_found(request);
 	op_free(op);
+}
+
+static void on_sent(void *userdata, int error, const struct s3_report *report, json_t *reference)
+{
+	struct snapshot_op *op = userdata;
+
+	(void)report;
+	if (error == 0 && json_object_set(op->snapshot, "ref", reference) < 0)
+		error = -ENOMEM;
+	made(op, registry_find(&op->app->registry, &op->session), error,
+	     json_object_get(op->snapshot, "ref"));
+}
+
+static void on_made(void *userdata, struct session *session, const struct snapshot_result *result)
+{
+	struct snapshot_op *op = userdata;
+	struct snapshot_transfer *transfer;
+	int r = result->error;
+
+	op->snapshot = r == 0 ? snapshot_of(result) : NULL;
+	if (op->snapshot && session && snapshot_goes_away(op->app)) {
+		r = snapshot_upload(op->app, &op->session, result->reference, on_sent, op,
+				    &transfer);
+		if (r >= 0)
+			return;
+	}
+	made(op, session, r, result->reference);
 }
 
 void action_snapshot(struct request *request, struct session *session)

@@ -91,7 +91,7 @@ static json_t *key_row(json_t *keys, const char *id, bool is_configured)
 
 static void count_key(json_t *keys, const json_t *reference)
 {
-	const char *id = json_string_value(json_object_get(reference, "key"));
+	const char *id = json_string_value(snapshots_encryption_key(reference));
 	json_t *n = id ? json_object_get(key_row(keys, id, false), "snapshots") : NULL;
 
 	if (n)

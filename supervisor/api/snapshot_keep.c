@@ -78,7 +78,12 @@ int snapshot_remove_reference(struct app *app, const struct id *owner, json_t *r
 	struct snapshot_reference parsed;
 	int r = snapshot_reference_parse(reference, owner, &parsed);
 
-	return r < 0 ? r : snapshot_remove(&app->snapshots, parsed.name);
+	if (r < 0)
+		return r;
+	if (parsed.key[0] == '\0')
+		return snapshot_remove(&app->snapshots, parsed.name);
+	snapshot_remove_remote(app, parsed.key);
+	return 0;
 }
 
 struct sweep {
@@ -97,8 +102,7 @@ static bool is_being_written(const struct app *app, const char *name)
 	return false;
 }
 
-/* For so long a row that speaks of it may be on its way, or come back from another host. */
-static usec_t sweep_age(const struct app *app, const struct session *session)
+usec_t snapshot_sweep_age(const struct app *app, const struct session *session)
 {
 	const struct api_config *config = app->config;
 	usec_t kept = config->snapshot_retention_s * USEC_PER_SEC;
@@ -114,7 +118,8 @@ static bool on_swept(void *userdata, const struct snapshot_entry *entry)
 
 	if (is_being_written(app, entry->name))
 		return true;
-	if (!entry->is_part && clock_add(entry->written_at, sweep_age(app, session)) > sweep->now)
+	if (!entry->is_part &&
+	    clock_add(entry->written_at, snapshot_sweep_age(app, session)) > sweep->now)
 		return true;
 	if (entry->is_part || !session)
 		return false;
@@ -130,6 +135,7 @@ void snapshots_sweep(struct app *app)
 	/* Before and after, the sessions in memory are not all that there are. */
 	if (app->phase != APP_PHASE_SERVING)
 		return;
+	snapshots_sweep_remote(app);
 	n = snapshot_sweep(&app->snapshots, on_swept, &sweep);
 	if (n < 0)
 		log_line(LOG_LEVEL_WARNING, NULL, "snapshots cannot be looked through", "errno=%d",

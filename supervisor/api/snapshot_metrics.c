@@ -42,6 +42,9 @@ int snapshots_append_metrics(struct buf *text, const struct app *app)
 				   2);
 	if (r < 0)
 		return r;
+	r = snapshots_append_remote_metrics(text, app);
+	if (r < 0)
+		return r;
 	return metrics_append(text, "snapshot_failures_total", "counter",
 			      "Snapshots that were not.",
 			      (const struct metrics_value[]){

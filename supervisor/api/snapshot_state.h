@@ -5,9 +5,11 @@
 
 #include "supervisor/api/live.h"
 #include "supervisor/api/snapshot.h"
+#include "supervisor/api/snapshot_remote.h"
 #include "supervisor/api/store/snapshot_store.h"
 
 enum snapshot_phase {
+	SNAPSHOT_PHASE_FETCH,  /* restore: its object becomes a file of this host */
 	SNAPSHOT_PHASE_CHECK,  /* restore: the file is read for its digest */
 	SNAPSHOT_PHASE_RUN,    /* the program runs */
 	SNAPSHOT_PHASE_SYNC,   /* made: it goes to the disk, some of it in each turn */
@@ -27,6 +29,9 @@ struct snapshot_run {
 	bool input_ended;
 	int error; /* the first one */
 	struct snapshot_file file;
+	struct snapshot_reference parsed;   /* put back */
+	struct snapshot_transfer *transfer; /* FETCH */
+	int fetched_fd;                     /* the object; -1: it is a file of the folder */
 	json_t *reference;
 	struct buf said; /* on standard error */
 	uint64_t sent;
@@ -47,3 +52,6 @@ MUST_USE int snapshot_key_to_read(const struct app *app, const struct session *o
 MUST_USE int snapshot_room(const struct live *live, uint64_t *ret_max);
 /* Each began where it had room; all of them together may not. session: the run's. */
 MUST_USE bool snapshot_is_over_quota(const struct snapshot_run *run, const struct session *session);
+/* For so long a row that speaks of what is kept may be on its way, or come back from another host.
+ * session: NULL: it is none of this host's. */
+usec_t snapshot_sweep_age(const struct app *app, const struct session *session);

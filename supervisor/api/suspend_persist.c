@@ -10,8 +10,11 @@
 #include "supervisor/api/events.h"
 #include "supervisor/api/provider.h"
 #include "supervisor/api/snapshot.h"
+#include "supervisor/api/snapshot_remote.h"
 
 #define RETRY_AFTER   (60 * USEC_PER_SEC) /* what has failed: each try moves processes */
+#define RESEND_AFTER  (5 * USEC_PER_SEC)  /* of a file that is there; doubled each time */
+#define RESEND_MAX    6u                  /* so often */
 #define KNOWN_TIMEOUT (10 * USEC_PER_SEC)
 
 enum stage {
@@ -19,6 +22,7 @@ enum stage {
 	STAGE_KNOWN, /* its shim, which was adopted frozen, says what it has */
 	STAGE_SNAPSHOT,
 	STAGE_JOIN,
+	STAGE_UPLOAD, /* all of it is frozen */
 	STAGE_ROW,
 };
 
@@ -28,6 +32,7 @@ struct suspend_persist {
 	bool is_given_up;
 	int r;
 	json_t *former; /* owned; reference of the snapshot before; NULL: none */
+	struct snapshot_transfer *transfer; /* UPLOAD */
 	sd_event_source *timer;
 };
 
@@ -77,6 +82,7 @@ static struct live *op_answered(struct op *op, int fd)
 static void persist_free(struct suspend_persist *persist)
 {
 	persist->timer = sd_event_source_disable_unref(persist->timer);
+	persist->transfer = snapshot_transfer_cancel(persist->transfer);
 	json_decref(persist->former);
 	free(persist);
 }
@@ -87,8 +93,12 @@ static void finish(struct live *live, int r)
 	suspend_persisted *done = persist->done;
 
 	live->persist = NULL;
-	if (r < 0 && r != -ECANCELED)
+	if (r == -EREMOTEIO) {
+		live->persist_at = clock_add(clock_boottime(), RESEND_AFTER << live->n_resends);
+		live->n_resends += live->n_resends < RESEND_MAX;
+	} else if (r < 0 && r != -ECANCELED) {
 		live->persist_at = clock_add(clock_boottime(), RETRY_AFTER);
+	}
 	persist_free(persist);
 	done(live, r);
 }
@@ -157,6 +167,70 @@ static void write_row(struct live *live)
 	finish(live, -ENOMEM);
 }
 
+/* The file of a snapshot that is to go to the object store. */
+
+static void drop_staged(struct live *live)
+{
+	if (live->staged)
+		IGNORE_RESULT(
+			snapshot_remove_reference(live->app, &live->session->id, live->staged));
+	json_decref(live->staged);
+	live->staged = NULL;
+}
+
+static bool has_staged(const struct live *live)
+{
+	return live->staged && live->staged_generation == live->session->suspension.generation;
+}
+
+static void take_reference(struct live *live, json_t *reference)
+{
+	struct suspension *suspension = &live->session->suspension;
+
+	json_decref(live->persist->former);
+	live->persist->former = suspension->snapshot;
+	suspension->snapshot = json_incref(reference);
+	suspension->durable_generation = suspension->generation;
+	log_line(LOG_LEVEL_INFO, &(struct log_context){.session = &live->session->id},
+		 "suspended session is durable", "generation=%llu bytes=%lld",
+		 (unsigned long long)suspension->generation,
+		 (long long)json_integer_value(json_object_get(reference, "bytes")));
+}
+
+/* Until the object is complete the row speaks of the former one. */
+static void on_sent(void *userdata, int error, const struct s3_report *report, json_t *reference)
+{
+	struct live *live = userdata;
+
+	(void)report;
+	live->persist->transfer = NULL;
+	if (error < 0) {
+		log_line(LOG_LEVEL_WARNING, &(struct log_context){.session = &live->session->id},
+			 "suspended session is not durable", "errno=%d", -error);
+		finish(live, error);
+		return;
+	}
+	json_decref(live->staged); /* its file is gone */
+	live->staged = NULL;
+	live->n_resends = 0;
+	take_reference(live, reference);
+	write_row(live);
+}
+
+static void upload(struct live *live)
+{
+	int r;
+
+	live->persist->stage = STAGE_UPLOAD;
+	r = snapshot_upload(live->app, &live->session->id, live->staged, on_sent, live,
+			    &live->persist->transfer);
+	if (r >= 0)
+		return;
+	/* What was swept is made again. */
+	drop_staged(live);
+	finish(live, r);
+}
+
 /* All of it is frozen again. */
 
 static void on_joined(void *userdata, const struct launch_msg *answer, int fd)
@@ -173,10 +247,14 @@ static void on_joined(void *userdata, const struct launch_msg *answer, int fd)
 		return;
 	}
 	live->is_parted = false;
-	if (live->persist->r == 0)
-		write_row(live);
-	else
+	if (live->persist->r < 0)
 		finish(live, live->persist->r);
+	else if (!has_staged(live))
+		write_row(live);
+	else if (live->persist->is_given_up)
+		finish(live, -ECANCELED);
+	else
+		upload(live);
 }
 
 static void join(struct live *live, int r)
@@ -189,18 +267,18 @@ static void join(struct live *live, int r)
 
 /* The snapshot. */
 
-static void take_reference(struct live *live, const struct snapshot_result *result)
+static void take_result(struct live *live, const struct snapshot_result *result)
 {
-	struct suspension *suspension = &live->session->suspension;
-
-	json_decref(live->persist->former);
-	live->persist->former = suspension->snapshot;
-	suspension->snapshot = json_incref(result->reference);
-	suspension->durable_generation = suspension->generation;
 	log_line(LOG_LEVEL_INFO, &(struct log_context){.session = &live->session->id},
-		 "suspended session is durable", "generation=%llu bytes=%llu changed=%llu",
-		 (unsigned long long)suspension->generation, (unsigned long long)result->bytes,
-		 (unsigned long long)result->n_changed);
+		 "snapshot of a suspended session", "generation=%llu bytes=%llu changed=%llu",
+		 (unsigned long long)live->session->suspension.generation,
+		 (unsigned long long)result->bytes, (unsigned long long)result->n_changed);
+	if (snapshot_goes_away(live->app)) {
+		live->staged = json_incref(result->reference);
+		live->staged_generation = live->session->suspension.generation;
+	} else {
+		take_reference(live, result->reference);
+	}
 	join(live, 0);
 }
 
@@ -221,7 +299,7 @@ static void on_snapshot(void *userdata, struct session *session,
 		return;
 	}
 	if (result->error == 0) {
-		take_reference(live, result);
+		take_result(live, result);
 		return;
 	}
 	if (result->error != -ECANCELED)
@@ -314,6 +392,13 @@ int suspend_persist_begin(struct live *live, suspend_persisted *done)
 			write_row(live);
 		return r;
 	}
+	if (has_staged(live)) {
+		r = persist_new(live, done);
+		if (r >= 0)
+			upload(live);
+		return r;
+	}
+	drop_staged(live);
 	if (!live->shim || !shim_link_has(live->shim, WIRE_FEATURE_PAUSE))
 		return -ENOSYS;
 	r = persist_new(live, done);
@@ -345,11 +430,14 @@ int suspend_persist_end(struct live *live, suspend_persisted *done)
 	persist->is_given_up = true;
 	if (persist->stage == STAGE_KNOWN)
 		join(live, -ECANCELED);
+	else if (persist->stage == STAGE_UPLOAD)
+		finish(live, -ECANCELED);
 	return 0;
 }
 
 void suspend_persist_drop(struct live *live)
 {
+	drop_staged(live);
 	if (!live->persist)
 		return;
 	persist_free(live->persist);

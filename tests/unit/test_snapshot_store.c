@@ -68,8 +68,9 @@ static void write_one(struct rig *rig, const char *text, struct snapshot_referen
 static ssize_t read_with(const struct rig *rig, const struct snapshot_key *key,
 			 const struct snapshot_reference *reference, char *text)
 {
-	struct snapshot_file file;
-	ssize_t n = snapshot_read_begin(&file, &rig->store, reference, key);
+	struct snapshot_file file = SNAPSHOT_FILE_NULL;
+	int fd = snapshot_open(&rig->store, reference);
+	ssize_t n = fd < 0 ? fd : snapshot_read_begin(&file, reference, key, fd);
 	ssize_t all = 0;
 
 	while (n >= 0) {
@@ -200,10 +201,69 @@ static void test_names_of_others_are_no_references(void **state)
 		assert_int_equal(snapshot_reference_parse(object, &rig.sandbox, &reference),
 				 -EBADMSG);
 	}
-	(void)json_object_set_new(object, "kind", json_string("s3-tar"));
-	assert_int_equal(snapshot_reference_parse(object, &rig.sandbox, &reference), -ENOTSUP);
+	(void)json_object_set_new(object, "kind", json_string("other"));
+	assert_int_equal(snapshot_reference_parse(object, &rig.sandbox, &reference), -EBADMSG);
 	json_decref(object);
 	rig_done(&rig);
+}
+
+/* As snapshot_remote.c makes it of one of a file. */
+static json_t *sent(const struct snapshot_reference *reference)
+{
+	json_t *object = snapshot_reference_format(reference);
+	char key[S3_KEY_BYTES];
+
+	assert_int_equal(str_format(key, sizeof(key), "p/i/%s", reference->name), 0);
+	(void)json_object_del(object, "name");
+	(void)json_object_set_new(object, "kind", json_string("s3-tar"));
+	(void)json_object_set_new(object, "key", json_string(key));
+	return object;
+}
+
+static void test_objects_have_their_files_names(void **state)
+{
+	struct snapshot_reference reference;
+	struct snapshot_reference parsed;
+	struct rig rig;
+	json_t *object;
+
+	(void)state;
+	rig_init(&rig);
+	write_one(&rig, "x", &reference);
+	object = sent(&reference);
+	assert_int_equal(snapshot_reference_parse(object, &rig.sandbox, &parsed), 0);
+	assert_string_equal(parsed.name, reference.name);
+	assert_int_equal(parsed.bytes, 1);
+	assert_false(parsed.is_unknown);
+	assert_int_equal(snapshot_reference_parse(object, &rig.snapshot, &parsed), -EBADMSG);
+	assert_string_equal(parsed.key, "");
+	/* Without a digest nothing would be checked. */
+	(void)json_object_del(object, "digest");
+	assert_int_equal(snapshot_reference_parse(object, &rig.sandbox, &parsed), -EBADMSG);
+	json_decref(object);
+	rig_done(&rig);
+}
+
+static void test_objects_of_the_platform_have_a_key_alone(void **state)
+{
+	static const char *const wrong[] = {"", "sandboxes/x", "sandboxes/x.tar.zst"};
+	struct snapshot_reference parsed;
+	struct id id;
+	json_t *object =
+		json_pack("{s:s, s:s}", "kind", "s3-tar", "key", "sandboxes/6f1c/snapshot.tar.gz");
+
+	(void)state;
+	assert_int_equal(id_random(&id), 0);
+	assert_int_equal(snapshot_reference_parse(object, &id, &parsed), 0);
+	assert_true(parsed.is_unknown);
+	assert_string_equal(parsed.key, "sandboxes/6f1c/snapshot.tar.gz");
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		(void)json_object_set_new(object, "key", json_string(wrong[i]));
+		assert_int_equal(snapshot_reference_parse(object, &id, &parsed), -EBADMSG);
+	}
+	(void)json_object_del(object, "key");
+	assert_int_equal(snapshot_reference_parse(object, &id, &parsed), -EBADMSG);
+	json_decref(object);
 }
 
 static bool see(void *userdata, const struct snapshot_entry *entry)
@@ -469,6 +529,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_what_is_not_whole_is_not_there),
 	cmocka_unit_test(test_another_content_is_refused),
 	cmocka_unit_test(test_names_of_others_are_no_references),
+	cmocka_unit_test(test_objects_have_their_files_names),
+	cmocka_unit_test(test_objects_of_the_platform_have_a_key_alone),
 	cmocka_unit_test(test_parts_are_swept_and_other_files_stay),
 	cmocka_unit_test(test_what_was_encrypted_comes_back),
 	cmocka_unit_test(test_nothing_of_it_can_be_read_in_the_file),

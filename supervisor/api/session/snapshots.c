@@ -73,6 +73,29 @@ json_t *snapshots_references(const struct session *session)
 	return references;
 }
 
+json_t *snapshots_encryption_key(const json_t *reference)
+{
+	bool is_remote = str_equal(text_of(reference, "kind"), SNAPSHOT_KIND_S3);
+
+	return json_object_get(reference, is_remote ? SNAPSHOT_ENCRYPTION_KEY : "key");
+}
+
+bool snapshots_have_key(const struct session *session, const char *key)
+{
+	json_t *references = snapshots_references(session);
+	const json_t *reference;
+	bool found = false;
+	size_t i;
+
+	json_array_foreach(references, i, reference)
+	{
+		found |= str_equal(text_of(reference, "kind"), SNAPSHOT_KIND_S3) &&
+			 str_equal(text_of(reference, "key"), key);
+	}
+	json_decref(references);
+	return found;
+}
+
 bool snapshots_have_file(const struct session *session, const char *name)
 {
 	const json_t *snapshot;
@@ -89,7 +112,7 @@ bool snapshots_have_file(const struct session *session, const char *name)
 static void add_to_sum(const json_t *reference, struct snapshots_sum *plain,
 		       struct snapshots_sum *encrypted)
 {
-	struct snapshots_sum *sum = json_object_get(reference, "key") ? encrypted : plain;
+	struct snapshots_sum *sum = snapshots_encryption_key(reference) ? encrypted : plain;
 	json_int_t bytes = json_integer_value(json_object_get(reference, "bytes"));
 
 	if (!reference)

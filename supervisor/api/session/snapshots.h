@@ -16,6 +16,16 @@ struct session;
 
 #define SNAPSHOTS_MAX 16 /* of one session */
 
+/* References of what is in an object store have its key there as `key`; the id of the key that it
+ * is encrypted with, which others have as `key`, has a name of its own. */
+#define SNAPSHOT_KIND_S3        "s3-tar"
+#define SNAPSHOT_ENCRYPTION_KEY "encryption_key"
+
+/* Of a reference; NULL: it is not encrypted. */
+json_t *snapshots_encryption_key(const json_t *reference);
+/* Of an object: one of these is it. */
+bool snapshots_have_key(const struct session *session, const char *key);
+
 size_t snapshots_count(const struct session *session);
 /* Takes the reference. 0 or -ENOMEM. */
 MUST_USE int snapshots_add(struct session *session, json_t *snapshot);

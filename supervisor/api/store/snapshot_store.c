@@ -14,6 +14,7 @@
 #include "base/str.h"
 
 #include "sandboxd/limits.h"
+#include "supervisor/api/session/snapshots.h"
 
 #define FILE_MODE   0600
 #define SUFFIX      ".tar.zst"
@@ -21,7 +22,7 @@
 #define PART        ".part"
 #define PART_BYTES  (SNAPSHOT_NAME_BYTES + sizeof(PART) - 1)
 #define KIND        "dir-tar"
-#define KIND_S3     "s3-tar"
+#define FOREIGN     ".tar.gz"
 #define FLUSH_BYTES ((uint64_t)4 * 1024 * 1024)
 #define SYNC_BYTES  ((uint64_t)1024 * 1024) /* waited for at once */
 
@@ -232,6 +233,8 @@ static int check_end(struct snapshot_file *file)
 {
 	uint8_t digest[SNAPSHOT_DIGEST_BYTES];
 
+	if (file->reference.is_unknown)
+		return 0;
 	(void)crypto_generichash_final(&file->hash, digest, sizeof(digest));
 	return memcmp(digest, file->reference.digest, sizeof(digest)) == 0 ? 0 : -EBADMSG;
 }
@@ -267,22 +270,38 @@ static int open_block(struct snapshot_file *file)
 	return 0;
 }
 
-int snapshot_read_begin(struct snapshot_file *file, const struct snapshot_store *store,
-			const struct snapshot_reference *reference, const struct snapshot_key *key)
+int snapshot_open(const struct snapshot_store *store, const struct snapshot_reference *reference)
+{
+	int fd = openat(store->dir_fd, reference->name,
+			O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ELOOP ? -EBADMSG : -errno;
+	return fd;
+}
+
+int snapshot_new_unnamed(const struct snapshot_store *store)
+{
+	int fd = openat(store->dir_fd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, FILE_MODE);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int snapshot_read_begin(struct snapshot_file *file, const struct snapshot_reference *reference,
+			const struct snapshot_key *key, int fd)
 {
 	struct stat st;
-	int r = begin(file, store);
+	int r = begin(file, NULL);
 
+	file->fd = fd;
 	if (r < 0)
 		return r;
 	file->reference = *reference;
-	file->fd = openat(store->dir_fd, reference->name,
-			  O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-	if (file->fd < 0)
-		return errno == ELOOP ? -EBADMSG : -errno;
-	if (fstat(file->fd, &st) < 0)
+	if (fstat(fd, &st) < 0 || lseek(fd, 0, SEEK_SET) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != reference->bytes)
+	if (reference->is_unknown)
+		file->reference.bytes = (uint64_t)st.st_size;
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != file->reference.bytes)
 		return -EBADMSG;
 	return key ? open_begin(file, key) : 0;
 }
@@ -380,6 +399,16 @@ int snapshot_sweep(const struct snapshot_store *store, snapshot_seen seen, void 
 	return n;
 }
 
+int snapshot_name_parse(const char *name, struct id *ret_sandbox)
+{
+	struct snapshot_entry entry = {.name = name};
+
+	if (strchr(name, '/') || !parse_entry(&entry) || entry.is_part)
+		return -EBADMSG;
+	*ret_sandbox = entry.sandbox;
+	return 0;
+}
+
 json_t *snapshot_reference_format(const struct snapshot_reference *reference)
 {
 	char digest[SNAPSHOT_DIGEST_TEXT];
@@ -391,10 +420,10 @@ json_t *snapshot_reference_format(const struct snapshot_reference *reference)
 }
 
 /* What the name says of it and what the row says have to agree. */
-static int parse_key(const json_t *object, const char *name,
+static int parse_key(const json_t *object, const char *member, const char *name,
 		     char key_id[static SNAPSHOT_KEY_ID_BYTES])
 {
-	const json_t *key = json_object_get(object, "key");
+	const json_t *key = json_object_get(object, member);
 	const char *id = json_string_value(key);
 
 	if (str_has_suffix(name, SEALED) != (key != NULL))
@@ -405,33 +434,65 @@ static int parse_key(const json_t *object, const char *name,
 										       : -EBADMSG;
 }
 
-int snapshot_reference_parse(json_t *object, const struct id *sandbox,
-			     struct snapshot_reference *ret_reference)
+/* name: of the file, or the last part of the object's key. */
+static int parse_own(json_t *object, const struct id *sandbox, const char *name, const char *key,
+		     struct snapshot_reference *reference)
 {
-	struct snapshot_entry entry;
-	const char *kind = NULL;
-	const char *name = NULL;
 	const char *digest = NULL;
 	json_int_t bytes = 0;
 	size_t length = 0;
+	struct id owner;
+
+	if (json_unpack(object, "{s:I, s:s}", "bytes", &bytes, "digest", &digest) < 0)
+		return -EBADMSG;
+	/* A name of ours has no slash, and no file of ours but these is in the folder. */
+	if (bytes < 0 || strlen(name) >= sizeof(reference->name) ||
+	    snapshot_name_parse(name, &owner) < 0 || !id_equal(&owner, sandbox) ||
+	    sodium_hex2bin(reference->digest, SNAPSHOT_DIGEST_BYTES, digest, strlen(digest), NULL,
+			   &length, NULL) != 0 ||
+	    length != SNAPSHOT_DIGEST_BYTES || parse_key(object, key, name, reference->key_id) < 0)
+		return -EBADMSG;
+	memcpy(reference->name, name, strlen(name) + 1);
+	reference->bytes = (uint64_t)bytes;
+	return 0;
+}
+
+static int parse_remote(json_t *object, const struct id *sandbox,
+			struct snapshot_reference *reference)
+{
+	const char *key = NULL;
+	const char *name;
+	struct id owner;
+
+	if (json_unpack(object, "{s:s}", "key", &key) < 0 ||
+	    str_copy(reference->key, sizeof(reference->key), key) < 0 || key[0] == '\0')
+		return -EBADMSG;
+	name = strrchr(key, '/');
+	name = name ? name + 1 : key;
+	if (json_object_get(object, "digest"))
+		return parse_own(object, sandbox, name, SNAPSHOT_ENCRYPTION_KEY, reference);
+	/* One of ours is not taken for the platform's, whose digest nobody looks at. */
+	if (!str_has_suffix(name, FOREIGN) || snapshot_name_parse(name, &owner) >= 0)
+		return -EBADMSG;
+	reference->is_unknown = true;
+	return 0;
+}
+
+int snapshot_reference_parse(json_t *object, const struct id *sandbox,
+			     struct snapshot_reference *ret_reference)
+{
+	const char *kind = NULL;
+	const char *name = NULL;
+	int r = -EBADMSG;
 
 	*ret_reference = (struct snapshot_reference){.bytes = 0};
 	if (json_unpack(object, "{s:s}", "kind", &kind) < 0)
 		return -EBADMSG;
-	if (str_equal(kind, KIND_S3))
-		return -ENOTSUP;
-	if (!str_equal(kind, KIND) || json_unpack(object, "{s:s, s:I, s:s}", "name", &name, "bytes",
-						  &bytes, "digest", &digest) < 0)
-		return -EBADMSG;
-	/* A name of ours has no slash, and no file of ours but these is in the folder. */
-	entry = (struct snapshot_entry){.name = name};
-	if (bytes < 0 || strlen(name) >= sizeof(ret_reference->name) || strchr(name, '/') ||
-	    !parse_entry(&entry) || entry.is_part || !id_equal(&entry.sandbox, sandbox) ||
-	    sodium_hex2bin(ret_reference->digest, SNAPSHOT_DIGEST_BYTES, digest, strlen(digest),
-			   NULL, &length, NULL) != 0 ||
-	    length != SNAPSHOT_DIGEST_BYTES || parse_key(object, name, ret_reference->key_id) < 0)
-		return -EBADMSG;
-	memcpy(ret_reference->name, name, strlen(name) + 1);
-	ret_reference->bytes = (uint64_t)bytes;
-	return 0;
+	if (str_equal(kind, SNAPSHOT_KIND_S3))
+		r = parse_remote(object, sandbox, ret_reference);
+	else if (str_equal(kind, KIND) && json_unpack(object, "{s:s}", "name", &name) >= 0)
+		r = parse_own(object, sandbox, name, "key", ret_reference);
+	if (r < 0)
+		*ret_reference = (struct snapshot_reference){.bytes = 0};
+	return r;
 }

@@ -1,5 +1,5 @@
 /*
- * Where snapshots are kept. One kind so far: a folder in the worker's state directory.
+ * Where snapshots are kept: a folder in the worker's state directory.
  *
  *   snapshots/SANDBOX-ID.tar.zst        whole, on the disk, and never written to again
  *   snapshots/SANDBOX-ID.tar.zst.enc    the same, encrypted (snapshot_cipher.h)
@@ -9,6 +9,10 @@
  * A reference is what a row keeps: {"kind":"dir-tar","name":…,"bytes":…,"digest":…}, and "key" with
  * the id of the key of one that is encrypted; the digest, BLAKE2b-256 in hexadecimal, is of the
  * bytes as they are in the file, and is looked at before what was read of it is believed.
+ *
+ * Of one in the object store (snapshot_remote.h) it is {"kind":"s3-tar","key":…,"bytes":…,
+ * "digest":…}, and "encryption_key"; the last part of the object's key is the name. The platform's
+ * own rows have the first two alone, of a tar in gzip that nothing tells more of.
  */
 #pragma once
 
@@ -22,6 +26,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 
+#include "sandboxd/s3.h"
 #include "supervisor/api/store/snapshot_cipher.h"
 
 #define SNAPSHOT_NAME_BYTES   96
@@ -37,6 +42,8 @@ struct snapshot_reference {
 	uint64_t bytes;
 	uint8_t digest[SNAPSHOT_DIGEST_BYTES];
 	char key_id[SNAPSHOT_KEY_ID_BYTES]; /* "": it is not encrypted */
+	char key[S3_KEY_BYTES];             /* of its object; "": it is a file of the folder */
+	bool is_unknown; /* the object is the platform's: no name, size or digest */
 };
 
 /* state_fd stays the caller's. 0 or -errno. */
@@ -70,11 +77,17 @@ MUST_USE int snapshot_write_sync(struct snapshot_file *file);
 /* All of it is on the disk under its name, and file->reference says what it is. 0 or -errno. */
 MUST_USE int snapshot_write_end(struct snapshot_file *file);
 
-/* key: NULL, or that of the reference. 0; -ENOENT; -EBADMSG: another size than the reference says,
- * or not encrypted with that key; -errno. */
-MUST_USE int snapshot_read_begin(struct snapshot_file *file, const struct snapshot_store *store,
+/* fd: what is read, from its beginning, which becomes the file's. key: NULL, or that of the
+ * reference. 0; -EBADMSG: another size than the reference says, or not encrypted with that key;
+ * -errno. */
+MUST_USE int snapshot_read_begin(struct snapshot_file *file,
 				 const struct snapshot_reference *reference,
-				 const struct snapshot_key *key);
+				 const struct snapshot_key *key, int fd);
+/* The file of a reference, for that: a descriptor, or -errno. */
+MUST_USE int snapshot_open(const struct snapshot_store *store,
+			   const struct snapshot_reference *reference);
+/* A new file of the folder, without a name: a descriptor, or -errno. */
+MUST_USE int snapshot_new_unnamed(const struct snapshot_store *store);
 /* Bytes of what was written; 0: it was read to its end, and is what the reference says; -EBADMSG:
  * it is not. */
 MUST_USE ssize_t snapshot_read(struct snapshot_file *file, void *data, size_t size);
@@ -97,7 +110,9 @@ MUST_USE int snapshot_sweep(const struct snapshot_store *store, snapshot_seen se
 
 /* New reference, or NULL without memory. */
 json_t *snapshot_reference_format(const struct snapshot_reference *reference);
-/* sandbox: whose it has to be; others may write rows, too. 0; -ENOTSUP: of a kind that is kept
- * elsewhere; -EBADMSG: none of ours, or another sandbox's. */
+/* sandbox: whose it has to be; others may write rows, too. The platform's objects do not say whose
+ * they are. 0; -EBADMSG: none of ours, or another sandbox's. */
 MUST_USE int snapshot_reference_parse(json_t *object, const struct id *sandbox,
 				      struct snapshot_reference *ret_reference);
+/* The sandbox of a file's name, or of the last part of an object's key. 0 or -EBADMSG. */
+MUST_USE int snapshot_name_parse(const char *name, struct id *ret_sandbox);

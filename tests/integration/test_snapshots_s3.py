@@ -1,0 +1,419 @@
+"""Snapshots in an object store: what goes there, what comes back, and what happens while it is away."""
+import contextlib
+import io
+import json
+import os
+import tarfile
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from harness import CONFIG, Daemon, ROOT, RUNTIME, wait_until
+from s3_rig import fixture_store, fixture_way  # noqa: F401 (fixtures)
+from test_snapshots import done, make, restore, snapshots
+from test_suspend import at, resume, run, suspend
+from test_suspend_durable import files_of, is_durable, restart
+
+MIB = 1 << 20
+
+
+class Service(Daemon):
+    """Its configuration has a credential."""
+
+    def configure(self, config):
+        super().configure(config)
+        os.chmod(self.config, 0o600)
+
+
+@pytest.fixture(name="service")
+def fixture_service(store, way):
+    service = Service(CONFIG + store.config(way.port))
+    yield service
+    service.done()
+
+
+@contextlib.contextmanager
+def running(config):
+    service = Service(config)
+    try:
+        yield service
+    finally:
+        service.done()
+
+
+def reference(daemon, session):
+    text = daemon.sql("SELECT snapshot_ref FROM sandbox_registry WHERE sandbox_uuid = ?", session)[0][0]
+    return json.loads(text) if isinstance(text, str) else text
+
+
+def keys_of(store, session):
+    return [key for key in store.keys() if session in key]
+
+
+def test_a_snapshot_goes_there_and_comes_back(service, store):
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    done(caller, session, "mkdir d && echo kept >d/file && head -c 20000000 /dev/urandom >big && sha256sum big >sum")
+    made = make(caller, session)
+    keys = keys_of(store, session)
+    assert len(keys) == 1 and made["snapshot_id"] in keys[0] and keys[0].startswith("sandboxes/")
+    assert len(store.get(keys[0])) == made["bytes"]
+    assert not files_of(service, session)
+    done(caller, session, "rm -r d big")
+    restore(caller, session, made["snapshot_id"], replace=True)
+    assert done(caller, session, "cat d/file; sha256sum -c sum") == "kept\nbig: OK\n"
+    assert not files_of(service, session)
+    assert caller.delete(snapshots(session, f"/{made['snapshot_id']}")).status == 200
+    wait_until(lambda: not keys_of(store, session), 20)
+
+
+def test_a_damaged_object_is_refused(service, store):
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    done(caller, session, "echo kept >file")
+    made = make(caller, session)
+    key = keys_of(store, session)[0]
+    content = store.get(key)
+    store.put(key, content[:-1] + bytes([content[-1] ^ 1]))
+    answer = caller.post(f"{RUNTIME}/{session}/restore", {"snapshot_id": made["snapshot_id"], "replace": True})
+    assert (answer.status, answer.json["code"]) == (500, "snapshot_damaged"), answer
+    store.put(key, content + b"x")
+    answer = caller.post(f"{RUNTIME}/{session}/restore", {"snapshot_id": made["snapshot_id"], "replace": True})
+    assert (answer.status, answer.json["code"]) == (500, "snapshot_damaged"), answer
+    store.put(key, content)
+    restore(caller, session, made["snapshot_id"], replace=True)
+
+
+def test_a_suspended_one_is_durable_when_its_object_is_complete(service, store, way):
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    run(caller, session, "mkdir d && echo one >d/file && head -c 20000000 /dev/urandom >big")
+    assert suspend(caller, session, durable="wait")["durable"] is True
+    first = keys_of(store, session)
+    assert reference(service, session)["kind"] == "s3-tar"
+    assert [reference(service, session)["key"]] == first
+    assert not files_of(service, session)
+    resume(caller, session)
+    run(caller, session, "echo two >d/file")
+    seen = []
+    way.rule = lambda method, target: seen.append((is_durable(service, session), len(keys_of(store, session)))) \
+        if "partNumber=2" in target else None
+    assert suspend(caller, session, durable="wait")["durable"] is True
+    assert seen == [(False, 1)]
+    wait_until(lambda: len(keys_of(store, session)) == 1, 20)
+    assert keys_of(store, session) != first
+    restart(service)
+    caller = service.client("ana")
+    resume(caller, session, "snapshot")
+    assert run(caller, session, "cat d/file") == "two\n"
+    caller.delete(at(session))
+    wait_until(lambda: not keys_of(store, session), 20)
+
+
+def test_a_store_that_is_away_loses_nothing(service, store, way):
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    run(caller, session, "echo one >file")
+    assert suspend(caller, session, durable="wait")["durable"] is True
+    resume(caller, session)
+    run(caller, session, "echo two >file")
+    way.rule = lambda method, target: 503
+    answer = suspend(caller, session, durable="wait")
+    assert answer["durable"] is False
+    assert answer["durable_error"]["code"] == "snapshot_store", answer
+    assert len(keys_of(store, session)) == 1
+    # What it had is what a fresh tree would get.
+    restart(service)
+    caller = service.client("ana")
+    answer = caller.post(at(session, "/resume"), timeout=120)
+    assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, "snapshot_store", True), answer
+    way.rule = lambda method, target: None
+    resume(caller, session, "snapshot")
+    assert run(caller, session, "cat file") == "one\n"
+
+
+def test_it_is_sent_when_the_store_is_back(service, store, way):
+    """Without anybody who asks, and without another snapshot."""
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    run(caller, session, "echo kept >file")
+    way.rule = lambda method, target: 500
+    assert suspend(caller, session, durable="wait")["durable"] is False
+    staged = files_of(service, session)
+    assert len(staged) == 1
+    way.rule = lambda method, target: None
+    wait_until(lambda: is_durable(service, session), 60)
+    wait_until(lambda: not files_of(service, session))
+    assert staged[0].name in keys_of(store, session)[0]
+    assert service.log.read_text().count("snapshot of a suspended session") == 1
+
+
+def test_a_resume_does_not_wait_for_the_store(service, store, way):
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    run(caller, session, "echo kept >file")
+    way.rule = lambda method, target: "stall"
+    suspend(caller, session)
+    wait_until(lambda: way.requests, 20)
+    begin = time.monotonic()
+    resume(caller, session)
+    assert time.monotonic() - begin < 5
+    assert run(caller, session, "cat file") == "kept\n"
+    wait_until(lambda: not service.processes().get("sandboxd-s3"), 20)
+    assert not keys_of(store, session)
+
+
+def test_a_snapshot_that_cannot_go_is_none(service, store, way):
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    done(caller, session, "echo kept >file")
+    way.rule = lambda method, target: 403
+    answer = caller.post(snapshots(session), timeout=120)
+    assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, "snapshot_store", True), answer
+    assert caller.get(snapshots(session)).json["snapshots"] == []
+    wait_until(lambda: not files_of(service, session))
+
+
+def test_rows_of_the_platform_resume(service, store):
+    """Their objects are tar in gzip, and their references have a kind and a key."""
+    caller = service.client("ana")
+    session = caller.create_runtime(workspace={"include": ["/session/repo"], "exclude": []})
+    run(caller, session, "mkdir repo && echo ours >repo/file")
+    assert suspend(caller, session, durable="wait")["durable"] is True
+    service.stop()
+    key = f"sandboxes/{uuid.uuid4()}/snapshot.tar.gz"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in (("session/repo", None), ("session/repo/theirs", b"of the platform\n")):
+            entry = tarfile.TarInfo(name)
+            entry.uid = entry.gid = 1000
+            if content is None:
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            else:
+                entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content or b""))
+    store.put(key, packed.getvalue())
+    service.sql("UPDATE sandbox_registry SET snapshot_ref = ? WHERE sandbox_uuid = ?",
+                json.dumps({"kind": "s3-tar", "key": key}), session)
+    service.start()
+    caller = service.client("ana")
+    resume(caller, session, "snapshot")
+    assert run(caller, session, "ls repo; cat repo/theirs") == "theirs\nof the platform\n"
+    assert suspend(caller, session, durable="wait")["durable"] is True
+    wait_until(lambda: store.get(key) is None, 20)
+
+
+@pytest.mark.parametrize("key", ["other/x.tar.gz", "sandboxes/../other/x.tar.gz", "sandboxes/x"])
+def test_a_row_leads_to_nothing_beside_the_prefix(service, store, key):
+    store.put("other/x.tar.gz", b"not ours")
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    assert suspend(caller, session, durable="wait")["durable"] is True
+    service.stop()
+    service.sql("UPDATE sandbox_registry SET snapshot_ref = ? WHERE sandbox_uuid = ?",
+                json.dumps({"kind": "s3-tar", "key": key}), session)
+    service.start()
+    caller = service.client("ana")
+    answer = caller.post(at(session, "/resume"), timeout=60)
+    assert answer.status == 503, answer
+    caller.delete(at(session))
+    time.sleep(1)
+    assert store.get("other/x.tar.gz") == b"not ours"
+
+
+def test_another_sandboxes_object_is_refused(service, store):
+    """By its name, whatever the row says."""
+    caller = service.client("ana")
+    one, other = caller.create_runtime(), caller.create_runtime()
+    for session in (one, other):
+        run(caller, session, f"echo {session} >file")
+        assert suspend(caller, session, durable="wait")["durable"] is True
+    theirs = service.sql("SELECT snapshot_ref FROM sandbox_registry WHERE sandbox_uuid = ?", other)[0][0]
+    service.stop()
+    service.sql("UPDATE sandbox_registry SET snapshot_ref = ? WHERE sandbox_uuid = ?",
+                theirs if isinstance(theirs, str) else json.dumps(theirs), one)
+    service.start()
+    caller = service.client("ana")
+    assert caller.post(at(one, "/resume"), timeout=60).status == 503
+    resume(caller, other, "snapshot")
+    assert run(caller, other, "cat file") == f"{other}\n"
+
+
+def test_encrypted_ones_go_and_come(store, way):
+    keys = "keys = *=one:" + "5a" * 32 + "\n"
+    with running(CONFIG + store.config(way.port) + keys) as service:
+        caller = service.client("ana")
+        session = caller.create_runtime()
+        done(caller, session, "echo plain-words >file")
+        made = make(caller, session)
+        assert made["encrypted"] is True
+        key = keys_of(store, session)[0]
+        assert key.endswith(".tar.zst.enc") and b"plain-words" not in store.get(key)
+        done(caller, session, "rm file")
+        restore(caller, session, made["snapshot_id"], replace=True)
+        assert done(caller, session, "cat file") == "plain-words\n"
+        assert suspend(caller, session, durable="wait")["durable"] is True
+        assert reference(service, session)["encryption_key"] == "one"
+        restart(service)
+        resume(service.client("ana"), session, "snapshot")
+
+
+def test_the_credential_is_nowhere(service, store, way):
+    """The control: the helper has it while it runs."""
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    run(caller, session, "head -c 20000000 /dev/urandom >big")
+    way.rule = lambda method, target: "stall" if "partNumber=2" in target else None
+    suspend(caller, session)
+    wait_until(lambda: any("partNumber=2" in target for _, target in way.requests), 30)
+    secret = store.secret.encode()
+
+    def memory_of(pid):
+        found = False
+        with open(f"/proc/{pid}/maps", encoding="ascii") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            for line in maps:
+                span, rights = line.split()[:2]
+                if "r" not in rights or "[v" in line:
+                    continue
+                begin, end = (int(word, 16) for word in span.split("-"))
+                try:
+                    memory.seek(begin)
+                    found |= secret in memory.read(end - begin)
+                except OSError:
+                    pass
+        return found
+
+    processes = service.processes()
+    assert memory_of(processes["sandboxd-s3"][0])
+    for name in ("sandboxd-api", "sandboxd-egress"):
+        assert not any(memory_of(pid) for pid in processes[name]), name
+    assert store.secret not in service.log.read_text()
+    for file in Path(service.state).rglob("*"):
+        if file.is_file():
+            assert secret not in file.read_bytes(), file
+    for answer in (service.root.get("/v1/config"), service.root.get("/metrics")):
+        assert store.secret not in str(answer)
+
+
+def test_orphans_are_collected(store, way):
+    """Young ones stay, and what is no snapshot of this instance's."""
+    with running(CONFIG + store.config(way.port)) as service:
+        caller = service.client("ana")
+        session = caller.create_runtime()
+        done(caller, session, "echo kept >file")
+        made = make(caller, session)
+        key = keys_of(store, session)[0]
+        folder = key.rsplit("/", 1)[0]
+        orphan = f"{folder}/{uuid.uuid4()}-{uuid.uuid4()}.tar.zst"
+        former = f"{folder}/{session}-{uuid.uuid4()}.tar.zst"
+        foreign = f"{folder}/notes.txt"
+        other = f"sandboxes/ffffffff/{uuid.uuid4()}-{uuid.uuid4()}.tar.zst"
+        young = f"{folder}/{uuid.uuid4()}-{uuid.uuid4()}.tar.zst"
+        old = time.time() - 7200
+        for name in (orphan, former, foreign, other, key):
+            if name != key:
+                store.put(name, b"x")
+            os.utime(store.home / "data" / "snapshots" / name, (old, old))
+        store.put(young, b"x")
+        restart(service)
+        wait_until(lambda: store.get(orphan) is None and store.get(former) is None, 60)
+        for name in (foreign, other, key, young):
+            assert store.get(name) is not None, name
+        caller = service.client("ana")
+        restore(caller, session, made["snapshot_id"], replace=True)
+
+
+def test_a_fresh_service_takes_what_is_there(postgres, store):
+    """Another host, another state directory: the row and the object are all that it has."""
+    config = postgres.config() + store.config()
+    with running(config) as one:
+        caller = one.client("ana")
+        session = caller.create_runtime()
+        run(caller, session, "echo kept >file")
+        assert suspend(caller, session, durable="wait")["durable"] is True
+    with running(config) as two:
+        caller = two.client("ana")
+        wait_until(lambda: caller.post(at(session, "/resume"), timeout=60).status == 200, 90)
+        assert run(caller, session, "cat file") == "kept\n"
+
+
+def test_without_a_store_its_snapshots_are_not_there_now(store, way):
+    with running(CONFIG + store.config(way.port)) as service:
+        caller = service.client("ana")
+        session = caller.create_runtime()
+        done(caller, session, "echo kept >file")
+        made = make(caller, session)
+        service.stop()
+        service.configure(CONFIG)
+        service.start()
+        caller = service.client("ana")
+        answer = caller.post(f"{RUNTIME}/{session}/restore", {"snapshot_id": made["snapshot_id"], "replace": True})
+        assert (answer.status, answer.json["code"]) == (503, "snapshot_store"), answer
+        service.stop()
+        service.configure(CONFIG + store.config(way.port, store="local"))
+        service.start()
+        caller = service.client("ana")
+        restore(caller, session, made["snapshot_id"], replace=True)
+        made = make(caller, session)
+        assert len(keys_of(store, session)) == 1 and len(files_of(service, session)) == 1
+
+
+def cells():
+    """{feature: {column: word}} of docs/stores.md."""
+    text = (ROOT / "docs" / "stores.md").read_text()
+    part = next(part for part in text.split("\n## ") if part.startswith("The object store"))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")]
+    return {row[0]: dict(zip(rows[0][1:], row[1:])) for row in rows[2:]}
+
+
+TROUBLE = {
+    "down": lambda method, target: "drop",
+    "slow": lambda method, target: "stall",
+    "read-only": lambda method, target: 403 if method in ("PUT", "POST", "DELETE") else None,
+}
+
+
+def word_of(answer, status=200):
+    if answer.status == 503:
+        assert (answer.json["code"], answer.json["retryable"]) == ("snapshot_store", True), answer
+        return "503"
+    assert answer.status == status, answer
+    return "works"
+
+
+@pytest.mark.parametrize("column", TROUBLE)
+def test_a_store_that_is_away_is_as_documented(service, way, column):
+    caller = service.client("ana")
+    live, gone, other = (caller.create_runtime() for _ in range(3))
+    run(caller, live, "echo kept >file")
+    made = [make(caller, live)["snapshot_id"] for _ in range(2)]
+    assert suspend(caller, gone, durable="wait")["durable"] is True
+    restart(service)
+    caller = service.client("ana")
+    assert run(caller, live, "cat file; true") is not None
+    restore(caller, live, made[0], replace=True)
+    way.rule = TROUBLE[column]
+    found = {}
+    back = {"snapshot_id": made[0], "replace": True}
+    found["make a snapshot"] = word_of(caller.post(snapshots(live), timeout=200), 201)
+    found["put a snapshot back"] = word_of(caller.post(f"{RUNTIME}/{live}/restore", back, timeout=200))
+    begin = time.monotonic()
+    answer = caller.post(at(live, "/suspend"), timeout=10)
+    found["suspend"] = word_of(answer)
+    assert time.monotonic() - begin < 5
+    wait_until(lambda: "durable_error" in suspend(caller, live), 60)
+    assert suspend(caller, live)["durable_error"]["code"] == "snapshot_store"
+    found["`durable` of a suspend"] = "waits"
+    found["resume of what is not"] = word_of(caller.post(at(gone, "/resume"), timeout=200))
+    found["delete a snapshot"] = word_of(caller.delete(snapshots(live, f"/{made[1]}")))
+    found["commands"] = "works" if run(caller, other, "echo x") == "x\n" else "none"
+    found["delete a session"] = word_of(caller.delete(at(other)))
+    found["`/readyz`"] = "works" if service.root.get("/readyz").status == 200 else "none"
+    answer = caller.post(at(live, "/resume"), timeout=10)
+    found["resume of what is in memory"] = word_of(answer)
+    assert answer.json["resumed"] == "memory"
+    assert found == {feature: words[column] for feature, words in cells().items()}
+    way.rule = lambda method, target: None
+    assert suspend(caller, live, durable="wait")["durable"] is True
