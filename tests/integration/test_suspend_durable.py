@@ -410,8 +410,10 @@ def test_nobody_uses_it():
         caller = daemon.client("ana")
         session = caller.create_runtime()
         run(caller, session, "echo kept > file")
-        begin(caller, session, "sleep 1000")
+        cid = begin(caller, session, "sleep 1000")
         assert run(caller, session, "sleep 10; echo used") == "used\n", "a command that is waited for is a use"
         wait_until(lambda: caller.get(at(session)).json["status"] == "suspended", 60)
         assert run(caller, session, "cat file; pgrep -c sleep") == "kept\n1\n"
         assert caller.get(at(session)).json["status"] == "open"
+        answer = caller.get(at(session, f"/commands/{cid}/wait?timeout_ms=10000"))
+        assert (answer.status, answer.json["status"]) == (200, "running"), "one in the background, too"
