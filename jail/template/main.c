@@ -44,14 +44,10 @@ static int run_unpack(struct unpack *unpack, char *const argv[])
 static int run_remove(struct bounds *bounds)
 {
 	struct trash trash = TRASH_NULL;
-	int r = trash_open(&trash, TEMPLATE_FD_TREE, NULL);
+	int r = trash_adopt(&trash, TEMPLATE_FD_TREE);
 
 	if (r == 0)
-		r = trash_put_children(&trash, TEMPLATE_FD_TREE);
-	if (r == 0)
 		r = trash_empty(&trash);
-	if (r == 0)
-		r = trash_remove(&trash);
 	trash_done(&trash);
 	return r < 0 ? bounds_fail_errno(bounds, r, NULL) : 0;
 }

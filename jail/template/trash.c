@@ -26,6 +26,15 @@ int trash_open(struct trash *trash, int top_fd, struct bounds *bounds)
 	return 0;
 }
 
+int trash_adopt(struct trash *trash, int folder_fd)
+{
+	int fd = fd_dup(folder_fd, 0);
+
+	*trash = TRASH_NULL;
+	trash->fd = fd;
+	return fd < 0 ? fd : 0;
+}
+
 static void forget(const struct trash *trash, const struct stat *st)
 {
 	/* The last of its names. A folder counts when it comes to its end. */
@@ -94,19 +103,11 @@ static int each(struct trash *trash, int folder_fd,
 	return r;
 }
 
-/* The trash lies in it itself when the folder is the top. */
-static int put_child(struct trash *trash, int folder_fd, const char *name)
-{
-	return folder_fd == trash->top_fd && str_equal(name, TRASH_FOLDER)
-		       ? 0
-		       : trash_put(trash, folder_fd, name);
-}
-
 int trash_put_children(struct trash *trash, int folder_fd)
 {
 	bool found;
 
-	return each(trash, folder_fd, put_child, &found);
+	return each(trash, folder_fd, trash_put, &found);
 }
 
 /* Its own children come to lie beside it. What a pass over a folder that changes did not see is
@@ -116,7 +117,7 @@ static int flatten(struct trash *trash, int trash_fd, const char *name)
 	AUTO_CLOSE int fd = openat(trash_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int r;
 
-	if (fd < 0 && errno == ENOTDIR)
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return unlinkat(trash_fd, name, 0) < 0 ? -errno : 0;
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;

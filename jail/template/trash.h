@@ -20,6 +20,9 @@ struct trash {
 
 /* Made in the folder top_fd, or found there. 0 or -errno. */
 MUST_USE int trash_open(struct trash *trash, int top_fd, struct bounds *bounds);
+/* The folder itself is the trash, with all that is in it: nothing is made, as there may be no room
+ * for it. 0 or -errno. */
+MUST_USE int trash_adopt(struct trash *trash, int folder_fd);
 /* Take the name away: at once, or into the trash. 0, also where nothing has it; -errno. */
 MUST_USE int trash_put(struct trash *trash, int folder_fd, const char *name);
 /* All that is in the folder. */

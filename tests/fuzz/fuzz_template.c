@@ -161,8 +161,8 @@ static void unpack_layer(const struct world *world, int in_fd)
 	}
 	tree_done(&tree);
 	check_outside(world);
-	ASSERT(trash_put_children(&trash, world->tree_fd) == 0 && trash_empty(&trash) == 0 &&
-	       trash_remove(&trash) == 0);
+	trash_done(&trash);
+	ASSERT(trash_adopt(&trash, world->tree_fd) == 0 && trash_empty(&trash) == 0);
 	trash_done(&trash);
 }
 

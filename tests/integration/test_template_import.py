@@ -567,6 +567,29 @@ def test_an_interrupted_import_leaves_nothing(state, number):
     assert names(state) == []
 
 
+def test_a_killed_jail_is_an_error(state):
+    running = half(state)
+    os.kill(jails()[0], signal.SIGKILL)
+    assert running.wait(20) == 1 and b"ended without a word" in running.stderr.read()
+    running.stdin.close()
+    assert names(state) == []
+
+
+@pytest.mark.parametrize("options, data", [
+    ("size=2m", lambda: tar(member("big", data=bytes(4 << 20)))),
+    ("nr_inodes=40", lambda: tar(*[member(f"f{i}") for i in range(60)])),
+])
+def test_a_full_disk(state, options, data):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=0700,{options}", "tmpfs", state], check=True)
+    try:
+        status, _, text = template(state, "import", "one", "-", stdin=data())
+        assert status == 1 and "the system refused a step" in text and "No space left" in text
+        assert names(state) == []
+        assert template(state, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0
+    finally:
+        subprocess.run(["umount", state], check=True)
+
+
 def test_a_killed_import_is_removed_by_the_next(state):
     running = half(state)
     assert jails()
