@@ -1,5 +1,5 @@
 foreach(module IN ITEMS err fd io landlock sockmsg buf ring slots list str num charge id clock log path frame plan launch loop config_bundle
-	secret session_name host_name net_class egress_rule)
+	secret session_name host_name net_class egress_rule tether)
 	sandboxd_unit_test(test_${module})
 endforeach()
 sandboxd_unit_test(test_json LIBS sandboxd_json)
