@@ -34,6 +34,7 @@ static const struct failure_row {
 	{-EREMOTEIO,    WAY_EITHER,   RUNTIME_SNAPSHOT_STORE,
 	 "the object store of snapshots cannot be used now"                                                          },
 	{-ENXIO,        WAY_EITHER,   RUNTIME_NO_SNAPSHOT,      "the snapshot is not in the object store"            },
+	{-ENOTTY,       WAY_MADE,     RUNTIME_NOT_SUPPORTED,    NULL                                                 },
 	{-EBADMSG,      WAY_RESTORED, RUNTIME_SNAPSHOT_DAMAGED, NULL                                                 },
 	{-EEXIST,       WAY_EITHER,   RUNTIME_EXISTS,
 	 "something of the snapshot is there already, and it is not to replace that"                                 },

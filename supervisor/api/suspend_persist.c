@@ -409,7 +409,8 @@ int suspend_persist_begin(struct live *live, suspend_persisted *done)
 		persist_free(live->persist);
 		live->persist = NULL;
 	}
-	return r;
+	/* By a name of its own: -ENOTSUP, the same number, is an object store's. */
+	return r == -EOPNOTSUPP ? -ENOTTY : r;
 }
 
 int suspend_persist_end(struct live *live, suspend_persisted *done)
