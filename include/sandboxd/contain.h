@@ -2,10 +2,10 @@
  * What sandboxd-provider and sandbox-contain agree on: how our shim lives in the container of a
  * foreign engine.
  *
- * The container's first process is `sandbox-contain start SESSION PROFILE MAX_FILES`, which becomes
- * the shim. `sandbox-contain connect`, run by the engine beside it, carries the frames of wire.h
- * between its standard streams and the shim: each message is its length, 32 bits in host order, and
- * so many bytes.
+ * The container's first process is `sandbox-contain start SESSION PROFILE MAX_FILES`, which leaves
+ * a relay and becomes the shim. `sandbox-contain connect`, run by the engine beside it, carries
+ * bytes between its standard streams and the relay: a tether (base/tether.h) whose caller is
+ * sandboxd-provider and whose messages are the frames of wire.h.
  */
 #pragma once
 
@@ -18,10 +18,7 @@
 /* A tmpfs that only uid 0 enters; commands are never that. */
 #define CONTAIN_SOCKET_DIR "/.sandboxd-socket"
 #define CONTAIN_SOCKET     CONTAIN_SOCKET_DIR "/shim"
+#define CONTAIN_RELAY      CONTAIN_SOCKET_DIR "/relay"
 
 /* Of the shim and what is not a command's: neither that of commands nor uid 0. */
 #define CONTAIN_SHIM_ID 65533
-
-/* A message on the streams. */
-#define CONTAIN_HEAD_BYTES    4
-#define CONTAIN_MESSAGE_BYTES (CONTAIN_HEAD_BYTES + WIRE_FRAME_MAX_BYTES)

@@ -126,23 +126,49 @@ static int step_params(struct start *start)
 		    fd_memfd_sealed("shim-params", &params, sizeof(params), 0));
 }
 
-static int step_listener(struct start *start)
+/* A descriptor, or -errno. */
+static int listen_at(const char *path, int type)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CONTAIN_SOCKET};
-	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	AUTO_CLOSE int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
+	memcpy(address.sun_path, path, strlen(path) + 1);
 	if (fd < 0)
 		return -errno;
-	/* Whatever the engine made of the mount's options: nobody but uid 0 comes to the socket. */
-	if (chmod(CONTAIN_SOCKET_DIR, 0700) < 0)
-		return -errno;
-	if (unlink(CONTAIN_SOCKET) < 0 && errno != ENOENT)
+	if (unlink(path) < 0 && errno != ENOENT)
 		return -errno;
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
 	if (listen(fd, 4) < 0)
 		return -errno;
-	return keep(start, SHIM_FD_LISTEN, TAKE_FD(fd));
+	return TAKE_FD(fd);
+}
+
+static int step_listener(struct start *start)
+{
+	/* Whatever the engine made of the mount's options: nobody but uid 0 comes to the sockets.
+	 */
+	if (chmod(CONTAIN_SOCKET_DIR, 0700) < 0)
+		return -errno;
+	return keep(start, SHIM_FD_LISTEN, listen_at(CONTAIN_SOCKET, SOCK_SEQPACKET));
+}
+
+/* Before anything of the shim's: the child has this socket and no other descriptor. */
+static int step_relay(struct start *start)
+{
+	AUTO_CLOSE int fd = listen_at(CONTAIN_RELAY, SOCK_STREAM | SOCK_NONBLOCK);
+	pid_t pid;
+
+	if (fd < 0)
+		return fd;
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid > 0)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(start->fds); i++)
+		start->fds[i] = fd_close(start->fds[i]);
+	_exit(contain_drop_capabilities() < 0 ? EXIT_FAILURE : contain_relay(fd));
 }
 
 static int step_programs(struct start *start)
@@ -264,6 +290,7 @@ static const struct {
 	{"policy",       step_policy      },
 	{"params",       step_params      },
 	{"listener",     step_listener    },
+	{"relay",        step_relay       },
 	{"programs",     step_programs    },
 	{"limits",       step_limits      },
 	{"ids",          step_ids         },

@@ -306,7 +306,8 @@ static void on_exec(void *userdata, int status, const char *body, size_t size)
 	struct op *op = userdata;
 	char exec[ENGINE_EXEC_BYTES];
 	struct attach *attach;
-	int r = result_of(op, "exec", status, body, size);
+	/* 409: it does not run. */
+	int r = status == HTTP_CONFLICT ? -ENOENT : result_of(op, "exec", status, body, size);
 
 	if (r == 0)
 		r = engine_json_id(body, size, exec);

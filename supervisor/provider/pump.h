@@ -1,5 +1,6 @@
 /*
- * One handle: whole messages between the api worker's socket and the stream to the shim.
+ * One handle: whole messages between the api worker's socket and the shim, over a tether that lives
+ * longer than the streams which carry it.
  */
 #pragma once
 
@@ -10,14 +11,20 @@
 
 struct pump;
 
-/* Either end has closed, or the stream says nonsense; the pump is there until pump_free. */
-typedef void (*pump_ended)(void *userdata);
+struct pump_events {
+	/* The handle was closed, or the far end does not go on; the pump is there until pump_free.
+	 */
+	void (*ended)(void *userdata);
+	/* The stream has ended: another one is wanted. */
+	void (*lost)(void *userdata);
+};
 
 /* handle_fd: SOCK_SEQPACKET, non-blocking; becomes the pump's on success. Nothing moves before
  * pump_connect. 0 or -errno. */
-MUST_USE int pump_new(struct loop *loop, int handle_fd, pump_ended ended, void *userdata,
-		      struct pump **ret_pump);
-/* The stream, non-blocking; becomes the pump's in any case. 0 or -errno. */
+MUST_USE int pump_new(struct loop *loop, int handle_fd, const struct pump_events *events,
+		      void *userdata, struct pump **ret_pump);
+/* A stream, non-blocking; becomes the pump's in any case, in place of the one before. 0 or -errno.
+ */
 MUST_USE int pump_connect(struct pump *pump, int stream_fd);
 /* Accepts NULL, returns NULL. Both ends are closed. */
 struct pump *pump_free(struct pump *pump);

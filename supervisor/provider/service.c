@@ -8,8 +8,9 @@
  * answer is dropped, and the next worker asks for what lives. Its answer to ADOPT ends every handle
  * of the former one, as a shim has one connection.
  *
- * The end of a pump is the end of its handle, and the api worker's to act on: it knows whether the
- * sandbox is meant to live.
+ * A stream that ends is replaced by another one, for so long: an engine that is started again, or a
+ * network that cuts, ends no handle and loses no byte of it. The end of a pump is the end of its
+ * handle, and the api worker's to act on: it knows whether the sandbox is meant to live.
  */
 #include "supervisor/provider/service.h"
 
@@ -28,6 +29,9 @@
 
 #define MAX_QUEUED 4096u
 
+#define RETRY_AFTER (250 * USEC_PER_MS)
+#define RETRY_FOR   (30 * USEC_PER_SEC) /* from the end of a stream on */
+
 struct service {
 	struct loop *loop;
 	struct docker *docker;
@@ -44,6 +48,8 @@ struct sandbox {
 	struct id id;
 	struct pump *pump; /* NULL: its handle has ended, or is none yet */
 	uint32_t n_pumps;  /* counts them: whose stream it is */
+	struct loop_source *retry;
+	usec_t give_up_at; /* no other stream is looked for later */
 	bool is_paused;
 };
 
@@ -129,6 +135,8 @@ static struct sandbox *find(struct service *service, const struct id *id)
 	return NULL;
 }
 
+static int on_retry(void *userdata, uint32_t events);
+
 static struct sandbox *get(struct service *service, const struct id *id)
 {
 	struct sandbox *sandbox = find(service, id);
@@ -140,6 +148,10 @@ static struct sandbox *get(struct service *service, const struct id *id)
 		return NULL;
 	sandbox->service = service;
 	sandbox->id = *id;
+	if (loop_add_timer(service->loop, USEC_NEVER, on_retry, sandbox, &sandbox->retry) < 0) {
+		free(sandbox);
+		return NULL;
+	}
 	list_append(&service->sandboxes, &sandbox->link);
 	return sandbox;
 }
@@ -151,6 +163,7 @@ static void forget(struct service *service, const struct id *id)
 	if (!sandbox)
 		return;
 	sandbox->pump = pump_free(sandbox->pump);
+	sandbox->retry = loop_remove(sandbox->retry);
 	list_remove(&sandbox->link);
 	free(sandbox);
 }
@@ -162,6 +175,13 @@ static void on_pump_ended(void *userdata)
 	sandbox->pump = pump_free(sandbox->pump);
 }
 
+static void on_pump_lost(void *userdata);
+
+static const struct pump_events pump_events = {
+	.ended = on_pump_ended,
+	.lost = on_pump_lost,
+};
+
 /* A pump that is not connected yet. *ret_fd: the other end of its handle. */
 static int open_handle(struct sandbox *sandbox, int *ret_fd)
 {
@@ -172,7 +192,7 @@ static int open_handle(struct sandbox *sandbox, int *ret_fd)
 	r = sockmsg_pair(fds, 1);
 	if (r < 0)
 		return r;
-	r = pump_new(sandbox->service->loop, fds[0], on_pump_ended, sandbox, &sandbox->pump);
+	r = pump_new(sandbox->service->loop, fds[0], &pump_events, sandbox, &sandbox->pump);
 	if (r < 0) {
 		(void)fd_close(fds[0]);
 		(void)fd_close(fds[1]);
@@ -316,11 +336,32 @@ static void on_frozen(void *userdata, int result)
 	(void)request_free(request);
 }
 
+static void try_again_later(struct sandbox *sandbox)
+{
+	loop_timer_set(sandbox->retry, clock_add(clock_boottime(), RETRY_AFTER));
+}
+
+/* Whether it is still looked for; then it will be. */
+static bool is_retried(const struct request *request)
+{
+	struct sandbox *sandbox = find(request->service, &request->id);
+
+	if (!sandbox || !sandbox->pump || sandbox->n_pumps != request->n_pumps ||
+	    clock_boottime() >= sandbox->give_up_at)
+		return false;
+	try_again_later(sandbox);
+	return true;
+}
+
 /* A handle that waited for it. */
 static void on_late_stream(void *userdata, int fd)
 {
 	struct request *request = userdata;
 
+	if (fd < 0 && fd != -ENOENT && is_retried(request)) {
+		(void)request_free(request);
+		return;
+	}
 	if (take_stream(request->service, &request->id, request->n_pumps, fd) < 0)
 		log_line(LOG_LEVEL_WARNING, &(struct log_context){.session = &request->id},
 			 "a sandbox cannot be connected", "errno=%d", fd < 0 ? -fd : 0);
@@ -344,6 +385,27 @@ static void connect_late(struct sandbox *sandbox)
 	}
 	/* The api worker sees the end of its handle. */
 	sandbox->pump = pump_free(sandbox->pump);
+}
+
+static int on_retry(void *userdata, uint32_t events)
+{
+	struct sandbox *sandbox = userdata;
+
+	(void)events;
+	/* One that is paused gets it when it goes on. */
+	if (sandbox->pump && !pump_is_connected(sandbox->pump) && !sandbox->is_paused)
+		connect_late(sandbox);
+	return 0;
+}
+
+static void on_pump_lost(void *userdata)
+{
+	struct sandbox *sandbox = userdata;
+
+	log_line(LOG_LEVEL_INFO, &(struct log_context){.session = &sandbox->id},
+		 "the engine has ended a stream", NULL);
+	sandbox->give_up_at = clock_add(clock_boottime(), RETRY_FOR);
+	try_again_later(sandbox);
 }
 
 static void on_thawed(void *userdata, int result)

@@ -6,14 +6,6 @@
 #define OUTPUT_FIRST  1
 #define OUTPUT_SECOND 2
 
-void unwrap_reset(struct unwrap *unwrap)
-{
-	unwrap->head_bytes = 0;
-	unwrap->piece_left = 0;
-	unwrap->is_skipped = false;
-	unwrap->message_bytes = 0;
-}
-
 static size_t smaller(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -33,73 +25,35 @@ static int begin_piece(struct unwrap *unwrap)
 	return 0;
 }
 
-/* How long the message is with its head as far as that is known. 0: it cannot be so long. */
-static size_t wanted(const struct unwrap *unwrap)
-{
-	uint32_t size;
-
-	if (unwrap->message_bytes < CONTAIN_HEAD_BYTES)
-		return CONTAIN_HEAD_BYTES;
-	memcpy(&size, unwrap->message, sizeof(size));
-	return size == 0 || size > WIRE_FRAME_MAX_BYTES ? 0 : CONTAIN_HEAD_BYTES + size;
-}
-
-static bool is_complete(const struct unwrap *unwrap)
-{
-	return unwrap->message_bytes > CONTAIN_HEAD_BYTES &&
-	       unwrap->message_bytes == wanted(unwrap);
-}
-
-/* The rest of a head, or of a piece up to what the message lacks. How many of them, or -EPROTO. */
-static ssize_t take_some(struct unwrap *unwrap, const uint8_t *data, size_t size)
-{
-	size_t n;
-
-	if (unwrap->piece_left == 0) {
-		n = smaller(size, UNWRAP_HEAD_BYTES - unwrap->head_bytes);
-		memcpy(unwrap->head + unwrap->head_bytes, data, n);
-		unwrap->head_bytes += n;
-		if (unwrap->head_bytes == UNWRAP_HEAD_BYTES && begin_piece(unwrap) < 0)
-			return -EPROTO;
-		return (ssize_t)n;
-	}
-	n = smaller(size, unwrap->piece_left);
-	if (!unwrap->is_skipped) {
-		size_t all = wanted(unwrap);
-
-		if (all == 0)
-			return -EPROTO;
-		n = smaller(n, all - unwrap->message_bytes);
-		memcpy(unwrap->message + unwrap->message_bytes, data, n);
-		unwrap->message_bytes += n;
-	}
-	unwrap->piece_left -= (uint32_t)n;
-	return (ssize_t)n;
-}
-
-ssize_t unwrap_take(struct unwrap *unwrap, const uint8_t *data, size_t size)
+ssize_t unwrap_take(struct unwrap *unwrap, const uint8_t *data, size_t size, uint8_t *out,
+		    size_t out_size, size_t *ret_out_bytes)
 {
 	size_t at = 0;
+	size_t out_at = 0;
 
-	while (at < size && !is_complete(unwrap)) {
-		ssize_t n = take_some(unwrap, data + at, size - at);
+	while (at < size) {
+		bool is_head = unwrap->piece_left == 0;
+		size_t n = smaller(size - at, is_head ? UNWRAP_HEAD_BYTES - unwrap->head_bytes
+						      : unwrap->piece_left);
 
-		if (n < 0)
-			return n;
-		at += (size_t)n;
+		if (is_head) {
+			memcpy(unwrap->head + unwrap->head_bytes, data + at, n);
+			unwrap->head_bytes += n;
+			at += n;
+			if (unwrap->head_bytes == UNWRAP_HEAD_BYTES && begin_piece(unwrap) < 0)
+				return -EPROTO;
+			continue;
+		}
+		if (!unwrap->is_skipped) {
+			n = smaller(n, out_size - out_at);
+			if (n == 0)
+				break;
+			memcpy(out + out_at, data + at, n);
+			out_at += n;
+		}
+		unwrap->piece_left -= (uint32_t)n;
+		at += n;
 	}
+	*ret_out_bytes = out_at;
 	return (ssize_t)at;
-}
-
-const uint8_t *unwrap_message(const struct unwrap *unwrap, size_t *ret_size)
-{
-	if (!is_complete(unwrap))
-		return NULL;
-	*ret_size = unwrap->message_bytes - CONTAIN_HEAD_BYTES;
-	return unwrap->message + CONTAIN_HEAD_BYTES;
-}
-
-void unwrap_next(struct unwrap *unwrap)
-{
-	unwrap->message_bytes = 0;
 }

@@ -33,7 +33,7 @@ LEARN = "policy/learn.c"
 ONLY = {
     "clone3": {SUPERVISOR}, "clone": {SUPERVISOR, SHIM},
     # The egress worker's inspector, before anything has come from outside.
-    "fork": {SUPERVISOR, SHIM, LEARN, EGRESS, GIT},
+    "fork": {SUPERVISOR, SHIM, LEARN, EGRESS, GIT, CONTAIN},
     "mount": {SUPERVISOR}, "umount2": {SUPERVISOR}, "umount": {SUPERVISOR},
     "pivot_root": {SUPERVISOR}, "setns": {SUPERVISOR}, "unshare": {SUPERVISOR},
     # sandboxctl doctor only asks whether the kernel has a file system; it makes no mount.
