@@ -8,6 +8,7 @@ import re
 import signal
 import urllib.parse
 
+from docker_rig import Engine
 from harness import CONFIG, ROOT, RUNTIME, SLOW, Answer, Daemon, Result, UnixConnection, event_bytes, stopped, wait_until
 
 JSON = {"Accept": "application/json"}
@@ -45,7 +46,40 @@ class Native:
         wait_until(daemon.ready, 30, "it answers")
 
 
-PROVIDERS = (Native(),)
+class Docker:
+    """Containers of podman's Docker-compatible engine."""
+
+    name = "docker"
+
+    def __init__(self):
+        self.engine = None
+
+    @contextlib.contextmanager
+    def serving(self):
+        self.engine = Engine()
+        try:
+            daemon = Daemon(CONFIG + "[api]\nprovider = docker\n" + self.engine.config())
+            daemon.deaths_expected = True
+            try:
+                wait_until(lambda: daemon.root.get("/readyz").status == 200, 20, "the provider is up")
+                yield daemon
+            finally:
+                daemon.done()
+        finally:
+            self.engine.done()
+
+    def silent(self, _daemon):
+        return stopped(self.engine.process.pid)
+
+    def dies(self, daemon):
+        name = "sandboxd-provider"[:15]  # as the kernel keeps it
+        former = daemon.worker_pid(name)
+        os.kill(former, signal.SIGKILL)
+        wait_until(lambda: [pid for pid in daemon.processes().get(name, []) if pid != former], 30, "another one")
+        wait_until(daemon.ready, 30, "it answers")
+
+
+PROVIDERS = (Native(), Docker())
 
 
 def documented():
