@@ -230,23 +230,44 @@ def test_the_list_has_the_objects_of_the_instance_alone(store):
 
 
 def test_a_list_has_pages(store, way):
-    for number in range(3):
-        put(store, f"page-{number}", b"x")
-    way.rule = lambda method, target: None
-    with file_of() as file:
-        assert status(Job(store, LIST, "", file, port=way.port).end()) == DONE
-    lists = [target for method, target in way.requests if "list-type=2" in target]
-    assert lists and all("max-keys=1000" in target for target in lists)
+    """Objects that are put beside the server: it has them as well."""
+    folder = store.home / "data" / BUCKET / PREFIX / INSTANCE
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {f"page-{number:04}" for number in range(2100)}
+    for name in names:
+        (folder / name).write_bytes(b"x")
+    try:
+        with file_of() as file:
+            assert status(Job(store, LIST, "", file, port=way.port).end()) == DONE
+            file.seek(0)
+            found = [OBJECT.unpack(record)[0] for record in iter(lambda: file.read(OBJECT.size), b"")]
+    finally:
+        for name in names:
+            (folder / name).unlink()
+    assert len([target for _, target in way.requests if "list-type=2" in target]) == 3
+    found = [key.rstrip(b"\0").decode().rsplit("/", 1)[1] for key in found]
+    assert len(found) == len(set(found)) and names <= set(found)
 
 
-def test_uploads_of_today_stay(store):
+def test_uploads_of_today_stay_and_old_ones_go(store):
     status_of, text = store.ask("POST", f"{PREFIX}{INSTANCE}/begun", (("uploads", ""),))
     assert status_of == 200
     upload = text.partition(b"<UploadId>")[2].partition(b"<")[0].decode()
     with file_of() as file:
         assert Job(store, LIST, "", file).end()[4] == 0
     assert store.uploads() == [f"{PREFIX}{INSTANCE}/begun"]
-    assert store.ask("DELETE", f"{PREFIX}{INSTANCE}/begun", (("uploadId", upload),))[0] == 204
+    # Two days later, as the server sees it.
+    old = time.time() - 2 * 86400
+    for folder in (store.home / "data" / BUCKET).rglob(f"*{upload}*"):
+        os.utime(folder, (old, old))
+    status_of, _ = store.ask("POST", "other/begun", (("uploads", ""),))
+    assert status_of == 200
+    for folder in (store.home / "data" / BUCKET).rglob("*"):
+        if folder.is_dir() and folder.name != BUCKET:
+            os.utime(folder, (old, old))
+    with file_of() as file:
+        assert Job(store, LIST, "", file).end()[4] == 1
+    assert store.uploads() == ["other/begun"]
 
 
 @pytest.mark.skipif(ASAN, reason="a sanitizer has memory of its own")
