@@ -251,6 +251,7 @@ static const struct doctor_row doctor_table[] = {
 	{"egress programs", doctor_egress_programs, "without sk_lookup no session starts; without cgroup programs the egress workers' own rules are the only line", "use a kernel with CONFIG_BPF_SYSCALL, CONFIG_INET and CONFIG_CGROUP_BPF"},
 	{"production names", doctor_production_names, "the kernel's second line knows addresses only: the egress workers' rules alone keep sessions from these endpoints' production", "list addresses beside the names in `production` of [endpoint:NAME]"},
 	{"shared hosts", doctor_shared_hosts, "production of these endpoints is reachable: only the session's credentials keep it from that", "use another host for the sandbox, or shared_host = path"},
+	{"snapshot store", doctor_snapshot_store, "suspended sandboxes are not durable, and what is in the store does not come back", "look at the log (the object store of snapshots); [snapshots] s3_endpoint and the options behind it"},
 	{"filter memory", doctor_bpf_jit, "filters of further sessions are interpreted, or refused by kernels without an interpreter", "sysctl net.core.bpf_jit_enable=1 net.core.bpf_jit_limit=536870912"},
 	{"process ids", doctor_pid_count, "busy sessions can use up the ids of the host before their own limits stop them", "sysctl kernel.pid_max=4194304 kernel.threads-max=1048576"},
 	{"inotify", doctor_inotify, "a few sessions can use up root's instances: programs of the host that watch files fail", "sysctl fs.inotify.max_user_instances=131072"},

@@ -59,4 +59,5 @@ enum doctor_state doctor_passrights(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_swap(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_systemd(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_production_names(char text[DOCTOR_TEXT_BYTES]);
+enum doctor_state doctor_snapshot_store(char text[DOCTOR_TEXT_BYTES]);
 enum doctor_state doctor_shared_hosts(char text[DOCTOR_TEXT_BYTES]);

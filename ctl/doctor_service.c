@@ -60,6 +60,21 @@ enum doctor_state doctor_production_names(char text[DOCTOR_TEXT_BYTES])
 			      text);
 }
 
+enum doctor_state doctor_snapshot_store(char text[DOCTOR_TEXT_BYTES])
+{
+	const json_t *store = json_object_get(state, "snapshot_store");
+	const char *name = json_string_value(json_object_get(store, "store"));
+	const char *failure = json_string_value(json_object_get(store, "failure"));
+
+	if (!name)
+		doctor_text(text, "not known: no service answers that");
+	else if (failure)
+		doctor_text(text, "%s: %s", name, failure);
+	else
+		doctor_text(text, "%s", name);
+	return failure ? DOCTOR_DEGRADED : DOCTOR_OK;
+}
+
 enum doctor_state doctor_shared_hosts(char text[DOCTOR_TEXT_BYTES])
 {
 	return name_endpoints("reachable_by_credentials", "no endpoint trusts credentials", text);

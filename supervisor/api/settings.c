@@ -11,6 +11,7 @@
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
 #include "supervisor/api/snapshot.h"
+#include "supervisor/api/snapshot_remote.h"
 
 void settings_spread(struct app *app)
 {
@@ -72,9 +73,10 @@ void action_config(struct request *request)
 
 	clock_format_iso(state->at, at);
 	reply_json(request, MHD_HTTP_OK,
-		   json_pack("{s:i, s:s, s:b, s:s, s:o, s:o, s:o}", "generation",
+		   json_pack("{s:i, s:s, s:b, s:s, s:o, s:o, s:o, s:o}", "generation",
 			     (int)state->generation, "at", at, "refused", state->refused ? 1 : 0,
 			     "text", state->text, "needs_restart", word_list(state->waiting),
 			     "production", production_describe(request_app(request)->config),
-			     "snapshot_keys", snapshot_keys_describe(request_app(request))));
+			     "snapshot_keys", snapshot_keys_describe(request_app(request)),
+			     "snapshot_store", snapshot_store_describe(request_app(request))));
 }

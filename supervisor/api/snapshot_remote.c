@@ -168,6 +168,10 @@ static int on_report(sd_event_source *source, int fd, uint32_t events, void *use
 		finish(transfer, -EREMOTEIO, NULL);
 		return 0;
 	}
+	if (statuses[report.status].error == -EREMOTEIO)
+		transfer->app->transfer_failure = statuses[report.status].text;
+	else if (report.status == S3_DONE)
+		transfer->app->transfer_failure = NULL;
 	if (report.status != S3_DONE)
 		log_line(LOG_LEVEL_WARNING, NULL, "the object store of snapshots",
 			 "reason=\"%s\" status=%u errno=%d", statuses[report.status].text,
@@ -422,6 +426,12 @@ void snapshots_sweep_remote(struct app *app)
 		return;
 	}
 	start_waiting(app);
+}
+
+json_t *snapshot_store_describe(const struct app *app)
+{
+	return json_pack("{s:s, s:s?}", "store", snapshot_goes_away(app) ? "s3" : "local",
+			 "failure", app->transfer_failure);
 }
 
 int snapshots_append_remote_metrics(struct buf *text, const struct app *app)

@@ -52,6 +52,9 @@ struct snapshot_transfer *snapshot_transfer_cancel(struct snapshot_transfer *tra
 void snapshot_remove_remote(struct app *app, const char *key);
 /* Objects of this instance that no row speaks of any more, and uploads that were never ended. */
 void snapshots_sweep_remote(struct app *app);
+/* {store, failure}: where snapshots go, and why the object store did not do what it was asked last.
+ * New. */
+json_t *snapshot_store_describe(const struct app *app);
 MUST_USE int snapshots_append_remote_metrics(struct buf *text, const struct app *app);
 /* Nothing of it goes on: -ECANCELED. */
 void snapshots_drop_remote(struct app *app);

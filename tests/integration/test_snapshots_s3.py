@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import CONFIG, Daemon, ROOT, RUNTIME, wait_until
+from harness import CONFIG, Daemon, ROOT, RUNTIME, ctl, wait_until
 from s3_rig import fixture_store, fixture_way  # noqa: F401 (fixtures)
 from test_snapshots import done, make, restore, snapshots
 from test_suspend import at, resume, run, suspend
@@ -123,6 +123,9 @@ def test_a_store_that_is_away_loses_nothing(service, store, way):
     answer = suspend(caller, session, durable="wait")
     assert answer["durable"] is False
     assert answer["durable_error"]["code"] == "snapshot_store", answer
+    told = {"store": "s3", "failure": "it answers with an error"}
+    assert service.root.get("/v1/config").json["snapshot_store"] == told
+    assert "it answers with an error" in ctl(service, "doctor").stdout.decode()
     assert len(keys_of(store, session)) == 1
     # What it had is what a fresh tree would get.
     restart(service)
@@ -131,6 +134,7 @@ def test_a_store_that_is_away_loses_nothing(service, store, way):
     assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, "snapshot_store", True), answer
     way.rule = lambda method, target: None
     resume(caller, session, "snapshot")
+    assert service.root.get("/v1/config").json["snapshot_store"] == {"store": "s3", "failure": None}
     assert run(caller, session, "cat file") == "one\n"
 
 

@@ -274,7 +274,8 @@ static const struct schema_row schemas[] = {
 	 "{\"type\":\"object\",\"properties\":{\"generation\":" INTEGER ",\"at\":" STRING
 	 ",\"refused\":" BOOLEAN ",\"text\":" STRING ",\"needs_restart\":" STRINGS
 	 ",\"production\":{\"type\":\"object\",\"properties\":{\"known_by_name_only\":" STRINGS
-	 ",\"reachable_by_credentials\":" STRINGS "}},\"snapshot_keys\":" OBJECT "}}"                                      },
+	 ",\"reachable_by_credentials\":" STRINGS "}},\"snapshot_keys\":" OBJECT
+	 ",\"snapshot_store\":" OBJECT "}}"										},
 	{"LogLevel",
 	 "{\"type\":\"object\",\"required\":[\"level\"],\"properties\":{\"level\":{\"enum\":"
 	 "[\"error\",\"warning\",\"info\",\"debug\"]}}}"								   },
