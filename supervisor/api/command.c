@@ -503,10 +503,25 @@ static struct wire_exec head_of(const struct live *live, const struct spec_comma
 	};
 }
 
+/* What a template's root may write to, a program with a credential is running from. */
+static bool must_wait(const struct live *live, const struct spec_command *spec)
+{
+	if (!spec->is_root || spec->program != WIRE_PROGRAM_ARGV ||
+	    live->session->spec.runtime.template[0] == '\0')
+		return false;
+	LIST_FOR_EACH (entry, &live->commands) {
+		const struct command *command = LIST_ENTRY(entry, struct command, link);
+
+		if (command->has_credential && command->state != COMMAND_STATE_ENDED)
+			return true;
+	}
+	return false;
+}
+
 int command_begin(struct live *live, const struct spec_command *spec,
 		  const struct environment *environment, usec_t began, struct command **ret_command)
 {
-	struct command *command = command_new(live);
+	struct command *command;
 	bool has_terminal = spec->size.rows > 0;
 	struct command_note note;
 	struct shim_link_command link = {
@@ -519,9 +534,14 @@ int command_begin(struct live *live, const struct spec_command *spec,
 		.note = &note,
 		.note_bytes = sizeof(note),
 	};
-	int r = command ? id_random(&command->id) : -ENOMEM;
+	int r;
 
+	if (must_wait(live, spec))
+		return -EAGAIN;
+	command = command_new(live);
+	r = command ? id_random(&command->id) : -ENOMEM;
 	if (r >= 0) {
+		command->has_credential = spec->has_credential;
 		command->background = spec->background;
 		command->holds = spec->background && spec->hold_output;
 		command->keeps = spec->background || spec->on_disconnect_keep;

@@ -69,8 +69,9 @@ struct command {
 	int32_t pid;
 	bool ending; /* on_ended: not freed meanwhile */
 	bool background;
-	bool holds; /* its output, until the first reader */
-	bool keeps; /* outlives its request and this worker */
+	bool holds;          /* its output, until the first reader */
+	bool keeps;          /* outlives its request and this worker */
+	bool has_credential; /* on its input, for a program of ours */
 	bool stdin_open;
 	bool stdin_closed; /* nobody reads it */
 	uint64_t stdin_sent;
@@ -83,7 +84,8 @@ struct command {
 	char text[COMMAND_TEXT_BYTES]; /* its words, cut: UTF-8 */
 };
 
-/* Begin one; the environment is made. 0 and it runs, or -errno as of shim_link_exec. */
+/* Begin one; the environment is made. 0 and it runs; -EAGAIN: a command of `root` could change what
+ * another one reads a credential with; or -errno as of shim_link_exec. */
 MUST_USE int command_begin(struct live *live, const struct spec_command *spec,
 			   const struct environment *environment, usec_t began,
 			   struct command **ret_command);

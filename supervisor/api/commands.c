@@ -36,6 +36,9 @@ void reply_link_error(struct request *request, const struct session *session, in
 	case -ENOBUFS:
 		reply_quota(request, QUOTA_COMMANDS);
 		return;
+	case -EAGAIN:
+		reply_busy(request, "a git call with credentials is under way");
+		return;
 	case -EPIPE:
 		reply_tree_lost(request, session);
 		return;

@@ -25,6 +25,7 @@
 #include "supervisor/api/loader_run.h"
 
 #define SAID_MAX_BYTES ((size_t)8 * 1024 * 1024)
+#define TOUCHED        "a root command may have changed the programs"
 
 struct git_run {
 	struct command_reader reader; /* of the step's command */
@@ -89,6 +90,7 @@ static int make_request(const struct git_run *run, struct spec_command *command)
 	if (!command->stdin_text)
 		return -ENOMEM;
 	command->stdin_length = size;
+	command->has_credential = spec->password != NULL;
 	at = command->stdin_text;
 	memcpy(at, &head, sizeof(head));
 	at += sizeof(head);
@@ -113,6 +115,14 @@ static int begin_command(struct git_run *run, struct live *live, struct spec_com
 	if (r >= 0)
 		command_read(command, &run->reader, 0, true);
 	return r;
+}
+
+/* sandbox-git is read with the libraries of the session's root, which may be a template's. Begun
+ * with a credential, it holds root commands back (command_begin). */
+static bool may_tell_credential(const struct live *live, const struct spec_git *spec)
+{
+	return !spec->password || live->session->spec.runtime.template[0] == '\0' || !live->shim ||
+	       shim_link_is_untouched(live->shim);
 }
 
 /* The command of the step that is next. 0 or -errno. */
@@ -238,6 +248,11 @@ static bool judge_step(struct git_run *run, const struct session *session)
 	if (*run->step == GIT_STEP_COUNTS)
 		run->said.counts = git_counts_json(&run->said.output.text[0]);
 	run->step++;
+	/* A step before may have taken its time. */
+	if (*run->step == GIT_STEP_NETWORK && !may_tell_credential(live_of(session), &run->spec)) {
+		answer_error(run, RUNTIME_DENIED, TOUCHED);
+		return false;
+	}
 	if (*run->step != GIT_STEP_END)
 		return true;
 	if (request)
@@ -335,11 +350,8 @@ void action_git(struct request *request, struct session *session, struct spec_gi
 		reply_runtime_error(request, RUNTIME_OLDER_TREE, NULL);
 		return;
 	}
-	/* sandbox-git is read with the libraries of the session's root. */
-	if (spec->password && session->spec.runtime.template[0] != '\0' && live->shim &&
-	    !shim_link_is_untouched(live->shim)) {
-		reply_runtime_error(request, RUNTIME_DENIED,
-				    "a root command may have changed the programs");
+	if (!may_tell_credential(live, spec)) {
+		reply_runtime_error(request, RUNTIME_DENIED, TOUCHED);
 		return;
 	}
 	run = run_new(request, session);

@@ -288,7 +288,7 @@ static int on_turn(sd_event_source *source, void *userdata)
 	else
 		finish(prepare, RUNTIME_ERROR_MAX_, NULL);
 	if (r < 0)
-		fail(prepare, r == -EBUSY || r == -ENOBUFS || r == -ENOMEM
+		fail(prepare, r == -EAGAIN || r == -EBUSY || r == -ENOBUFS || r == -ENOMEM
 				      ? RUNTIME_BUSY
 				      : RUNTIME_PROVIDER_UNAVAILABLE);
 	return 0;

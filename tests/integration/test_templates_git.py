@@ -2,6 +2,7 @@
 import os
 import shutil
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,68 @@ def test_no_credential_after_a_root_command(alice, daemon, made, repository, ser
     wait_until(lambda: not Path(f"/proc/{shim}").exists(), 10, "it has ended")
     ok(call("clone", url=url_of(repository)))
     assert alice.shell(session, "cat w/b/c.txt").text == "two\n"
+
+
+def held(root):
+    """Git that waits while there is /tmp/hold, and says that it does."""
+    with_git(root)
+    os.rename(root / "usr/bin/git", root / "usr/bin/git.real")
+    wrapper = root / "usr/bin/git"
+    wrapper.write_text("#!/bin/sh\nwhile test -e /tmp/hold; do : >> /tmp/held; sleep 0.1; done\n"
+                       "exec /usr/bin/git.real \"$@\"\n")
+    wrapper.chmod(0o755)
+
+
+@pytest.fixture(name="held", scope="module")
+def fixture_held(daemon):
+    template_rig.make(daemon, "held", held)
+    return "held"
+
+
+def begun(alice, session, call, act, **body):
+    """That act in a thread, when its git waits; what it gives comes in the list."""
+    answers = []
+    assert alice.shell(session, "touch /tmp/hold; rm -f /tmp/held").code == 0
+    thread = threading.Thread(target=lambda: answers.append(call(act, **body)))
+    thread.start()
+    wait_until(lambda: alice.shell(session, "test -e /tmp/held").code == 0, 10, "its git waits")
+    return thread, answers
+
+
+def test_no_credential_when_root_comes_before_the_step_that_needs_it(alice, made, repository, servers, held):
+    session, call = made(held)
+    ok(call("clone", url=url_of(repository)))
+    # The remote's name is asked of git first, and a repository can make that last.
+    thread, answers = begun(alice, session, call, "fetch")
+    servers[0].seen.clear()
+    assert alice.shell(session, "rm /tmp/hold").code == 0
+    thread.join()
+    assert ok(answers[0]) and servers[0].seen, "without a root command it goes on"
+    thread, answers = begun(alice, session, call, "fetch")
+    assert alice.shell(session, "true", user="root").code == 0
+    servers[0].seen.clear()
+    assert alice.shell(session, "rm /tmp/hold").code == 0
+    thread.join()
+    assert code(answers[0]) == (403, "denied") and not servers[0].seen, answers
+
+
+def test_no_root_command_while_a_credential_is_used(alice, made, repository, held):
+    session, call = made(held)
+    thread, answers = begun(alice, session, call, "clone", url=url_of(repository))
+    body = {"cmd": "true", "user": "root"}
+    assert code(alice.post(f"{RUNTIME}/{session}/commands", body)) == (503, "busy")
+    assert alice.shell(session, "true").code == 0
+    assert alice.shell(session, "rm /tmp/hold").code == 0
+    thread.join()
+    ok(answers[0])
+    assert alice.shell(session, "true", user="root").code == 0
+    # Without a credential nothing is held back.
+    assert alice.shell(session, "rm -r /session/w").code == 0
+    thread, answers = begun(alice, session, call, "clone", url=url_of(repository), secret=False)
+    assert alice.shell(session, "true", user="root").code == 0
+    assert alice.shell(session, "rm /tmp/hold").code == 0
+    thread.join()
+    assert code(answers[0]) == (403, "git_auth"), answers
 
 
 def test_the_host_root_is_nobodys_to_change(alice, repository, authority):

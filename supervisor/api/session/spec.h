@@ -156,6 +156,7 @@ struct spec_command {
 	bool hold_output; /* of one in the background: until somebody reads */
 	bool on_disconnect_keep;
 	bool stdin_open;       /* more of it comes later */
+	bool has_credential;   /* in stdin_text; no body says so */
 	uint32_t max_output;   /* bytes; 0: not given */
 	struct wire_size size; /* of a terminal; 0: none */
 	char *stdin_text;      /* NULL: none */
