@@ -100,6 +100,7 @@ struct app {
 	struct supervisor_client *supervisor;
 	struct supervisor_client *engine; /* provider_docker.c; NULL: none yet */
 	uint32_t n_engine_links;
+	bool engine_asked; /* what lives there, after the start: nothing is made meanwhile */
 	sd_event_source *engine_waits; /* for the first of these at the start */
 	void (*engine_linked)(struct app *app);
 	struct egress_hub *egress;

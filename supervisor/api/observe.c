@@ -28,8 +28,6 @@ void observe_facts(struct app *app, const struct launch_facts *facts)
 			   facts->egress_guarded ? "" : ", and the kernel does not bound them"));
 	readiness_set(&app->readiness, READINESS_EGRESS,
 		      facts->n_egress_up == facts->n_egress && facts->egress_guarded, text);
-	readiness_set(&app->readiness, READINESS_PROVIDER,
-		      !facts->has_provider || facts->provider_up, "its engine does not answer");
 }
 
 void observe_refresh(struct app *app)
@@ -42,6 +40,10 @@ void observe_refresh(struct app *app)
 		      clock_add(supervisor_client_waits_since(app->supervisor), ANSWERS_WITHIN) >=
 			      clock_boottime(),
 		      "it does not answer");
+	readiness_set(&app->readiness, READINESS_PROVIDER,
+		      !app->service.has_provider ||
+			      (app->service.provider_up && app->engine && !app->engine_asked),
+		      "its engine does not answer");
 	celery_observe(app);
 	readiness_set(&app->readiness, READINESS_STORE, !store.degraded, store.reason);
 	platform_observe(app);

@@ -71,6 +71,12 @@ bool provider_is_configured(const struct app *app, const struct provider *provid
 	       (provider == &provider_docker && app->service.has_provider);
 }
 
+bool provider_is_reachable(const struct app *app, const struct provider *provider)
+{
+	return provider == &provider_native ||
+	       (provider == &provider_docker && app->engine && !app->engine_asked);
+}
+
 json_t *provider_describe_all(const struct app *app)
 {
 	json_t *all = json_object();

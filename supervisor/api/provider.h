@@ -75,6 +75,8 @@ extern const struct provider provider_absent;
 const struct provider *provider_find(const char *name);
 /* Whether sandboxes of it can be made by this service as it is configured. */
 bool provider_is_configured(const struct app *app, const struct provider *provider);
+/* It can be asked for a sandbox now. */
+bool provider_is_reachable(const struct app *app, const struct provider *provider);
 /* New reference, or NULL: {name: capabilities} of those that are configured. */
 json_t *provider_describe_all(const struct app *app);
 

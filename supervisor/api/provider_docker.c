@@ -5,6 +5,7 @@
  * other start.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "base/log.h"
 
@@ -13,7 +14,7 @@
 #include "supervisor/api/provider.h"
 #include "supervisor/api/snapshot.h"
 
-#define START_WAIT (15 * USEC_PER_SEC) /* for the first link: an engine may start with us */
+#define START_WAIT (3 * USEC_PER_SEC) /* for the first link: what needs no engine waits as long */
 
 static void on_gone(void *userdata, const struct id *session, const struct launch_gone *gone)
 {
@@ -47,6 +48,24 @@ static const struct supervisor_client_events events = {
 	.closed = on_closed,
 };
 
+/* Of a link that came when this worker was serving already. */
+static void on_late(void *userdata, const struct launch_msg *answer, int fd)
+{
+	struct app *app = userdata;
+	const struct session *session;
+	struct id id;
+
+	(void)fd_close(fd);
+	app->engine_asked = answer && answer->more;
+	if (!app->engine_asked)
+		return;
+	memcpy(id.bytes, answer->session, ID_BYTES);
+	session = registry_find(&app->registry, &id);
+	/* Its row was taken for one without a tree: the next worker knows better. */
+	if (session && !session_has_tree(session) && session->state < SESSION_STATE_CLOSING)
+		app_leave(app);
+}
+
 void provider_docker_link(struct app *app, int fd)
 {
 	app->engine = supervisor_client_free(app->engine);
@@ -58,7 +77,10 @@ void provider_docker_link(struct app *app, int fd)
 	if (app->engine_waits) {
 		app->engine_waits = sd_event_source_disable_unref(app->engine_waits);
 		app->engine_linked(app);
+		return;
 	}
+	app->engine_asked =
+		app->phase == APP_PHASE_SERVING && provider_docker.connect(app, on_late, app) >= 0;
 }
 
 static int on_wait_over(sd_event_source *source, uint64_t at, void *userdata)
@@ -112,7 +134,7 @@ static int create(struct app *app, const struct session *session,
 	if ((create->secrets && create->secrets->n > 0) || has_rules(app, session) ||
 	    session->spec.runtime.template[0] != '\0')
 		return -EOPNOTSUPP;
-	if (!app->engine)
+	if (!provider_is_reachable(app, &provider_docker))
 		return -ENODEV;
 	return supervisor_client_request(
 		app->engine,

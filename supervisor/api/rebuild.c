@@ -10,6 +10,7 @@
 #include "supervisor/api/celery.h"
 #include "supervisor/api/events.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/session/component_name.h"
 #include "supervisor/api/session/fit.h"
 #include "supervisor/api/session/tenant_quota.h"
@@ -245,6 +246,12 @@ void rebuild_begin(struct app *app, struct session *session)
 	flow_init(&session->flow, 0);
 	rebuild_free(live);
 	live->rebuild = calloc(1, sizeof(*live->rebuild));
+	/* Before the row is marked: it may have a tree that cannot be seen now. */
+	if (live->rebuild && !provider_is_reachable(app, live->provider)) {
+		free(op);
+		fail_early(app, session, "its provider cannot be asked");
+		return;
+	}
 	if (live->rebuild && op &&
 	    store_session_tree(app->store, &session->id, STORE_TREE_RESTORING, on_marked, op) >=
 		    0) {

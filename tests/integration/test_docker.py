@@ -1,4 +1,5 @@
 """Sandboxes of a foreign engine, by sandboxd-provider; the engine is podman's Docker-compatible one."""
+import http.client
 import os
 import signal
 import subprocess
@@ -224,6 +225,40 @@ def test_configurations(tmp_path, more, said):
         assert done.returncode != 0 and said in done.stderr + done.stdout, done
     else:
         assert done.returncode == 0, done
+
+
+def said(caller, session, script):
+    """None: it cannot be reached now, or the worker was just ending."""
+    try:
+        answer = caller.post(at(session, "/commands"), {"cmd": script}, headers={"Accept": "application/json"})
+        return answer.json.get("stdout")
+    except (OSError, http.client.HTTPException):
+        return None
+
+
+def test_containers_wait_for_their_engine(engine):
+    """The service starts while the engine is away; what lived then is found when it comes, and not made anew."""
+    daemon = Daemon(CONFIG + engine.config())
+    daemon.deaths_expected = True
+    try:
+        wait_until(lambda: daemon.root.get("/readyz").status == 200, 20, "the provider is up")
+        caller = daemon.client("ana")
+        session = caller.create_runtime(provider="docker")
+        caller.shell(session, "echo kept > file")
+        os.kill(daemon.supervisor_pid(), signal.SIGKILL)
+        engine.stop()
+        wait_until(lambda: daemon.root.get("/readyz").status == 503, 30, "the service without its engine")
+        answer = caller.post(at(session, "/commands"), {"cmd": "true"})
+        assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
+        engine.start()
+        wait_until(lambda: daemon.root.get("/readyz").status == 200, 30, "the engine is found")
+        wait_until(lambda: said(caller, session, "cat file") == "kept\n", 20, "what the container has")
+        assert daemon.stop() == 0
+        assert session not in engine.containers()
+    finally:
+        daemon.done()
+        if engine.process is None:
+            engine.start()
 
 
 def test_an_engine_that_is_away_is_no_reason_not_to_serve(engine):
