@@ -65,8 +65,8 @@ class Engine:
         self.start()
 
     def podman(self, *words, check=True):
-        done = subprocess.run(["podman", f"--tmpdir={self.home}/tmp", *words], env=self.env, capture_output=True,
-                              text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(["podman", f"--tmpdir={self.home}/tmp", *words], env=self.env, cwd=self.home,
+                              capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         assert not check or done.returncode == 0, (words, done.stderr)
         return done.stdout
 
@@ -74,7 +74,8 @@ class Engine:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 ["podman", f"--tmpdir={self.home}/tmp", "system", "service", "--time=0", f"unix://{self.socket}"],
-                env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+                env=self.env, cwd=self.home,  # conmon notes there who was killed for memory
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         wait_until(self.answers, 20, "the engine answers")
         self.socket.chmod(0o666)  # Debian's has a group for this
 
