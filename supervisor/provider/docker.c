@@ -178,7 +178,10 @@ static void on_created(void *userdata, int status, const char *body, size_t size
 	r = result_of(op, "create", status, body, size);
 	if (r == 0)
 		r = send_about(op, "POST", "/containers/", "/start", NULL, on_started);
-	if (r < 0)
+	/* Without an answer it may be there, and so it is where only the rest failed. */
+	if (r < 0 && (status < 0 || status == HTTP_CREATED))
+		undo(op, r);
+	else if (r < 0)
 		op_finish(op, r);
 }
 

@@ -54,12 +54,16 @@ static void finish(struct http *http, CURL *easy, CURLcode code)
 	(void)curl_multi_remove_handle(http->multi, easy);
 	curl_easy_cleanup(easy);
 	body = buf_text(&call->answer);
-	if (code == CURLE_COULDNT_CONNECT)
+	if (code == CURLE_COULDNT_CONNECT) {
 		status = -ECONNREFUSED;
-	else if (code == CURLE_OPERATION_TIMEDOUT)
+		/* An engine that was started again has another socket, which only the next process
+		 * is given. */
+		loop_quit(http->loop, -ECONNREFUSED);
+	} else if (code == CURLE_OPERATION_TIMEDOUT) {
 		status = -ETIMEDOUT;
-	else if (code != CURLE_OK || !body)
+	} else if (code != CURLE_OK || !body) {
 		status = -EIO;
+	}
 	call->done(call->userdata, (int)status, body, call->answer.size);
 	buf_done(&call->answer);
 	free(call);

@@ -25,7 +25,8 @@ struct http_request {
 
 /* socket_path is kept by pointer. 0 or -errno. */
 MUST_USE int http_new(struct loop *loop, const char *socket_path, struct http **ret_http);
-/* 0 and `done` follows, never from inside; or -errno. */
+/* 0 and `done` follows, never from inside; or -errno. Where nobody listens at the socket any more
+ * the loop ends with -ECONNREFUSED, after `done`. */
 MUST_USE int http_send(struct http *http, const struct http_request *request, http_done done,
 		       void *userdata);
 /* One HEAD alone, for the start: waits. The status, or -errno. */

@@ -8,6 +8,9 @@
  * answer is dropped, and the next worker asks for what lives. Its answer to ADOPT ends every handle
  * of the former one, as a shim has one connection.
  *
+ * A sandbox that is being started is no container yet, or is one already: whoever asks for its end
+ * waits until that is known, or what is started then would be nobody's.
+ *
  * A stream that ends is replaced by another one, for so long: an engine that is started again, or a
  * network that cuts, ends no handle and loses no byte of it. The end of a pump is the end of its
  * handle, and the api worker's to act on: it knows whether the sandbox is meant to live.
@@ -27,7 +30,8 @@
 #include "supervisor/peer.h"
 #include "supervisor/provider/pump.h"
 
-#define MAX_QUEUED 4096u
+#define MAX_QUEUED   4096u
+#define MAX_REQUESTS 8192u /* twice what an api worker has on the way */
 
 #define RETRY_AFTER (250 * USEC_PER_MS)
 #define RETRY_FOR   (30 * USEC_PER_SEC) /* from the end of a stream on */
@@ -39,6 +43,7 @@ struct service {
 	struct peer peer;
 	bool is_linked;
 	uint32_t link; /* counts them: whose answer it is */
+	uint32_t n_requests;
 	struct list sandboxes;
 };
 
@@ -51,10 +56,13 @@ struct sandbox {
 	struct loop_source *retry;
 	usec_t give_up_at; /* no other stream is looked for later */
 	bool is_paused;
+	bool is_starting;
+	struct list kills; /* struct request: they wait for the end of the start */
 };
 
 /* A request that waits for the engine. */
 struct request {
+	struct list waiting; /* sandbox->kills */
 	struct service *service;
 	uint32_t link;
 	uint32_t serial;
@@ -89,6 +97,7 @@ static void send_answer(const struct request *request, const struct launch_msg *
 static struct request *request_free(struct request *request)
 {
 	request->handle_fd = fd_close(request->handle_fd);
+	request->service->n_requests--;
 	free(request);
 	return NULL;
 }
@@ -107,18 +116,14 @@ static void answer_result(struct request *request, int result, const char *step)
 	(void)request_free(request);
 }
 
-static struct request *request_new(struct service *service, const struct launch_msg *msg)
+static struct request *request_new(struct service *service, const struct id *id)
 {
 	struct request *request = calloc(1, sizeof(*request));
 
 	if (!request)
 		return NULL;
-	*request = (struct request){.service = service,
-				    .link = service->link,
-				    .serial = msg->serial,
-				    .type = msg->type,
-				    .handle_fd = -1};
-	memcpy(request->id.bytes, msg->session, ID_BYTES);
+	*request = (struct request){.service = service, .id = *id, .handle_fd = -1};
+	service->n_requests++;
 	return request;
 }
 
@@ -152,6 +157,7 @@ static struct sandbox *get(struct service *service, const struct id *id)
 		free(sandbox);
 		return NULL;
 	}
+	list_init(&sandbox->kills);
 	list_append(&service->sandboxes, &sandbox->link);
 	return sandbox;
 }
@@ -163,6 +169,8 @@ static void forget(struct service *service, const struct id *id)
 	if (!sandbox)
 		return;
 	sandbox->pump = pump_free(sandbox->pump);
+	if (sandbox->is_starting)
+		return; /* the end of the start comes */
 	sandbox->retry = loop_remove(sandbox->retry);
 	list_remove(&sandbox->link);
 	free(sandbox);
@@ -246,11 +254,34 @@ static void sweep(struct service *service, const struct id *id)
 		free(copy);
 }
 
+static void on_removed(void *userdata, int result);
+
+/* Well or not; what was made of one that failed is being removed, or never was there. */
+static void end_start(struct service *service, const struct id *id, bool has_failed)
+{
+	struct sandbox *sandbox = find(service, id);
+
+	if (!sandbox)
+		return;
+	sandbox->is_starting = false;
+	LIST_FOR_EACH_SAFE (link, following, &sandbox->kills) {
+		struct request *request = LIST_ENTRY(link, struct request, waiting);
+		int r = docker_remove(service->docker, id, on_removed, request);
+
+		list_remove(link);
+		if (r < 0)
+			answer_result(request, r, "remove");
+	}
+	if (has_failed)
+		forget(service, id);
+}
+
 static void on_connected(void *userdata, int fd)
 {
 	struct request *request = userdata;
 	int r = take_stream(request->service, &request->id, request->n_pumps, fd);
 
+	end_start(request->service, &request->id, r < 0);
 	if (r < 0 || request->link != request->service->link)
 		sweep(request->service, &request->id);
 	answer_result(request, r, "connect");
@@ -260,19 +291,18 @@ static void on_started(void *userdata, int result)
 {
 	struct request *request = userdata;
 	struct service *service = request->service;
-	struct sandbox *sandbox = NULL;
+	struct sandbox *sandbox = find(service, &request->id); /* it is starting, so it is there */
 	int r = result;
 
-	if (r == 0) {
-		sandbox = get(service, &request->id);
-		r = sandbox ? open_handle(sandbox, &request->handle_fd) : -ENOMEM;
-	}
+	if (r == 0)
+		r = open_handle(sandbox, &request->handle_fd);
 	if (r == 0) {
 		request->n_pumps = sandbox->n_pumps;
 		r = docker_connect(service->docker, &request->id, on_connected, request);
 	}
 	if (r == 0)
 		return;
+	end_start(service, &request->id, true);
 	if (result == 0)
 		sweep(service, &request->id);
 	answer_result(request, r, "start");
@@ -294,7 +324,9 @@ static int start(struct request *request, const struct launch_msg *msg)
 {
 	const struct plan *plan = &msg->u.start.plan;
 	const struct policy_profile *profile;
+	struct sandbox *sandbox;
 	struct launch_msg answer;
+	int r;
 
 	if (memcmp(msg->session, plan->session, ID_BYTES) != 0)
 		return -EPROTO;
@@ -305,7 +337,16 @@ static int start(struct request *request, const struct launch_msg *msg)
 		(void)request_free(request);
 		return 0;
 	}
-	return docker_start(request->service->docker, plan, profile->name, on_started, request);
+	sandbox = get(request->service, &request->id);
+	if (!sandbox)
+		return -ENOMEM;
+	if (sandbox->is_starting)
+		return -EBUSY;
+	r = docker_start(request->service->docker, plan, profile->name, on_started, request);
+	sandbox->is_starting = r == 0;
+	if (r < 0)
+		forget(request->service, &request->id);
+	return r;
 }
 
 /* --- end, pause, stat ------------------------------------------------------------------------ */
@@ -317,6 +358,16 @@ static void on_removed(void *userdata, int result)
 	if (result == 0)
 		forget(request->service, &request->id);
 	answer_result(request, result, "remove");
+}
+
+static int kill_one(struct request *request)
+{
+	struct sandbox *sandbox = find(request->service, &request->id);
+
+	if (!sandbox || !sandbox->is_starting)
+		return docker_remove(request->service->docker, &request->id, on_removed, request);
+	list_append(&sandbox->kills, &request->waiting);
+	return 0;
 }
 
 static void on_frozen(void *userdata, int result)
@@ -372,13 +423,10 @@ static void on_late_stream(void *userdata, int fd)
 static void connect_late(struct sandbox *sandbox)
 {
 	struct service *service = sandbox->service;
-	struct request *request = calloc(1, sizeof(*request));
+	struct request *request = request_new(service, &sandbox->id);
 
 	if (request) {
-		*request = (struct request){.service = service,
-					    .id = sandbox->id,
-					    .n_pumps = sandbox->n_pumps,
-					    .handle_fd = -1};
+		request->n_pumps = sandbox->n_pumps;
 		if (docker_connect(service->docker, &sandbox->id, on_late_stream, request) == 0)
 			return;
 		(void)request_free(request);
@@ -448,6 +496,9 @@ static void on_each(void *userdata, const struct id *id, bool is_paused, bool li
 	struct sandbox *sandbox;
 	int fd = -1;
 
+	sandbox = find(service, id);
+	if (sandbox && sandbox->is_starting)
+		return; /* for a former api worker: it is swept when it has started */
 	if (!lives) {
 		sweep(service, id);
 		return;
@@ -481,7 +532,7 @@ static int begin(struct request *request, const struct launch_msg *msg)
 	case LAUNCH_START:
 		return start(request, msg);
 	case LAUNCH_KILL:
-		return docker_remove(docker, &request->id, on_removed, request);
+		return kill_one(request);
 	case LAUNCH_FREEZE:
 		return docker_pause(docker, &request->id, true, on_frozen, request);
 	case LAUNCH_THAW:
@@ -500,12 +551,18 @@ static int begin(struct request *request, const struct launch_msg *msg)
 static int on_request(struct peer *peer, const struct launch_msg *msg)
 {
 	struct service *service = peer->userdata;
-	struct request *request = request_new(service, msg);
+	struct request *request;
+	struct id id;
 	int r;
 
+	memcpy(id.bytes, msg->session, ID_BYTES);
+	request = request_new(service, &id);
 	if (!request)
 		return -ENOMEM;
-	r = begin(request, msg);
+	request->link = service->link;
+	request->serial = msg->serial;
+	request->type = msg->type;
+	r = service->n_requests > MAX_REQUESTS ? -ENOBUFS : begin(request, msg);
 	if (r == -EPROTO)
 		(void)request_free(request);
 	else if (r < 0)

@@ -1,0 +1,171 @@
+"""Engines that misbehave, and what is done to sandboxes in the wrong moment. What an engine does rightly is test_docker.py's."""
+import contextlib
+import http.client
+import shutil
+import struct
+import threading
+import time
+
+import pytest
+
+from engine_fake import FakeEngine
+from harness import CONFIG, RUNTIME, Daemon, status_of, wait_until
+
+PROVIDER = "sandboxd-provider"[:15]  # as the kernel keeps it
+
+
+@pytest.fixture(name="engine")
+def fixture_engine():
+    engine = FakeEngine()
+    yield engine
+    engine.stop()
+    shutil.rmtree(engine.home)
+
+
+@pytest.fixture(name="service")
+def fixture_service(engine):
+    daemon = Daemon(CONFIG + engine.config())
+    yield daemon
+    daemon.stop()
+    daemon.done()
+
+
+@pytest.fixture(name="caller")
+def fixture_caller(service):
+    wait_until(lambda: service.root.get("/readyz").status == 200, 20, "the provider is up")
+    return service.client("ana")
+
+
+def create(caller, answers):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        answers.append(caller.post(RUNTIME, {"provider": "docker"}, timeout=100))
+
+
+def begin_create(caller):
+    answers = []
+    thread = threading.Thread(target=create, args=(caller, answers))
+    thread.start()
+    return thread, answers
+
+
+def created(engine):
+    """The sandbox that a container is being made for, or ""."""
+    paths = [path for _, path in engine.asked if "/containers/create" in path]
+    return paths[-1][-36:] if paths else ""
+
+
+def test_a_stop_during_the_create_leaves_no_container(engine, service, caller):
+    engine.slow("POST", "/containers/create", 3)
+    thread, answers = begin_create(caller)
+    wait_until(lambda: created(engine))
+    assert service.stop() == 0
+    thread.join()
+    wait_until(lambda: engine.made, 5, "the engine made it")
+    wait_until(lambda: not engine.containers, 5, "nothing of it is left")
+    assert answers == [] or answers[0].status == 503, answers
+
+
+def test_a_create_without_an_answer_leaves_no_container(engine, caller):
+    def act(_connection, path):
+        engine.containers[path.split("name=")[1]] = {}
+        engine.made.append(path)
+        return False  # and the connection ends
+    engine.rules.append(("POST", "/containers/create", act))
+    answer = caller.post(RUNTIME, {"provider": "docker"}, timeout=60)
+    assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
+    assert engine.made and not engine.containers
+
+
+def test_an_engine_that_comes_back_is_found(engine, service, caller):
+    service.deaths_expected = True
+    assert caller.post(RUNTIME, {"provider": "docker"}).status == 201
+    engine.stop()
+    assert caller.post(RUNTIME, {"provider": "docker"}).status == 503
+    assert caller.shell(caller.create_runtime(), "echo here").text == "here\n"
+    engine.start()
+    wait_until(lambda: service.root.get("/readyz").status == 200, 40, "ready again")
+    answer = caller.post(RUNTIME, {"provider": "docker"})
+    print(answer, service.log.read_text(), engine.asked)
+    assert answer.status == 201, answer
+
+
+@pytest.mark.parametrize("data", [
+    b"HTTP/1.1 201 X\r\nContent-Length: 4\r\n\r\n{\"Id",
+    b"HTTP/1.1 201 X\r\nContent-Length: 100\r\n\r\n{\"Id",
+    b"HTTP/1.1 201 X\r\nContent-Length: 16\r\n\r\n{\"Id\": \"../../x\"}",
+    b"HTTP/1.1 201 X\r\nContent-Length: 12\r\n\r\n{\"Id\": \"a b\"}",
+    b"HTTP/1.1 201 X\r\nContent-Length: 2\r\n\r\n[]",
+    b"HTTP/1.1 201 X\r\nContent-Length: 9\r\n\r\n{\"Id\": 1}",
+    b"HTTP/1.1 201 X\r\n\r\n" + b"[" * (1 << 20),
+    b"HTTP/1.1 201 X\r\n\r\n" + b"a" * (40 << 20),
+    b"HTTP/1.1 500 X\r\nContent-Length: 15\r\n\r\n\x1b[2Jpath=/root/x",
+    b"nonsense\r\n\r\n",
+    b"",
+], ids=["cut", "short", "path", "space", "list", "number", "deep", "huge", "error", "nonsense", "nothing"])
+def test_answers_that_are_wrong(engine, service, caller, data):
+    former = service.processes()[PROVIDER]
+    engine.says("POST", "/exec", data)
+    answer = caller.post(RUNTIME, {"provider": "docker"}, timeout=60)
+    assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
+    assert b"/root" not in answer.body
+    wait_until(lambda: not engine.containers, 10, "nothing of it is left")
+    assert service.processes()[PROVIDER] == former
+    assert int(status_of(former[0])["VmRSS"].split()[0]) < 60000
+    engine.rules.clear()
+    assert caller.post(RUNTIME, {"provider": "docker"}).status == 201
+
+
+def pieces(*messages):
+    """As the engine wraps what a command says."""
+    return b"".join(struct.pack(">BxxxI", 1, len(message)) + message for message in messages)
+
+
+@pytest.mark.parametrize("data", [
+    b"\x07\0\0\0\0\0\0\1x",
+    struct.pack(">BxxxI", 1, 0xFFFFFFFF) + b"\xff" * (1 << 20),
+    struct.pack(">BxxxI", 2, 0xFFFFFFFF) + b"x" * (1 << 22),
+    pieces(b"\0" * 64),
+    pieces(b"\xff" * 64),
+    pieces(struct.pack("<IHHQ", 0, 1, 0, 0)),
+    pieces(struct.pack("<IHHQ", 1 << 31, 3, 0, 1)) + pieces(b"x" * 65536) * 40,
+    pieces(struct.pack("<IHHQ", 8, 2, 0, 77) + b"12345678"),
+], ids=["head", "endless", "errors", "zeros", "ones", "empty", "length", "early"])
+def test_streams_that_are_wrong(engine, service, caller, data):
+    def stream(connection):
+        connection.sendall(data)
+        time.sleep(1)
+    former = service.processes()
+    engine.stream = stream
+    answer = caller.post(RUNTIME, {"provider": "docker"}, timeout=60)
+    native = caller.create_runtime()
+    assert caller.shell(native, "echo here").text == "here\n"
+    if answer.status == 201:
+        caller.delete(f"{RUNTIME}/{answer.json['sandbox_uuid']}", timeout=60)
+        wait_until(lambda: not engine.containers, 20, "nothing of it is left")
+    assert service.processes()[PROVIDER] == former[PROVIDER]
+    assert service.processes()["sandboxd-api"] == former["sandboxd-api"]
+
+
+def processor_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def test_a_frozen_engine_stops_nobody_else(engine, service, caller):
+    engine.slow("POST", "/containers/", 45)
+    engine.slow("DELETE", "/containers/", 45)
+    thread, answers = begin_create(caller)
+    begin = time.monotonic()
+    wait_until(lambda: created(engine))
+    for _ in range(3):
+        assert caller.shell(caller.create_runtime(), "echo here").text == "here\n"
+    assert time.monotonic() - begin < 5
+    pid = service.processes()[PROVIDER][0]
+    before = processor_seconds(pid)
+    thread.join()
+    assert time.monotonic() - begin < 40
+    assert processor_seconds(pid) - before < 1
+    assert answers[0].status == 503, answers
+    engine.rules.clear()
+    wait_until(lambda: not engine.containers, 120, "nothing of it is left")
