@@ -1,14 +1,16 @@
 """A Docker Engine of the test's own: podman's service, with one small image, in a folder of its own."""
+import contextlib
 import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 
-from harness import UnixConnection, wait_until
+from harness import UnixConnection, all_pids, cgroup_mounts, is_zombie, wait_until
 
 IMAGE = "localhost/sandbox-test:1"
 BUSYBOX = "/bin/busybox"  # Debian's busybox-static
@@ -121,6 +123,14 @@ class Engine:
         self.process = None
         self.socket.unlink(missing_ok=True)
 
+    def end_monitors(self):
+        """Those of commands stay for minutes after their end; the engine's folder is in their arguments."""
+        for pid in all_pids():
+            with contextlib.suppress(OSError):
+                if str(self.home).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+                    wait_until(lambda gone=pid: is_zombie(gone), 5, "a monitor ends")
+
     def done(self):
         self.stop()
         self.podman("rm", "--force", "--all", "--time=0", check=False)
@@ -128,4 +138,9 @@ class Engine:
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             if line.split()[4].startswith(str(self.home)):
                 subprocess.run(["umount", "--lazy", line.split()[4]], check=False)
+        self.end_monitors()
+        for mount in cgroup_mounts():
+            for group in ("libpod_parent/conmon", "libpod_parent"):
+                with contextlib.suppress(OSError):  # another engine's are in it
+                    (mount / group).rmdir()
         shutil.rmtree(self.home, ignore_errors=True)
