@@ -59,6 +59,30 @@ static int check_dir(int dir_fd)
 	return st.st_uid == 0 && (st.st_mode & 077) == 0 ? 0 : -EPERM;
 }
 
+static int mount_of(int fd, uint64_t *ret_id)
+{
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
+		return -errno;
+	*ret_id = st.stx_mnt_id;
+	return 0;
+}
+
+/* The service has the state directory's mount and none that lies on it. */
+static int check_mount(int state_fd, int dir_fd)
+{
+	uint64_t state_id;
+	uint64_t dir_id;
+	int r = mount_of(state_fd, &state_id);
+
+	if (r == 0)
+		r = mount_of(dir_fd, &dir_id);
+	if (r < 0)
+		return r;
+	return state_id == dir_id ? 0 : -EXDEV;
+}
+
 static int open_dir(struct store *store, int state_fd, struct err *err)
 {
 	int r = open_folder(state_fd, TEMPLATES_FOLDER);
@@ -69,7 +93,10 @@ static int open_dir(struct store *store, int state_fd, struct err *err)
 		return cannot(err, r, "open the directory `templates`");
 	store->dir_fd = r;
 	r = check_dir(store->dir_fd);
-	return r < 0 ? cannot(err, r, "trust `templates`: it is not root's alone") : 0;
+	if (r < 0)
+		return cannot(err, r, "trust `templates`: it is not root's alone");
+	r = check_mount(state_fd, store->dir_fd);
+	return r < 0 ? cannot(err, r, "use `templates`, which is a mount of its own") : 0;
 }
 
 int store_open(struct store *store, const char *state_dir, struct err *err)

@@ -633,6 +633,23 @@ def test_the_jail_has_nothing(state):
     running.communicate()
 
 
+@pytest.mark.parametrize("mount", [["-t", "tmpfs", "-o", "mode=700", "none"], ["--bind"]])
+def test_a_mount_that_the_service_does_not_see_is_refused(state, tmp_path, mount):
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    folder_of = state / "templates"
+    folder_of.mkdir(mode=0o700)
+    subprocess.run(["mount", *mount, *([other] if "--bind" in mount else []), folder_of], check=True)
+    try:
+        for words in (("import", "one", "-"), ("ls",), ("rm", "one")):
+            status, out, text = template(state, *words, stdin=tar(*PLAIN))
+            assert (status, out) == (1, "") and "which is a mount of its own" in text, text
+        assert names(state) == []
+    finally:
+        subprocess.run(["umount", folder_of], check=True)
+    assert template(state, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0
+
+
 def test_only_root(state):
     done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", BIN / "sandboxctl", "template", "ls"],
                           capture_output=True, check=False)
