@@ -90,6 +90,7 @@ struct app {
 	uint32_t n_transfers_running;
 	const char *transfer_failure; /* why the last one failed; NULL: it did not */
 	int list_fd;                  /* snapshot_remote.c: what a sweep looks at; -1 */
+	usec_t list_at;               /* boottime: the next one, not before */
 	uint64_t n_audit_skipped;     /* refusals beyond the rate, not said so yet */
 	usec_t refusal_due;    /* boottime: when the next refusal would come if they came evenly */
 	uint64_t n_audit_owed; /* lines that were lost and not said so yet */

@@ -110,6 +110,14 @@ usec_t snapshot_sweep_age(const struct app *app, const struct session *session)
 	return !session && config->store_dsn[0] != '\0' && kept > SWEEP_AGE ? kept : SWEEP_AGE;
 }
 
+/* It has yet to go to the object store, which may be away for long. */
+static bool is_staged(const struct session *session, const char *name)
+{
+	const char *staged = json_string_value(json_object_get(live_of(session)->staged, "name"));
+
+	return staged && str_equal(staged, name);
+}
+
 static bool on_swept(void *userdata, const struct snapshot_entry *entry)
 {
 	const struct sweep *sweep = userdata;
@@ -124,7 +132,8 @@ static bool on_swept(void *userdata, const struct snapshot_entry *entry)
 	if (entry->is_part || !session)
 		return false;
 	/* Until the store has what is in memory, its row may speak of others. */
-	return !session_persisted(session) || snapshots_have_file(session, entry->name);
+	return !session_persisted(session) || snapshots_have_file(session, entry->name) ||
+	       is_staged(session, entry->name);
 }
 
 void snapshots_sweep(struct app *app)

@@ -22,8 +22,9 @@
 #include "supervisor/api/session/snapshots.h"
 #include "supervisor/api/snapshot_state.h"
 
-#define WAITING_MAX 4096u /* deletions beyond are left to the sweep */
-#define SWEEP_MAX   256u  /* deletions of one sweep */
+#define WAITING_MAX 4096u                  /* deletions beyond are left to the sweep */
+#define SWEEP_MAX   256u                   /* deletions of one sweep */
+#define SWEEP_EVERY (10 * USEC_PER_MINUTE) /* servers count what they are asked */
 
 struct snapshot_transfer {
 	struct list link; /* app->transfers */
@@ -412,9 +413,11 @@ static void on_listed(void *userdata, int error, const struct s3_report *report,
 void snapshots_sweep_remote(struct app *app)
 {
 	struct snapshot_transfer *transfer;
+	usec_t now = clock_boottime();
 
-	if (!snapshot_goes_away(app) || app->list_fd >= 0)
+	if (!snapshot_goes_away(app) || app->list_fd >= 0 || now < app->list_at)
 		return;
+	app->list_at = clock_add(now, SWEEP_EVERY);
 	transfer = transfer_new(app, S3_LIST, on_listed, app);
 	if (!transfer)
 		return;

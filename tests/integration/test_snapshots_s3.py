@@ -154,6 +154,26 @@ def test_it_is_sent_when_the_store_is_back(service, store, way):
     assert service.log.read_text().count("snapshot of a suspended session") == 1
 
 
+def test_what_waits_for_the_store_is_not_swept(store, way):
+    """However long it is away. The control: a file of nobody's, as old."""
+    with running(CONFIG + "[api]\njanitor_interval = 1s\n" + store.config(way.port)) as service:
+        caller = service.client("ana")
+        session = caller.create_runtime()
+        run(caller, session, "echo kept >file")
+        way.rule = lambda method, target: 403
+        assert suspend(caller, session, durable="wait")["durable"] is False
+        staged = files_of(service, session)[0]
+        nobodys = staged.with_name(f"{uuid.uuid4()}-{uuid.uuid4()}.tar.zst")
+        nobodys.write_bytes(b"x")
+        for file in (staged, nobodys):
+            os.utime(file, (1, 1))
+        wait_until(lambda: not nobodys.exists(), 20)
+        time.sleep(2)
+        assert staged.exists()
+        way.rule = lambda method, target: None
+        wait_until(lambda: is_durable(service, session), 60)
+
+
 def test_a_resume_does_not_wait_for_the_store(service, store, way):
     caller = service.client("ana")
     session = caller.create_runtime()
@@ -303,7 +323,7 @@ def test_the_credential_is_nowhere(service, store, way):
 
 def test_orphans_are_collected(store, way):
     """Young ones stay, and what is no snapshot of this instance's."""
-    with running(CONFIG + store.config(way.port)) as service:
+    with running(CONFIG + "[api]\njanitor_interval = 1s\n" + store.config(way.port)) as service:
         caller = service.client("ana")
         session = caller.create_runtime()
         done(caller, session, "echo kept >file")
