@@ -22,12 +22,13 @@
 #define LONG_TIMEOUT  (25 * USEC_PER_SEC) /* below what the api worker waits for a launch */
 #define PATH_BYTES    512
 
-#define HTTP_OK          200
-#define HTTP_CREATED     201
-#define HTTP_NO_CONTENT  204
-#define HTTP_NOT_CHANGED 304
-#define HTTP_NOT_FOUND   404
-#define HTTP_CONFLICT    409
+#define HTTP_OK             200
+#define HTTP_CREATED        201
+#define HTTP_NO_CONTENT     204
+#define HTTP_NOT_CHANGED    304
+#define HTTP_NOT_FOUND      404
+#define HTTP_CONFLICT       409
+#define HTTP_INTERNAL_ERROR 500
 
 struct docker {
 	struct docker_options options;
@@ -304,6 +305,24 @@ static void on_stream(void *userdata, int fd)
 	(void)op_free(op);
 }
 
+static void on_looked(void *userdata, int status, const char *body, size_t size)
+{
+	struct op *op = userdata;
+	bool is_gone = status == HTTP_NOT_FOUND ||
+		       (status == HTTP_OK && engine_json_runs(body, size) == 0);
+
+	on_stream(op, is_gone ? -ENOENT : op->result);
+}
+
+/* podman refuses a command in a container that has ended as it does any other, so it is looked at:
+ * who knows that it ended need not try again. */
+static void look(struct op *op, int result)
+{
+	op->result = result;
+	if (send_about(op, "GET", "/containers/", "/json", NULL, on_looked) < 0)
+		on_stream(op, result);
+}
+
 static void on_exec(void *userdata, int status, const char *body, size_t size)
 {
 	struct op *op = userdata;
@@ -317,7 +336,9 @@ static void on_exec(void *userdata, int status, const char *body, size_t size)
 	if (r == 0)
 		r = attach_start(op->docker->options.loop, PROVIDER_ENGINE_PATH, exec, on_stream,
 				 op, &attach);
-	if (r < 0)
+	if (r < 0 && status >= HTTP_INTERNAL_ERROR)
+		look(op, r);
+	else if (r < 0)
 		on_stream(op, r);
 }
 

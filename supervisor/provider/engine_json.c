@@ -154,6 +154,26 @@ int engine_json_list(const char *body, size_t size, engine_json_each each, void 
 	return r;
 }
 
+int engine_json_runs(const char *body, size_t size)
+{
+	const char *reason;
+	const json_t *state;
+	json_t *document;
+	int r;
+
+	r = doc_parse(body, size, &document, &reason);
+	if (r < 0)
+		return r;
+	state = json_object_get(document, "State");
+	if (!json_is_boolean(json_object_get(state, "Running")))
+		r = -EBADMSG;
+	else
+		r = json_is_true(json_object_get(state, "Running")) ||
+		    json_is_true(json_object_get(state, "Paused"));
+	json_decref(document);
+	return r;
+}
+
 static uint64_t number_of(const json_t *object, const char *key)
 {
 	json_int_t value = json_integer_value(json_object_get(object, key));

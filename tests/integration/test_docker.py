@@ -163,6 +163,20 @@ def test_stats(caller, sandbox):
     assert stats.json["cpu_us"] > 0 and stats.json["memory_bytes"] > 0, stats.json
 
 
+def test_a_container_that_is_killed_is_replaced(caller, engine):
+    """What podman says of it is any error; who waits hears of it before another stream would have been given up."""
+    session = caller.create_runtime(provider="docker")
+    cid = begin(caller, session, "sleep 1000")
+    answer = engine.ask("POST", f"/containers/{engine.inspect(session)['Id']}/kill?signal=KILL")
+    assert answer[0] == 204, answer
+    began = time.monotonic()
+    wait_until(lambda: caller.get(at(session, f"/commands/{cid}")).json["status"] != "running", 25, "its end is told")
+    assert time.monotonic() - began < 12
+    assert caller.shell(session, "echo again").text == "again\n"
+    assert engine.containers()[session] == "running"
+    caller.delete(at(session))
+
+
 def test_limits(caller, engine):
     """What the profile says holds inside; the controls are below it."""
     session = caller.create_runtime(provider="docker", profile="component")

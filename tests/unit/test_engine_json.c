@@ -138,6 +138,27 @@ static void test_lists(void **state)
 	assert_int_equal(engine_json_list("[", 1, see, &seen), -EBADMSG);
 }
 
+static void test_whether_one_runs(void **state)
+{
+	static const struct {
+		const char *text;
+		int runs;
+	} rows[] = {
+		{"{\"State\":{\"Running\":true,\"Paused\":false}}",  1       },
+		{"{\"State\":{\"Running\":false,\"Paused\":true}}",  1       },
+		{"{\"State\":{\"Running\":false,\"Paused\":false}}", 0       },
+		{"{\"State\":{\"Running\":\"no\"}}",                 -EBADMSG},
+		{"{\"State\":null}",                                 -EBADMSG},
+		{"[]",					       -EBADMSG},
+		{"{",						-EBADMSG},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(engine_json_runs(rows[i].text, strlen(rows[i].text)),
+				 rows[i].runs);
+}
+
 static void test_counts(void **state)
 {
 	static const char text[] =
@@ -163,6 +184,7 @@ int main(void)
 		cmocka_unit_test(test_a_container_is_named),
 		cmocka_unit_test(test_names_of_commands),
 		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_whether_one_runs),
 		cmocka_unit_test(test_counts),
 	};
 
