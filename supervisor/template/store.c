@@ -72,8 +72,8 @@ static int mount_of(int fd, uint64_t *ret_id)
 /* The service has the state directory's mount and none that lies on it. */
 static int check_mount(int state_fd, int dir_fd)
 {
-	uint64_t state_id;
-	uint64_t dir_id;
+	uint64_t state_id = 0;
+	uint64_t dir_id = 0;
 	int r = mount_of(state_fd, &state_id);
 
 	if (r == 0)
