@@ -126,7 +126,9 @@ bool shim_link_has(const struct shim_link *link, enum wire_features feature)
 
 bool shim_link_is_untouched(const struct shim_link *link)
 {
-	return !link->root_begun && shim_link_has(link, WIRE_FEATURE_UNTOUCHED);
+	/* What an adopted one has not said yet is not known. */
+	return !link->root_begun && (link->greeted || !link->adopted) &&
+	       shim_link_has(link, WIRE_FEATURE_UNTOUCHED);
 }
 
 int shim_link_exec(struct shim_link *link, const struct shim_link_command *command,
