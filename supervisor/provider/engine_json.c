@@ -83,12 +83,14 @@ char *engine_json_container(const struct engine_container *container)
 	id_format(&id, sandbox);
 	if (str_format(files, sizeof(files), "%u", container->plan->max_files) < 0)
 		return NULL;
-	document = json_pack("{s:s, s:s, s:s, s:[sssss], s:[], s:[], s:b, s:b, s:{s:s, s:s}, s:o}",
-			     "Image", container->image, "User", "0:0", "WorkingDir", "/",
-			     "Entrypoint", CONTAIN_DIR "/sandbox-contain", "start", sandbox,
-			     container->profile, files, "Cmd", "Env", "Tty", 0, "OpenStdin", 0,
-			     "Labels", ENGINE_LABEL_INSTANCE, container->instance,
-			     ENGINE_LABEL_SANDBOX, sandbox, "HostConfig", host_config(container));
+	/* A health check of the image's would run as uid 0. */
+	document = json_pack(
+		"{s:s, s:s, s:s, s:[sssss], s:[], s:[], s:{s:[s]}, s:b, s:b, s:{s:s, s:s}, s:o}",
+		"Image", container->image, "User", "0:0", "WorkingDir", "/", "Entrypoint",
+		CONTAIN_DIR "/sandbox-contain", "start", sandbox, container->profile, files, "Cmd",
+		"Env", "Healthcheck", "Test", "NONE", "Tty", 0, "OpenStdin", 0, "Labels",
+		ENGINE_LABEL_INSTANCE, container->instance, ENGINE_LABEL_SANDBOX, sandbox,
+		"HostConfig", host_config(container));
 	if (!document)
 		return NULL;
 	text = doc_format(document, 1);

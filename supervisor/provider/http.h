@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
-#define HTTP_ANSWER_MAX_BYTES ((size_t)4 * 1024 * 1024)
+/* A list of thousands of containers, each with its mounts. */
+#define HTTP_ANSWER_MAX_BYTES ((size_t)32 * 1024 * 1024)
 
 struct http;
 

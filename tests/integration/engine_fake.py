@@ -20,6 +20,7 @@ class FakeEngine:
         self.home.chmod(0o755)
         self.socket = self.home / "engine.sock"
         self.containers = {}
+        self.others = []  # that a list has, too
         self.made = []
         self.asked = []
         self.rules = []
@@ -89,7 +90,7 @@ class FakeEngine:
             self.containers[name] = json.loads(body)["Labels"]
             self.made.append(name)
         elif path.startswith("/containers/json"):
-            value = [{"Labels": labels, "State": "running"} for labels in self.containers.values()]
+            value = [{"Labels": labels, "State": "running"} for labels in self.containers.values()] + self.others
         elif path.startswith("/exec/"):
             connection.sendall(UPGRADED)
             self.stream(connection)

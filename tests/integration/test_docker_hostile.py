@@ -1,7 +1,9 @@
 """Engines that misbehave, and what is done to sandboxes in the wrong moment. What an engine does rightly is test_docker.py's."""
 import contextlib
 import http.client
+import os
 import shutil
+import signal
 import struct
 import threading
 import time
@@ -144,6 +146,25 @@ def test_streams_that_are_wrong(engine, service, caller, data):
         wait_until(lambda: not engine.containers, 20, "nothing of it is left")
     assert service.processes()[PROVIDER] == former[PROVIDER]
     assert service.processes()["sandboxd-api"] == former["sandboxd-api"]
+
+
+def test_a_list_may_be_long_and_have_what_is_not_ours(engine, service, caller):
+    """What has our label and no row is removed, by the name that only ours have; nothing else is touched."""
+    ours, foreign = "0f6a2c1e-5b7d-4c8a-9e3f-1a2b3c4d5e6f", "1f6a2c1e-5b7d-4c8a-9e3f-1a2b3c4d5e6f"
+    name = f"sandboxd-{service.instance}-{ours}"
+    engine.containers = {name: {"sandboxd.instance": service.instance, "sandboxd.sandbox": ours}, "foreign": {}}
+    engine.others = [{"Labels": {"sandboxd.instance": "other", "sandboxd.sandbox": foreign}, "State": "running"},
+                     {"Labels": {"sandboxd.sandbox": "../../x"}, "State": "exited"}, {"Labels": 7}, [], None]
+    engine.others += [{"Labels": None, "State": "running", "Mounts": ["x" * 1500]}] * 6000
+    service.deaths_expected = True
+    former = service.processes()
+    os.kill(former["sandboxd-api"][0], signal.SIGKILL)
+    wait_until(lambda: name not in engine.containers, 20, "the one without a row is removed")
+    wait_until(lambda: service.root.get("/readyz").status == 200, 20, "ready again")
+    assert "foreign" in engine.containers
+    removed = {path.split("?")[0] for method, path in engine.asked if method == "DELETE"}
+    assert all(path.startswith(f"/containers/sandboxd-{service.instance}-") for path in removed), removed
+    assert service.processes()[PROVIDER] == former[PROVIDER]
 
 
 def processor_seconds(pid):

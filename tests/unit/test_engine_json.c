@@ -55,6 +55,10 @@ static void test_a_container_is_closed(void **state)
 		json_string_value(json_array_get(json_object_get(host, "SecurityOpt"), 0)),
 		"no-new-privileges");
 	assert_null(json_object_get(host, "Privileged"));
+	assert_string_equal(
+		json_string_value(json_array_get(
+			json_object_get(json_object_get(document, "Healthcheck"), "Test"), 0)),
+		"NONE");
 	assert_int_equal(json_integer_value(json_object_get(host, "Memory")), plan.memory_bytes);
 	assert_int_equal(json_integer_value(json_object_get(host, "MemorySwap")),
 			 plan.memory_bytes);
