@@ -1,8 +1,7 @@
 /*
  * The object store of snapshots. A snapshot is a file of this host first and goes there behind; to
  * be put back it is fetched into a file that has no name. What speaks to the store is a helper of
- * the supervisor's, one for each job (sandboxd/s3.h): here is neither its credential nor a way to
- * it.
+ * the supervisor's, one for each job (sandboxd/s3.h): its credential is never here.
  */
 #pragma once
 
