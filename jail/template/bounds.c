@@ -56,6 +56,14 @@ int bounds_count_bytes(struct bounds *bounds, uint64_t n, const char *name)
 	return 0;
 }
 
+int bounds_count_xattr(struct bounds *bounds, uint64_t n, const char *name)
+{
+	if (n > bounds->max_bytes - bounds->n_xattr_bytes)
+		return bounds_fail(bounds, TEMPLATE_E_BYTES, 0, name);
+	bounds->n_xattr_bytes += n;
+	return 0;
+}
+
 void bounds_forget(struct bounds *bounds, uint64_t n_bytes)
 {
 	struct template_report *report = &bounds->report;

@@ -13,6 +13,7 @@ struct bounds {
 	uint64_t max_bytes;
 	uint64_t max_inodes;
 	uint64_t n_entries;
+	uint64_t n_xattr_bytes; /* as many as of files, and none is given back */
 	struct template_report report;
 };
 
@@ -25,6 +26,7 @@ int bounds_fail_errno(struct bounds *bounds, int r, const char *name);
 MUST_USE int bounds_count_entry(struct bounds *bounds, const char *name);
 MUST_USE int bounds_count_inode(struct bounds *bounds, const char *name);
 MUST_USE int bounds_count_bytes(struct bounds *bounds, uint64_t n, const char *name);
+MUST_USE int bounds_count_xattr(struct bounds *bounds, uint64_t n, const char *name);
 /* One inode less, of so many bytes. */
 void bounds_forget(struct bounds *bounds, uint64_t n_bytes);
 /* How many bytes a source may have: names and attributes take some, too. */

@@ -247,6 +247,8 @@ int tree_set_xattr(struct tree *tree, int fd, const char *path, const char *name
 		tree->bounds->report.n_xattrs++;
 		return 0;
 	}
+	if (bounds_count_xattr(tree->bounds, strlen(name) + size, path) < 0)
+		return -1;
 	/* A file system without them loses them. */
 	if (fsetxattr(fd, name, value, size, 0) < 0 && errno != ENOTSUP)
 		return bounds_fail_errno(tree->bounds, -errno, path);

@@ -57,6 +57,7 @@ static int unpack_layout(struct work *work)
 		return bounds_fail_errno(work->bounds, -errno, LAYOUT_NAME);
 	*report = (struct template_report){.magic = TEMPLATE_REPORT_MAGIC};
 	work->bounds->n_entries = 0;
+	work->bounds->n_xattr_bytes = 0;
 	if (open_root(work) < 0 || image_unpack(&work->tree, work->source, layout_fd,
 						&work->unpack->platform, work->unpack->ref) < 0)
 		return -1;

@@ -285,6 +285,8 @@ def bomb_bytes():
     ("folders", lambda: tar(member("/".join("a" * 60), data=b"x")), ["--max-files", "20"], "more entries"),
     ("folders-of-a-link", lambda: tar(member("f"), hard("a/" * 60 + "h", "f")), ["--max-files", "20"], "more entries"),
     ("again", lambda: tar(*[member("f", data=b"x")] * 200), ["--max-files", "20"], "more entries"),
+    ("xattrs", lambda: tar(*[member(f"f{n}", pax_headers={"SCHILY.xattr.user.a": "v" * 3000}) for n in range(400)]),
+     ["--max-mib", "1"], "larger than --max-mib"),
     ("long", lambda: tar(member("a" * 300, data=b"x")), [], "a name is absolute, too long"),
     ("path", lambda: tar(member("a/" * 2100 + "f", data=b"x")), [], "a name is absolute, too long"),
     ("cut", lambda: tar(*PLAIN)[:2100], [], "cut off"),
