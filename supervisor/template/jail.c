@@ -292,7 +292,8 @@ static int make_userns(void)
 	return fd;
 }
 
-/* A mount of that folder alone. *ret_mapped: through the namespace. The descriptor or -errno. */
+/* A mount of that folder alone. *ret_mapped: through the namespace, if there is one. The descriptor
+ * or -errno. */
 static int clone_folder(int folder_fd, int userns_fd, uint64_t bits, bool *ret_mapped)
 {
 	struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint32_t)userns_fd};
@@ -302,9 +303,10 @@ static int clone_folder(int folder_fd, int userns_fd, uint64_t bits, bool *ret_m
 
 	if (fd < 0)
 		return -errno;
-	*ret_mapped = mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) == 0;
+	*ret_mapped =
+		userns_fd >= 0 && mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) == 0;
 	/* Of its kind, or mapped already: this one cannot be. */
-	if (!*ret_mapped && errno != EINVAL && errno != EPERM)
+	if (userns_fd >= 0 && !*ret_mapped && errno != EINVAL && errno != EPERM)
 		return -errno;
 	r = rootfs_set_attr(fd, bits, 0);
 	return r < 0 ? r : TAKE_FD(fd);
@@ -314,7 +316,8 @@ static int clone_folder(int folder_fd, int userns_fd, uint64_t bits, bool *ret_m
 static int give_tree(struct jail *jail, struct jail_child *child)
 {
 	bool mapped = false;
-	int fd = clone_folder(jail->tree_fd, child->userns_fd, MOUNT_BITS, &mapped);
+	int userns_fd = jail->is_unmapped ? -1 : child->userns_fd;
+	int fd = clone_folder(jail->tree_fd, userns_fd, MOUNT_BITS, &mapped);
 	uint32_t base = mapped ? TEMPLATE_OWNERS_PLAIN : TEMPLATE_ID_BASE;
 
 	if (fd < 0)

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/auto.h"
@@ -17,6 +18,7 @@ struct jail {
 	int tree_fd;                          /* the folder that it is given; becomes its root's */
 	int source_fd;                        /* a folder or a stream; -1: none */
 	int signal_fd;                        /* readable: it is to end at once */
+	bool is_unmapped; /* the folder is the block's, though it could be mapped */
 	/* Set: whose the files are that it makes (struct template_record). */
 	uint32_t id_base;
 };

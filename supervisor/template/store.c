@@ -155,6 +155,10 @@ static int clear(struct store *store, const char *name, struct err *err)
 	if (r < 0)
 		return cannot(err, r, "remove the record");
 	r = jail_run(&jail, &report, err);
+	/* Made where nothing could be mapped, and the file system or kernel is another one now. */
+	jail.is_unmapped = true;
+	if (r == 0 && report.error != TEMPLATE_E_NONE)
+		r = jail_run(&jail, &report, err);
 	if (r < 0)
 		return r;
 	if (report.error != TEMPLATE_E_NONE)

@@ -691,6 +691,18 @@ def test_a_file_system_that_cannot_be_mapped(tmp_path):
     shutil.rmtree(tmp_path / "work", ignore_errors=True)
 
 
+def test_one_that_was_made_where_nothing_could_be_mapped_goes(state):
+    """Copied to another file system since, it is the block's still, and holds nothing up."""
+    assert template(state, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0
+    made = state / "templates/one"
+    for path in (made / "root", *(made / "root").rglob("*")):
+        owner = path.lstat()
+        os.chown(path, 0x6fff0000 + owner.st_uid, 0x6fff0000 + owner.st_gid, follow_symlinks=False)
+    record = (made / "record").read_bytes()
+    (made / "record").write_bytes(record[:8] + struct.pack("<I", 0x6fff0000) + record[12:])
+    assert template(state, "rm", "one") == (0, "", "") and names(state) == []
+
+
 # --- with the service --------------------------------------------------------------------------
 
 
