@@ -33,20 +33,22 @@ def free_port():
 class Store:
     """A server with one bucket. `tls`: a certificate and its key."""
 
-    def __init__(self, tls=()):
+    def __init__(self, tls=(), domain=None):
         if not SERVER.exists():
             pytest.skip("there is no versitygw: tests/run builds it where there is a new Go")
         self.home = Path(tempfile.mkdtemp(prefix="sbx-s3-", dir="/tmp"))
         (self.home / "data" / BUCKET).mkdir(parents=True)
         self.port = free_port()
         self.access, self.secret = "AK" + secrets.token_hex(8), secrets.token_hex(20)
-        self.tls = tls
+        self.tls, self.domain = tls, domain
         self.process = None
         self.start()
 
     def start(self):
         command = [str(SERVER), "--access", self.access, "--secret", self.secret, "--region", REGION,
                    "--port", f"127.0.0.1:{self.port}"]
+        if self.domain:
+            command += ["--virtual-domain", f"{self.domain}:{self.port}"]
         if self.tls:
             command += ["--cert", str(self.tls[0]), "--key", str(self.tls[1])]
         self.process = subprocess.Popen([*command, "posix", str(self.home / "data")], stdout=subprocess.DEVNULL,

@@ -31,10 +31,10 @@ class Job:
 
     def __init__(self, store, action, key="", file=None, size=0, limit=0, **more):
         values = {"port": store.port, "host": "127.0.0.1", "bucket": BUCKET, "region": REGION, "plain": not store.tls,
-                  "login": f"{store.access}:{store.secret}", "env": {}, **more}
+                  "login": f"{store.access}:{store.secret}", "env": {}, "path": 1, **more}
         request = REQUEST.pack(MAGIC, 1, 0, INSTANCE.encode(), f"{values['host']}:{values['port']}".encode(),
                                values["region"].encode(), values["bucket"].encode(), PREFIX.encode(),
-                               values["login"].encode(), values["plain"], 1)
+                               values["login"].encode(), values["plain"], values["path"])
         self.socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reader, writer = os.pipe()
         os.write(writer, request)
@@ -117,6 +117,28 @@ def test_what_is_put_is_got(store, size):
     assert store.get(key) is None
     assert status(Job(store, DELETE, key).end()) == DONE
     assert status(get(store, key, 5)[0]) == MISSING
+
+
+def test_a_name_is_looked_up(store):
+    answer = put(store, "named", b"by a name", host="localhost")
+    assert status(answer) == DONE and store.get(answer[6]) == b"by a name", answer
+    assert status(put(store, "named", b"x", host="nowhere.invalid")) == CONNECT
+
+
+def test_the_bucket_may_be_before_the_host(tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.1 {BUCKET}.s3.example\n")
+    subprocess.run(["mount", "--bind", str(hosts), "/etc/hosts"], check=True)  # of this test's mount namespace
+    store = Store(domain="s3.example")
+    try:
+        content = os.urandom(9 * MIB)
+        answer = put(store, "virtual", content, host="s3.example", path=0)
+        assert status(answer) == DONE, answer
+        assert (store.home / "data" / BUCKET / answer[6]).read_bytes() == content
+        assert get(store, answer[6], len(content), host="s3.example", path=0)[1] == content
+    finally:
+        subprocess.run(["umount", "/etc/hosts"], check=True)
+        store.done()
 
 
 def test_an_object_of_another_size_is_refused(store):

@@ -3,6 +3,7 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import tarfile
 import time
 import uuid
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness import CONFIG, Daemon, ROOT, RUNTIME, ctl, wait_until
-from s3_rig import fixture_store, fixture_way  # noqa: F401 (fixtures)
+from s3_rig import Store, certificate, fixture_store, fixture_way  # noqa: F401 (fixtures)
 from test_snapshots import done, make, restore, snapshots
 from test_suspend import at, resume, run, suspend
 from test_suspend_durable import files_of, is_durable, restart
@@ -319,6 +320,43 @@ def test_the_credential_is_nowhere(service, store, way):
             assert secret not in file.read_bytes(), file
     for answer in (service.root.get("/v1/config"), service.root.get("/metrics")):
         assert store.secret not in str(answer)
+
+
+@contextlib.contextmanager
+def mounted(file, over):
+    """Of this test's mount namespace."""
+    subprocess.run(["mount", "--bind", str(file), over], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", over], check=True)
+
+
+def test_by_a_name_and_tls(tmp_path):
+    """As the service's own root has names and certificates. The control: a certificate that nobody trusts."""
+    trusted = "/etc/ssl/certs/ca-certificates.crt"
+    files = certificate(tmp_path, "s3.example")
+    hosts, both = tmp_path / "hosts", tmp_path / "both"
+    hosts.write_text("127.0.0.1 s3.example\n")
+    both.write_bytes(Path(trusted).read_bytes() + files[0].read_bytes())
+    store = Store(tls=files)
+    config = CONFIG + store.config(s3_endpoint=f"https://s3.example:{store.port}")
+
+    def durable():
+        with running(config) as service:
+            caller = service.client("ana")
+            session = caller.create_runtime()
+            run(caller, session, "echo kept >file")
+            answer = suspend(caller, session, durable="wait")["durable"]
+            return answer, service.root.get("/v1/config").json["snapshot_store"]["failure"]
+
+    try:
+        with mounted(hosts, "/etc/hosts"):
+            assert durable() == (False, "its certificate is not good")
+            with mounted(both, trusted):
+                assert durable() == (True, None)
+    finally:
+        store.done()
 
 
 def test_orphans_are_collected(store, way):
