@@ -309,7 +309,8 @@ static void note_adoptee(struct app *app, const struct provider *provider,
 	list_append(&app->adopting, &adoptee->link);
 }
 
-/* What of it lives and was not told stays: its rows find it again at their next use. */
+/* Without an answer what lives there is asked for again, by the next provider, before anything is
+ * made there. */
 static void on_adopt_docker(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct app *app = userdata;
@@ -319,7 +320,8 @@ static void on_adopt_docker(void *userdata, const struct launch_msg *answer, int
 		return;
 	}
 	(void)fd_close(fd);
-	if (!answer || answer->error != LAUNCH_E_NONE)
+	app->engine_asked = !answer || answer->error != LAUNCH_E_NONE;
+	if (app->engine_asked)
 		log_line(LOG_LEVEL_ERROR, NULL, "the provider does not say what lives", "error=%s",
 			 answer ? launch_error_text(answer->error) : "timeout");
 	finish_adoption(app);

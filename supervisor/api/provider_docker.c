@@ -56,8 +56,9 @@ static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 	struct id id;
 
 	(void)fd_close(fd);
-	app->engine_asked = answer && answer->more;
-	if (!app->engine_asked)
+	/* Where it cannot say it ends, and its next link asks again. */
+	app->engine_asked = !answer || answer->more || answer->error != LAUNCH_E_NONE;
+	if (!answer || !answer->more)
 		return;
 	memcpy(id.bytes, answer->session, ID_BYTES);
 	session = registry_find(&app->registry, &id);

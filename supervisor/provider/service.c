@@ -516,9 +516,16 @@ static void on_each(void *userdata, const struct id *id, bool is_paused, bool li
 	send_answer(&one, &answer, fd);
 }
 
+/* Where the engine does not say what lives this process ends, and the next one asks: the api worker
+ * makes nothing before it knows. */
 static void on_listed(void *userdata, int result)
 {
-	answer_result(userdata, result, "list");
+	struct request *request = userdata;
+	struct loop *loop = request->service->loop;
+
+	answer_result(request, result, "list");
+	if (result < 0)
+		loop_quit(loop, result);
 }
 
 /* --- the api worker -------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from docker_rig import Engine
-from harness import BIN, CONFIG, RUNTIME, Daemon, status_of, wait_until
+from harness import BIN, CONFIG, RUNTIME, Daemon, status_of, stopped, wait_until
 
 PROVIDER = "sandboxd-provider"[:15]  # as the kernel keeps it
 
@@ -210,6 +210,21 @@ def test_a_worker_that_dies_takes_nothing_along(caller, service, sandbox, victim
     wait_until(lambda: service.root.get("/readyz").status == 200, 30, "ready again")
     assert caller.shell(sandbox, "cat file").text == "kept\n"
     assert waited(caller, sandbox, cid)["exit"]["code"] == 5
+
+
+def test_an_engine_that_stands_still_at_a_start_loses_nothing(caller, service, sandbox, engine):
+    """The control: a sandbox of native is made meanwhile."""
+    service.deaths_expected = True
+    caller.shell(sandbox, "echo kept > file")
+    former, = service.processes()["sandboxd-api"]
+    with stopped(engine.process.pid):
+        os.kill(former, signal.SIGKILL)
+        wait_until(lambda: service.processes().get("sandboxd-api", [former]) != [former], 20, "another one")
+        wait_until(lambda: service.root.get("/healthz").status == 200, 20, "it serves")
+        assert caller.shell(caller.create_runtime(), "echo here").text == "here\n"
+        assert caller.post(at(sandbox, "/commands"), {"cmd": "true"}).status == 503
+    wait_until(lambda: service.root.get("/readyz").status == 200, 40, "ready again")
+    assert caller.shell(sandbox, "cat file").text == "kept\n"
 
 
 def test_the_provider_is_confined(service):
