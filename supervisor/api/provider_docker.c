@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 
+#include "supervisor/api/creation.h"
 #include "supervisor/api/egress.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/provider.h"
@@ -62,8 +63,11 @@ static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 		return;
 	memcpy(id.bytes, answer->session, ID_BYTES);
 	session = registry_find(&app->registry, &id);
-	/* Its row was taken for one without a tree: the next worker knows better. */
-	if (session && !session_has_tree(session) && session->state < SESSION_STATE_CLOSING)
+	/* Its row was closed while nobody could end it; or was taken for one without a tree, and the
+	 * next worker knows better. */
+	if (!session)
+		sessions_kill_unknown(app, &provider_docker, &id);
+	else if (!session_has_tree(session) && session->state < SESSION_STATE_CLOSING)
 		app_leave(app);
 }
 

@@ -87,8 +87,20 @@ def test_an_engine_that_comes_back_is_found(engine, service, caller):
     engine.start()
     wait_until(lambda: service.root.get("/readyz").status == 200, 40, "ready again")
     answer = caller.post(RUNTIME, {"provider": "docker"})
-    print(answer, service.log.read_text(), engine.asked)
     assert answer.status == 201, answer
+
+
+def test_a_delete_while_the_engine_is_away_leaves_no_container(engine, service, caller):
+    service.deaths_expected = True
+    answer = caller.post(RUNTIME, {"provider": "docker"})
+    assert answer.status == 201, answer
+    engine.stop()
+    assert caller.post(RUNTIME, {"provider": "docker"}).status == 503
+    wait_until(lambda: service.root.get("/readyz").status == 503, 20, "it is missed")
+    assert caller.delete(f"{RUNTIME}/{answer.json['sandbox_uuid']}", timeout=60).status == 200
+    assert engine.containers  # the control: nobody could remove it
+    engine.start()
+    wait_until(lambda: not engine.containers, 40, "nothing of it is left")
 
 
 @pytest.mark.parametrize("data", [
