@@ -1,10 +1,8 @@
 """Snapshots in an object store: what goes there, what comes back, and what happens while it is away."""
 import contextlib
-import io
 import json
 import os
 import subprocess
-import tarfile
 import time
 import uuid
 from pathlib import Path
@@ -201,31 +199,32 @@ def test_a_snapshot_that_cannot_go_is_none(service, store, way):
     wait_until(lambda: not files_of(service, session))
 
 
-def test_rows_of_the_platform_resume(service, store):
-    """Their objects are tar in gzip, and their references have a kind and a key."""
+def test_rows_of_the_platform_resume(service, store, tmp_path):
+    """Their objects are what GNU tar and gzip made, and their references have a kind and a key."""
     caller = service.client("ana")
-    session = caller.create_runtime(workspace={"include": ["/session/repo"], "exclude": []})
+    session = caller.create_runtime(workspace={"include": ["/session/repo", "/session/none"], "exclude": ["node_modules"]})
     run(caller, session, "mkdir repo && echo ours >repo/file")
     assert suspend(caller, session, durable="wait")["durable"] is True
     service.stop()
+    repo = tmp_path / "session" / "repo"
+    (repo / "node_modules").mkdir(parents=True)
+    (repo / "node_modules" / "x").write_text("not in it\n")
+    (repo / "theirs").write_text("of the platform\n")
+    (repo / "run").write_text("#!/bin/sh\ncat theirs\n")
+    (repo / "run").chmod(0o750)
+    (repo / "link").symlink_to("theirs")
+    (repo / ("long" * 50)).write_text("")
+    subprocess.run(["tar", "-czf", tmp_path / "snapshot.tar.gz", "--ignore-failed-read", "--exclude=node_modules", "--owner=1000",
+                    "--group=1000", "-C", tmp_path, "session/repo", "session/none"], check=True, capture_output=True)
     key = f"sandboxes/{uuid.uuid4()}/snapshot.tar.gz"
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, content in (("session/repo", None), ("session/repo/theirs", b"of the platform\n")):
-            entry = tarfile.TarInfo(name)
-            entry.uid = entry.gid = 1000
-            if content is None:
-                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            else:
-                entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content or b""))
-    store.put(key, packed.getvalue())
+    store.put(key, (tmp_path / "snapshot.tar.gz").read_bytes())
     service.sql("UPDATE sandbox_registry SET snapshot_ref = ? WHERE sandbox_uuid = ?",
                 json.dumps({"kind": "s3-tar", "key": key}), session)
     service.start()
     caller = service.client("ana")
     resume(caller, session, "snapshot")
-    assert run(caller, session, "ls repo; cat repo/theirs") == "theirs\nof the platform\n"
+    assert run(caller, session, "cd repo && ls && ./run && cat link && stat -c %u:%a run") == \
+        f"link\n{'long' * 50}\nrun\ntheirs\nof the platform\nof the platform\n1000:750\n"
     assert suspend(caller, session, durable="wait")["durable"] is True
     wait_until(lambda: store.get(key) is None, 20)
 
