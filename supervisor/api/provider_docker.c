@@ -63,8 +63,8 @@ static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 		return;
 	memcpy(id.bytes, answer->session, ID_BYTES);
 	session = registry_find(&app->registry, &id);
-	/* Its row was closed while nobody could end it; or was taken for one without a tree, and the
-	 * next worker knows better. */
+	/* Its row was closed while nobody could end it; or was taken for one without a tree, and
+	 * the next worker knows better. */
 	if (!session)
 		sessions_kill_unknown(app, &provider_docker, &id);
 	else if (!session_has_tree(session) && session->state < SESSION_STATE_CLOSING)

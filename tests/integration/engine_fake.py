@@ -39,13 +39,16 @@ class FakeEngine:
 
     def stop(self):
         """As an engine that is ended: its socket is gone, and the next start makes another one."""
+        if self.listener is None:
+            return
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
+        self.listener = None
         for connection in self.connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         self.connections = []
-        self.socket.unlink(missing_ok=True)
+        self.socket.unlink()
 
     def accept(self, listener):
         while True:

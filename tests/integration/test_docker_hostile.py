@@ -94,9 +94,11 @@ def test_a_delete_while_the_engine_is_away_leaves_no_container(engine, service, 
     service.deaths_expected = True
     answer = caller.post(RUNTIME, {"provider": "docker"})
     assert answer.status == 201, answer
+    former = service.processes()["sandboxd-api"]
     engine.stop()
     assert caller.post(RUNTIME, {"provider": "docker"}).status == 503
-    wait_until(lambda: service.root.get("/readyz").status == 503, 20, "it is missed")
+    wait_until(lambda: service.processes().get("sandboxd-api", former) != former, 20, "its handle ends with the provider")
+    wait_until(service.ready, 20, "the next one serves")
     assert caller.delete(f"{RUNTIME}/{answer.json['sandbox_uuid']}", timeout=60).status == 200
     assert engine.containers  # the control: nobody could remove it
     engine.start()
