@@ -225,13 +225,9 @@ static size_t on_write(char *data, size_t size, size_t n, void *userdata)
 	int r;
 
 	(void)curl_easy_getinfo(transfer->s3->curl, CURLINFO_RESPONSE_CODE, &transfer->status);
-	if (call->max_bytes == 0 || transfer->status >= 300) {
-		/* More than that nobody reads. */
-		if (bytes <= ANSWER_MAX_BYTES - call->answer.size &&
-		    buf_append(&call->answer, data, bytes) < 0)
-			return 0;
-		return bytes;
-	}
+	/* One that does not end is not waited for. */
+	if (call->max_bytes == 0 || transfer->status >= 300)
+		return buf_append(&call->answer, data, bytes) < 0 ? 0 : bytes;
 	if (bytes > call->max_bytes - call->bytes) {
 		transfer->is_too_big = true;
 		return 0;
@@ -461,7 +457,7 @@ static void on_element(void *userdata, const char *name, const char *text)
 	code->is_error |= str_equal(name, "Error");
 }
 
-static enum s3_status status_of_code(const char *code, long http_status)
+static enum s3_status status_of_code(const char *code, long http_status, bool is_head)
 {
 	static const struct {
 		const char *code;
@@ -482,8 +478,9 @@ static enum s3_status status_of_code(const char *code, long http_status)
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
 		if (str_equal(code, codes[i].code))
 			return codes[i].status;
-	/* An answer to HEAD has no code. */
-	if (http_status == 404 && code[0] == '\0')
+	/* An answer to HEAD has no code. To others it is none of the store's, but of what is before
+	 * it. */
+	if (http_status == 404 && code[0] == '\0' && is_head)
 		return S3_E_MISSING;
 	if (http_status == 301)
 		return S3_E_BUCKET;
@@ -506,7 +503,7 @@ static enum s3_status read_answer(const struct transfer *transfer, bool *ret_aga
 		     (transfer->status < 300 && code.is_error);
 	if (transfer->status >= 200 && transfer->status < 300 && !code.is_error)
 		return S3_DONE;
-	return status_of_code(code.text, transfer->status);
+	return status_of_code(code.text, transfer->status, str_equal(call->method, "HEAD"));
 }
 
 static enum s3_status status_of_transfer(const struct transfer *transfer, CURLcode result,
@@ -527,6 +524,8 @@ static enum s3_status status_of_transfer(const struct transfer *transfer, CURLco
 	case CURLE_SSL_ISSUER_ERROR:
 	case CURLE_SSL_CONNECT_ERROR:
 		return S3_E_TLS;
+	case CURLE_WRITE_ERROR: /* an answer of any length */
+		return S3_E_SERVER;
 	case CURLE_OPERATION_TIMEDOUT:
 		*ret_again = ++transfer->call->n_stalls < STALLS;
 		return S3_E_CONNECT;

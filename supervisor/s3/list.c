@@ -17,7 +17,8 @@
 
 #define PAGE            "1000"
 #define PAGES_MAX       1000u
-#define GIVE_UP_MAX     64u /* in one run */
+#define OBJECTS_MAX     1000000u /* what a server says beyond is not noted */
+#define GIVE_UP_MAX     64u      /* in one run */
 #define UPLOAD_AGE      (1440 * USEC_PER_MINUTE)
 #define TOKEN_BYTES     1100
 #define UPLOAD_ID_BYTES 1024
@@ -30,10 +31,12 @@ struct found_upload {
 
 struct page {
 	struct s3 *s3;
+	char prefix[S3_KEY_BYTES]; /* of the instance */
 	bool more;
 	char token[TOKEN_BYTES];  /* objects: where the next page begins; uploads: a key */
 	char upload[TOKEN_BYTES]; /* uploads: and the upload of that */
 	struct s3_object object;
+	uint32_t n_objects;
 	struct found_upload one;
 	int r;
 	uint32_t n_old;
@@ -59,9 +62,14 @@ static void take(char *dest, size_t bytes, const char *text)
 
 static void take_object(struct page *page)
 {
-	if (page->object.key[0] != '\0' && page->r >= 0)
+	/* The server was asked for the instance's alone: what others have is not deleted on its
+	 * word. */
+	if (str_has_prefix(page->object.key, page->prefix) && page->n_objects < OBJECTS_MAX &&
+	    page->r >= 0) {
 		page->r = io_write_all(page->s3->file_fd, &page->object, sizeof(page->object));
-	page->object = (struct s3_object){.bytes = 0};
+		page->n_objects++;
+	}
+	page->object = (struct s3_object){.written_at = USEC_NEVER};
 }
 
 static void on_object(void *userdata, const char *name, const char *text)
@@ -205,16 +213,16 @@ static enum s3_status give_up_old(const struct page *page, const char *prefix)
 enum s3_status s3_list(struct s3 *s3)
 {
 	static struct page page;
-	char prefix[S3_KEY_BYTES];
 	enum s3_status status;
 
 	page.s3 = s3;
 	page.one.at = USEC_NEVER;
-	if (str_format(prefix, sizeof(prefix), "%s%s/", s3->request->config.prefix,
+	page.object.written_at = USEC_NEVER;
+	if (str_format(page.prefix, sizeof(page.prefix), "%s%s/", s3->request->config.prefix,
 		       s3->request->instance) < 0)
 		return S3_E_KEY;
-	status = list_objects(&page, prefix);
+	status = list_objects(&page, page.prefix);
 	if (status == S3_DONE)
-		status = list_uploads(&page, prefix);
-	return status == S3_DONE ? give_up_old(&page, prefix) : status;
+		status = list_uploads(&page, page.prefix);
+	return status == S3_DONE ? give_up_old(&page, page.prefix) : status;
 }

@@ -115,7 +115,9 @@ static enum s3_status complete(struct upload *upload)
 	call.size = upload->manifest.size;
 	status = s3_call(upload->s3, &call);
 	buf_done(&call.answer);
-	return status;
+	/* The answer to a first try was lost: the object is there, as its size then says, or is
+	 * not. */
+	return status == S3_E_MISSING ? S3_DONE : status;
 }
 
 enum s3_status s3_give_up(struct s3 *s3, const char *key, const char *upload)

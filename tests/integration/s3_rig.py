@@ -128,6 +128,7 @@ class Way:
     def __init__(self, store):
         self.store = store
         self.rule = lambda method, target: None
+        self.cuts_answers = False  # also where the request has a body
         self.requests = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -194,7 +195,7 @@ class Way:
             client.sendall(f"HTTP/1.1 {what} No\r\nContent-Length: 0\r\n\r\n".encode())
             return True
         server.sendall(b"".join(lines))
-        if what == "cut" and size > 0:
+        if what == "cut" and size > 0 and not self.cuts_answers:
             self.copy(reader, server, size, size // 2)
             return False
         self.copy(reader, server, size)
@@ -229,3 +230,45 @@ def certificate(folder, name):
                    check=True, capture_output=True)
     os.chmod(files[1], 0o600)
     return files
+
+
+class Liar:
+    """A server that answers each request with what `answer` makes of its method and target: pieces of bytes, sent until
+    the client leaves or they end."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.requests = []
+        self.tls, self.access, self.secret = (), "AK", "secret"
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def done(self):
+        self.listener.close()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.talk, args=(client,), daemon=True).start()
+
+    def talk(self, client):
+        with client, contextlib.suppress(OSError, ValueError):
+            reader = client.makefile("rb")
+            lines, fields = Way.read_head(reader)
+            if not lines:
+                return
+            method, target = lines[0].decode().split(" ")[:2]
+            reader.read(int(fields.get("content-length", 0)))
+            self.requests.append((method, target))
+            for piece in self.answer(method, target):
+                client.sendall(piece)
+
+
+def whole(body, status="200 OK", more=""):
+    """An answer of that body; its connection ends with it."""
+    body = body.encode() if isinstance(body, str) else body
+    return [f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{more}\r\n".encode(), body]

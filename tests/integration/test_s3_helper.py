@@ -12,7 +12,7 @@ import time
 import pytest
 
 from harness import ASAN, BIN, SLOW
-from s3_rig import BUCKET, REGION, Store, certificate, fixture_store, fixture_way  # noqa: F401 (fixtures)
+from s3_rig import BUCKET, REGION, Liar, Store, certificate, fixture_store, fixture_way, whole  # noqa: F401 (fixtures)
 
 MIB = 1 << 20
 MAGIC = 0x53334F31
@@ -344,3 +344,120 @@ def test_it_ends_with_a_signal_of_nobody(store):
         job = Job(store, GET, f"{PREFIX}none", file, 1)
         job.end()
     assert job.process.returncode != -signal.SIGKILL
+
+
+@contextlib.contextmanager
+def lying(answer):
+    liar = Liar(answer)
+    try:
+        yield liar
+    finally:
+        liar.done()
+
+
+def list_of(liar):
+    """(answer, objects: key, bytes, time)"""
+    with file_of() as file:
+        answer = Job(liar, LIST, "", file).end()
+        file.seek(0)
+        found = [OBJECT.unpack(record) for record in iter(lambda: file.read(OBJECT.size), b"")]
+    return answer, [(key.rstrip(b"\0").decode(), size, at) for key, size, at in found]
+
+
+def page(*contents):
+    return "<ListBucketResult>" + "".join(f"<Contents>{text}</Contents>" for text in contents) + "</ListBucketResult>"
+
+
+def test_a_list_leads_to_nothing_of_others():
+    """A server that gives no heed to the prefix, and one that does not say when an object was written."""
+    ours = f"{PREFIX}{INSTANCE}/ours"
+    text = page(f"<Key>{PREFIX}ffffffff/theirs</Key><LastModified>2001-01-01T00:00:00Z</LastModified>",
+                "<Key>other/theirs</Key>", f"<Key>{ours}</Key><Size>5</Size>")
+    with lying(lambda method, target: whole(text if "list-type=2" in target else "<ListMultipartUploadsResult/>")) as liar:
+        answer, found = list_of(liar)
+    assert status(answer) == DONE
+    assert found == [(ours, 5, 2**64 - 1)]
+
+
+def test_an_answer_without_an_end_is_left():
+    def endless(_method, _target):
+        yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<ListBucketResult>"
+        while True:
+            yield b" " * 65536
+
+    with lying(endless) as liar:
+        begin = time.monotonic()
+        assert status(list_of(liar)[0]) == SERVER
+        assert status(get(liar, f"{PREFIX}x", 1000)[0]) == SIZE
+        with file_of(b"x") as file:
+            assert status(Job(liar, PUT, "x", file, 1).end()) == SERVER
+    assert time.monotonic() - begin < 20 * SLOW
+
+
+@pytest.mark.parametrize(("doctype", "expected"), [("", DONE), ("<!DOCTYPE a [<!ENTITY b 'of another one'>]>", SERVER)])
+def test_a_list_declares_no_entity(doctype, expected):
+    text = doctype + page(f"<Key>{PREFIX}{INSTANCE}/{'&b;' if doctype else 'b'}</Key>")
+    with lying(lambda method, target: whole(text)) as liar:
+        answer, found = list_of(liar)
+    assert status(answer) == expected
+    assert len(found) == (expected == DONE)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_a_404_of_a_proxy_says_nothing_of_an_object(method):
+    with lying(lambda method, target: whole("404 page not found", "404 Not Found")) as liar:
+        key = f"{PREFIX}{INSTANCE}/there"
+        answer = get(liar, key, 5)[0] if method == "GET" else Job(liar, DELETE, key).end()
+    assert status(answer) == SERVER
+
+
+def test_a_redirection_is_not_followed(store):
+    def elsewhere(_method, target):
+        return whole("", "307 Temporary Redirect", f"Location: http://127.0.0.1:{other.port}{target}\r\n")
+
+    with lying(lambda method, target: whole("stolen")) as other, lying(elsewhere) as liar:
+        answer, content = get(liar, f"{PREFIX}x", 6)
+        assert (status(answer), content, other.requests) == (SERVER, b"", [])
+        # It would have been taken there.
+        answer, content = get(other, f"{PREFIX}x", 6)
+        assert (status(answer), content) == (DONE, b"stolen")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_upload_whose_last_answer_was_lost_is_asked_for(store, way, is_there):
+    lost = []
+
+    def rule(method, target):
+        if method == "POST" and "uploadId=" in target and not lost:
+            lost.append(target)
+            return "cut"
+        return None
+
+    # In the middle of its answer, when the object is there; or of the request, when it is not.
+    way.rule = rule
+    way.cuts_answers = is_there
+    content = os.urandom(20 * MIB)
+    answer = put(store, f"lost-{is_there}", content, port=way.port)
+    assert status(answer) == DONE and lost
+    assert get(store, f"{PREFIX}{INSTANCE}/lost-{is_there}", len(content))[1] == content
+    assert store.uploads() == []
+
+
+@pytest.mark.parametrize(("code", "size", "expected"), [("InternalError", 9, SERVER), ("NoSuchUpload", 0, SIZE),
+                                                       ("NoSuchUpload", 9, DONE)])
+def test_the_end_of_an_upload_may_be_an_error(code, size, expected):
+    """The status is 200: what it says stands in its body. An upload that is not there any more may have been ended by a
+    try whose answer was lost, so the object's size decides."""
+    def answer(method, target):
+        if method == "HEAD":
+            return [f"HTTP/1.1 200 OK\r\nContent-Length: {size * MIB}\r\nConnection: close\r\n\r\n".encode()]
+        if method == "POST" and "uploads=" in target:
+            return whole("<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
+        if method == "POST":
+            return whole(f"<Error><Code>{code}</Code></Error>", more="")
+        return whole("", more='ETag: "e"\r\n')
+
+    with lying(answer) as liar:
+        assert status(put(liar, "wrong", bytes(9 * MIB))) == expected
+    given_up = ("DELETE", f"/{BUCKET}/{PREFIX}{INSTANCE}/wrong?uploadId=u") in liar.requests
+    assert given_up == (expected == SERVER)
