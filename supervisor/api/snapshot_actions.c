@@ -202,6 +202,11 @@ void action_snapshot(struct request *request, struct session *session)
 		reply_runtime_error(request, RUNTIME_QUOTA, "the sandbox has 16 snapshots");
 		return;
 	}
+	/* Else what waits for a slow store has no bound. */
+	if (snapshot_is_sent(request_app(request), &session->id)) {
+		reply_failed(request, session, -EBUSY, true);
+		return;
+	}
 	op = op_new(request, session);
 	if (!op)
 		return;

@@ -39,6 +39,7 @@ struct snapshot_transfer {
 	sd_event_source *turn;   /* says how it ended */
 	json_t *reference;       /* PUT: owned; of the file */
 	char name[SNAPSHOT_NAME_BYTES];
+	struct id owner;           /* PUT */
 	snapshot_transferred done; /* NULL: nobody waits */
 	void *userdata;
 };
@@ -145,7 +146,9 @@ static int error_of(const struct snapshot_transfer *transfer, const struct s3_re
 
 	if (report->status == S3_E_FILE && report->error_number == ENOSPC)
 		return -ENOSPC;
-	if (report->status == S3_E_SIZE && transfer->job.action == S3_PUT)
+	/* It took what it does not have now. */
+	if ((report->status == S3_E_SIZE || report->status == S3_E_MISSING) &&
+	    transfer->job.action == S3_PUT)
 		return -EREMOTEIO;
 	if (report->status == S3_E_SIZE && transfer->job.bytes == 0)
 		return -EFBIG;
@@ -211,19 +214,33 @@ static void on_helper(void *userdata, const struct launch_msg *answer, int fd)
 		fail(transfer, -EREMOTEIO);
 }
 
-static void start_waiting(struct app *app)
+/* What somebody waits for comes before deletions, which may be many. */
+static struct snapshot_transfer *next_waiting(const struct app *app)
 {
-	if (!app->supervisor)
-		return; /* the end */
-	LIST_FOR_EACH_SAFE (entry, following, &app->transfers) {
+	struct snapshot_transfer *deletion = NULL;
+
+	LIST_FOR_EACH (entry, &app->transfers) {
 		struct snapshot_transfer *transfer =
 			LIST_ENTRY(entry, struct snapshot_transfer, link);
-		int r;
 
-		if (app->n_transfers_running >= S3_AT_ONCE)
-			return;
 		if (transfer->is_asked)
 			continue;
+		if (transfer->done)
+			return transfer;
+		if (!deletion)
+			deletion = transfer;
+	}
+	return deletion;
+}
+
+static void start_waiting(struct app *app)
+{
+	struct snapshot_transfer *transfer;
+	int r;
+
+	if (!app->supervisor)
+		return; /* the end */
+	while (app->n_transfers_running < S3_AT_ONCE && (transfer = next_waiting(app))) {
 		transfer->is_asked = true;
 		app->n_transfers_running++;
 		r = supervisor_client_request(
@@ -299,11 +316,25 @@ int snapshot_upload(struct app *app, const struct id *owner, json_t *reference,
 		return r;
 	}
 	memcpy(transfer->name, parsed.name, sizeof(transfer->name));
+	transfer->owner = *owner;
 	transfer->job.bytes = parsed.bytes;
 	transfer->reference = json_incref(reference);
 	start_waiting(app);
 	*ret_transfer = transfer;
 	return 0;
+}
+
+bool snapshot_is_sent(const struct app *app, const struct id *owner)
+{
+	LIST_FOR_EACH (entry, &app->transfers) {
+		const struct snapshot_transfer *transfer =
+			LIST_ENTRY(entry, struct snapshot_transfer, link);
+
+		if (transfer->job.action == S3_PUT && !transfer->is_cancelled &&
+		    id_equal(&transfer->owner, owner))
+			return true;
+	}
+	return false;
 }
 
 int snapshot_fetch(struct app *app, const struct snapshot_reference *reference,
@@ -372,8 +403,9 @@ static bool is_needed(const struct app *app, const struct s3_object *object, use
 	session = registry_find(&app->registry, &sandbox);
 	if (clock_add(object->written_at, snapshot_sweep_age(app, session)) > now)
 		return true;
+	/* Where services share a database, another one's row may speak of it. */
 	if (!session)
-		return false;
+		return app->config->store_dsn[0] != '\0';
 	return !session_persisted(session) || snapshots_have_key(session, object->key);
 }
 

@@ -39,6 +39,8 @@ bool snapshot_goes_away(const struct app *app);
 MUST_USE int snapshot_upload(struct app *app, const struct id *owner, json_t *reference,
 			     snapshot_transferred done, void *userdata,
 			     struct snapshot_transfer **ret_transfer);
+/* One of this sandbox's is on its way there, or waits for its turn. */
+bool snapshot_is_sent(const struct app *app, const struct id *owner);
 /* Into *ret_fd, a new file without a name, the caller's, whose content is there with done. As
  * above.
  */

@@ -231,6 +231,19 @@ static void upload(struct live *live)
 	finish(live, r);
 }
 
+/* What is staged stays where it is if snapshots are kept on this host by now. */
+static void send_staged(struct live *live)
+{
+	if (snapshot_goes_away(live->app)) {
+		upload(live);
+		return;
+	}
+	take_reference(live, live->staged);
+	json_decref(live->staged);
+	live->staged = NULL;
+	write_row(live);
+}
+
 /* All of it is frozen again. */
 
 static void on_joined(void *userdata, const struct launch_msg *answer, int fd)
@@ -254,7 +267,7 @@ static void on_joined(void *userdata, const struct launch_msg *answer, int fd)
 	else if (live->persist->is_given_up)
 		finish(live, -ECANCELED);
 	else
-		upload(live);
+		send_staged(live);
 }
 
 static void join(struct live *live, int r)
@@ -395,7 +408,7 @@ int suspend_persist_begin(struct live *live, suspend_persisted *done)
 	if (has_staged(live)) {
 		r = persist_new(live, done);
 		if (r >= 0)
-			upload(live);
+			send_staged(live);
 		return r;
 	}
 	drop_staged(live);

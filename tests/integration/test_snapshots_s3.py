@@ -2,7 +2,9 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -478,3 +480,78 @@ def test_a_store_that_is_away_is_as_documented(service, way, column):
     assert found == {feature: words[column] for feature, words in cells().items()}
     way.rule = lambda method, target: None
     assert suspend(caller, live, durable="wait")["durable"] is True
+
+
+def test_one_waits_for_a_slow_store_at_a_time(service, store, way):
+    """Each is a file of the host until it is there."""
+    caller, other = service.client("ana"), service.client("ana")
+    session = caller.create_runtime()
+    done(caller, session, "echo kept >file")
+    free = threading.Event()
+    way.rule = lambda method, target: free.wait(60) and None
+    answers = []
+    first = threading.Thread(target=lambda: answers.append(caller.post(snapshots(session), timeout=120)))
+    first.start()
+    wait_until(lambda: way.requests, 20)
+    answer = other.post(snapshots(session), timeout=60)
+    assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, "busy", True), answer
+    assert len(files_of(service, session)) == 1
+    free.set()
+    first.join(120)
+    assert answers[0].status == 201
+    make(other, session)
+    assert len(keys_of(store, session)) == 2
+
+
+def test_deletions_wait_for_those_that_somebody_waits_for(service, way):
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    done(caller, session, "echo kept >file")
+    made = [make(caller, session)["snapshot_id"] for _ in range(14)]
+    way.rule = lambda method, target: time.sleep(1) if method == "DELETE" else None
+    for snapshot in made[1:]:
+        assert caller.delete(snapshots(session, "/" + snapshot)).status == 200
+    restore(caller, session, made[0], replace=True)
+    order = [method for method, _ in way.requests]
+    assert order[:order.index("GET")].count("DELETE") <= 8, order
+    wait_until(lambda: sum(method == "DELETE" for method, _ in way.requests) == 13, 30)
+
+
+def test_what_could_not_go_stays_here_once_that_is_where_they_are_kept(service, store, way):
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    run(caller, session, "echo kept >file")
+    way.rule = lambda method, target: 500
+    assert suspend(caller, session, durable="wait")["durable"] is False
+    service.configure(CONFIG)
+    os.kill(service.process.pid, signal.SIGHUP)
+    wait_until(lambda: is_durable(service, session), 60)
+    assert reference(service, session)["kind"] == "dir-tar" and not keys_of(store, session)
+    restart(service)
+    caller = service.client("ana")
+    resume(caller, session, "snapshot")
+    assert run(caller, session, "cat file") == "kept\n"
+
+
+def test_objects_of_a_session_that_another_host_took_stay(postgres, store):
+    """Its row speaks of what this host sent; nobody here knows that."""
+    config = postgres.config() + store.config()
+    with running(config) as one:
+        caller = one.client("ana")
+        session = caller.create_runtime()
+        run(caller, session, "echo kept >file")
+        assert suspend(caller, session, durable="wait")["durable"] is True
+        key = keys_of(store, session)[0]
+        own = caller.create_runtime()
+        one.stop()
+        with running(config) as two:
+            caller = two.client("ana")
+            wait_until(lambda: caller.post(at(session, "/resume"), timeout=60).status == 200, 90)
+            former = key.rsplit("/", 1)[0] + f"/{own}-{uuid.uuid4()}.tar.zst"
+            store.put(former, b"x")
+            old = time.time() - 9 * 86400
+            for name in (key, former):
+                os.utime(store.home / "data" / "snapshots" / name, (old, old))
+            one.start()
+            wait_until(lambda: store.get(former) is None, 60)
+            assert keys_of(store, session) == [key]

@@ -244,6 +244,26 @@ static void test_objects_have_their_files_names(void **state)
 	rig_done(&rig);
 }
 
+static void test_an_object_without_a_digest_is_not_empty(void **state)
+{
+	const struct snapshot_reference reference = {.is_unknown = true};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig);
+	for (int n = 0; n < 2; n++) {
+		struct snapshot_file file = SNAPSHOT_FILE_NULL;
+		int fd = snapshot_new_unnamed(&rig.store);
+
+		assert_true(fd >= 0);
+		assert_int_equal(write(fd, "x", (size_t)n), n);
+		assert_int_equal(snapshot_read_begin(&file, &reference, NULL, fd),
+				 n > 0 ? 0 : -EBADMSG);
+		snapshot_file_done(&file);
+	}
+	rig_done(&rig);
+}
+
 static void test_objects_of_the_platform_have_a_key_alone(void **state)
 {
 	static const char *const wrong[] = {"", "sandboxes/x", "sandboxes/x.tar.zst"};
@@ -530,6 +550,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_another_content_is_refused),
 	cmocka_unit_test(test_names_of_others_are_no_references),
 	cmocka_unit_test(test_objects_have_their_files_names),
+	cmocka_unit_test(test_an_object_without_a_digest_is_not_empty),
 	cmocka_unit_test(test_objects_of_the_platform_have_a_key_alone),
 	cmocka_unit_test(test_parts_are_swept_and_other_files_stay),
 	cmocka_unit_test(test_what_was_encrypted_comes_back),

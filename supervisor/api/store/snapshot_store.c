@@ -301,6 +301,9 @@ int snapshot_read_begin(struct snapshot_file *file, const struct snapshot_refere
 		return -errno;
 	if (reference->is_unknown)
 		file->reference.bytes = (uint64_t)st.st_size;
+	/* An archive of nothing is not empty: this one would be put back as nothing, unchecked. */
+	if (reference->is_unknown && st.st_size == 0)
+		return -EBADMSG;
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != file->reference.bytes)
 		return -EBADMSG;
 	return key ? open_begin(file, key) : 0;
