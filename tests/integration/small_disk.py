@@ -20,15 +20,17 @@ class SmallDisk(Daemon):
             else:
                 super().start()  # whose it is, the service knows
                 self.stop()
-            st = os.stat(self.folder)
-            self.mount(f"size={self.size},mode={st.st_mode & 0o7777:o},uid={st.st_uid},gid={st.st_gid}", "-t", "tmpfs", "none")
+            self.make_disk()
         super().start()
 
-    def mount(self, options, *more):
-        subprocess.run(["mount", "-o", options, *more, self.folder], check=True, timeout=30)
+    def make_disk(self):
+        st = os.stat(self.folder)
+        owner = f"mode={st.st_mode & 0o7777:o},uid={st.st_uid},gid={st.st_gid}"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.size},{owner}", "none", self.folder],
+                       check=True, timeout=30)
 
     def remount(self, how):
-        self.mount(f"remount,{how}")
+        subprocess.run(["mount", "-o", f"remount,{how}", self.folder], check=True, timeout=30)
 
     def fill(self):
         with open(self.folder / "filler", "wb", buffering=0) as filler:

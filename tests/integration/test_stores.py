@@ -18,7 +18,7 @@ from celery_rig import TASK, Broker, make_app
 from harness import CONFIG, RUNTIME, SESSIONS, Daemon, ctl, stopped, wait_until
 from postgres_rig import Postgres
 from redis_rig import Redis
-from test_store_outage import SmallDisk
+from small_disk import SmallDisk
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "stores.md"
 BODY = "type: demo.Thing\n"
@@ -49,7 +49,7 @@ class FailingDisk(SmallDisk):
 
     leaks_expected = True  # what it never takes is owed to the end, and a worker that ends frees nothing of that
 
-    def mount(self):
+    def make_disk(self):
         image = self.home / "disk"
         with open(image, "wb") as file:
             file.truncate(48 << 20)
