@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Bytes between one place and another, as they are; TLS goes through from end to end.
 
 usage: relay.py SOCKET URL: who connects to that Unix socket reaches the URL's host. Thus a test in a network namespace of

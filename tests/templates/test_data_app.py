@@ -26,7 +26,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 from egress_rig import WORLD, hosted_world  # noqa: E402
-from harness import BIN, RUNTIME, Daemon  # noqa: E402
+from harness import BIN, RUNTIME, Daemon, wait_until  # noqa: E402
 from postgres_rig import Postgres  # noqa: E402
 from relay import serve  # noqa: E402
 from s3_rig import Store  # noqa: E402
@@ -80,6 +80,11 @@ class App:
         answer = self.caller.post(f"{RUNTIME}/{self.session}/{what}", body, timeout=600)
         assert answer.status == 200, answer
         return answer.json
+
+    def try_resume(self):
+        answer = self.caller.post(f"{RUNTIME}/{self.session}/resume", timeout=600)
+        assert answer.status in (200, 404), answer
+        return answer.json if answer.status == 200 else None
 
     def put(self, path, content):
         answer = self.caller.request("PUT", f"{RUNTIME}/{self.session}/files?path={path}", raw_body=content, timeout=600)
@@ -179,8 +184,9 @@ def fixture_turn(tmp_path_factory):
             second.callback(two.done)
             two.take_template()
             app.caller = two.client("ana")
-            with step("resume"):
-                seen["resume"] = app.caller.post(f"{RUNTIME}/{app.session}/resume", timeout=600)
+            # 404 for what is left of the first service's lease.
+            with step("resume, with the wait for it"):
+                seen["resume"] = wait_until(app.try_resume, 90)
             yield app, seen, registry
 
 
@@ -201,7 +207,7 @@ def test_a_large_workspace_goes_to_the_store(turn):
 
 def test_a_fresh_service_has_all_of_it(turn):
     app, seen, registry = turn
-    assert seen["resume"].status == 200 and seen["resume"].json["resumed"] == "snapshot", seen["resume"]
+    assert seen["resume"]["resumed"] == "snapshot", seen["resume"]
     assert app.run(SUMS) == seen["sums"]
     app.allow()
     app.run("rm -r dist && npm run build")
