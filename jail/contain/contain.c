@@ -26,6 +26,7 @@ int contain_drop_capabilities(void)
 int contain_dial(const char *path, int type, int *ret_fd)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const void *at = &address; /* a cast would be a pun to the compiler */
 
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	for (int i = 0; i < TRIES; i++) {
@@ -33,7 +34,7 @@ int contain_dial(const char *path, int type, int *ret_fd)
 
 		if (fd < 0)
 			return -errno;
-		if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
+		if (connect(fd, at, sizeof(address)) == 0) {
 			*ret_fd = TAKE_FD(fd);
 			return 0;
 		}

@@ -130,6 +130,7 @@ static int step_params(struct start *start)
 static int listen_at(const char *path, int type)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const void *at = &address; /* a cast would be a pun to the compiler */
 	AUTO_CLOSE int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 
 	memcpy(address.sun_path, path, strlen(path) + 1);
@@ -137,7 +138,7 @@ static int listen_at(const char *path, int type)
 		return -errno;
 	if (unlink(path) < 0 && errno != ENOENT)
 		return -errno;
-	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+	if (bind(fd, at, sizeof(address)) < 0)
 		return -errno;
 	if (listen(fd, 4) < 0)
 		return -errno;

@@ -125,6 +125,7 @@ static int on_timer(void *userdata, uint32_t events)
 static int connect_to(const char *socket_path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const void *at = &address; /* a cast would be a pun to the compiler */
 	AUTO_CLOSE int fd = -1;
 	int r;
 
@@ -133,7 +134,7 @@ static int connect_to(const char *socket_path)
 		return r;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	/* A full backlog is an error, not a wait. */
-	if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+	if (fd < 0 || connect(fd, at, sizeof(address)) < 0)
 		return -errno;
 	return TAKE_FD(fd);
 }
