@@ -16,6 +16,7 @@ from s3_rig import Store, certificate, fixture_store, fixture_way  # noqa: F401 
 from test_snapshots import done, make, restore, snapshots
 from test_suspend import at, resume, run, suspend
 from test_suspend_durable import files_of, is_durable, restart
+from traces import memory_holds
 
 MIB = 1 << 20
 
@@ -296,25 +297,10 @@ def test_the_credential_is_nowhere(service, store, way):
     wait_until(lambda: any("partNumber=2" in target for _, target in way.requests), 30)
     secret = store.secret.encode()
 
-    def memory_of(pid):
-        found = False
-        with open(f"/proc/{pid}/maps", encoding="ascii") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
-            for line in maps:
-                span, rights = line.split()[:2]
-                if "r" not in rights or "[v" in line:
-                    continue
-                begin, end = (int(word, 16) for word in span.split("-"))
-                try:
-                    memory.seek(begin)
-                    found |= secret in memory.read(end - begin)
-                except OSError:
-                    pass
-        return found
-
     processes = service.processes()
-    assert memory_of(processes["sandboxd-s3"][0])
+    assert memory_holds(processes["sandboxd-s3"][0], secret)
     for name in ("sandboxd-api", "sandboxd-egress"):
-        assert not any(memory_of(pid) for pid in processes[name]), name
+        assert not any(memory_holds(pid, secret) for pid in processes[name]), name
     assert store.secret not in service.log.read_text()
     for file in Path(service.state).rglob("*"):
         if file.is_file():
