@@ -186,7 +186,7 @@ static int take_answers(int fd, uint32_t n)
 		if (size < 0)
 			return -errno;
 		unsigned int left = (unsigned int)size;
-		for (const struct nlmsghdr *head = (const void *)answers; NLMSG_OK(head, left);
+		for (struct nlmsghdr *head = (void *)answers; NLMSG_OK(head, left);
 		     head = NLMSG_NEXT(head, left)) {
 			const struct nlmsgerr *answer = NLMSG_DATA(head);
 			if (head->nlmsg_type != NLMSG_ERROR || n == 0)

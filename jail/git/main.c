@@ -149,7 +149,7 @@ static int run(const struct http_request *request, char *argv[], char *envp[])
 int main(int argc, char *argv[], char *envp[])
 {
 	static char *no_environment[] = {NULL};
-	struct http_request request = {0};
+	struct http_request request = {.ca = NULL}; /* no service yet */
 	const struct rlimit no_core = {0};
 	int code;
 

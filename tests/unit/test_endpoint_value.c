@@ -132,10 +132,10 @@ static void test_warehouse_is_a_path_or_a_bucket(void **state)
 	assert_string_equal(value.bucket, "");
 	assert_null(read_it(ENDPOINT_FORM_WAREHOUSE, "s3://bucket", &value));
 	assert_string_equal(value.bucket, "bucket");
-	assert_string_equal("s3://bucket" + value.prefix_at, "");
+	assert_string_equal(&"s3://bucket"[value.prefix_at], "");
 	assert_null(read_it(ENDPOINT_FORM_WAREHOUSE, "s3://my.bucket/path@2x/b", &value));
 	assert_string_equal(value.bucket, "my.bucket");
-	assert_string_equal("s3://my.bucket/path@2x/b" + value.prefix_at, "path@2x/b");
+	assert_string_equal(&"s3://my.bucket/path@2x/b"[value.prefix_at], "path@2x/b");
 }
 
 static void test_warehouse_refuses_other_schemes_and_paths_with_two_readings(void **state)

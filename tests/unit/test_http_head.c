@@ -124,8 +124,7 @@ static void test_http_head_parse_refuses(void **state)
 		"GET / HTTP/1.1\r\nHost: a.b\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"GET / HTTP/1.0\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: \x0b"
-		"chunked\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: \013chunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a.b\r\nUpgrade: a\r\nUpgrade: b\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a.b\r\n X: folded\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a.b\r\nX : y\r\n\r\n",

@@ -6,6 +6,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Of the worker's root: the host's. */
 #define AUTHORITIES "/etc/ssl/certs/ca-certificates.crt"
@@ -55,10 +56,12 @@ static bool expect_server(SSL *ssl, const struct redis_server *server)
 {
 	const struct egress_address *address = &server->place.address;
 	char text[INET6_ADDRSTRLEN];
+	char name[sizeof(server->name)]; /* the macro for SNI takes it without its const */
 
+	memcpy(name, server->name, sizeof(name));
 	SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
 	if (server->name[0] != '\0')
-		return SSL_set_tlsext_host_name(ssl, server->name) == 1 &&
+		return SSL_set_tlsext_host_name(ssl, name) == 1 &&
 		       SSL_set1_host(ssl, server->name) == 1;
 	return inet_ntop((int)address->family, address->bytes, text, sizeof(text)) &&
 	       X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), text) == 1;
