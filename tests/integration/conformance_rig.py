@@ -61,7 +61,7 @@ class Docker:
             daemon = Daemon(CONFIG + "[api]\nprovider = docker\n" + self.engine.config())
             daemon.deaths_expected = True
             try:
-                wait_until(lambda: daemon.root.get("/readyz").status == 200, 20, "the provider is up")
+                wait_until(lambda: daemon.readiness() == 200, 20, "the provider is up")
                 yield daemon
             finally:
                 daemon.done()

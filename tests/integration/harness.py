@@ -482,6 +482,13 @@ class Daemon:
         except (OSError, http.client.HTTPException):
             return False
 
+    def readiness(self):
+        """The status of /readyz, or None while a worker is started again."""
+        try:
+            return Client(self.operator).get("/readyz", timeout=5).status
+        except (OSError, http.client.HTTPException):
+            return None
+
     @property
     def instance(self):
         return (self.state / "instance").read_text().strip()

@@ -104,7 +104,7 @@ def test_redis_restarted_in_mid_run(app, daemon, alice, broker, sig):
     one_run(alice, task)
     for _ in range(3):
         assert send(again, session).get(timeout=WAIT)["ok"]
-    assert again.control.ping(timeout=2)
+    wait_until(lambda: again.control.ping(timeout=2), 20, "remote control")
     idle(broker)
 
 

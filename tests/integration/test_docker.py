@@ -30,7 +30,7 @@ def fixture_service(engine):
 
 @pytest.fixture(name="caller")
 def fixture_caller(service):
-    wait_until(lambda: service.root.get("/readyz").status == 200, 20, "the provider is up")
+    wait_until(lambda: service.readiness() == 200, 20, "the provider is up")
     return service.client("ana")
 
 
@@ -207,7 +207,7 @@ def test_a_worker_that_dies_takes_nothing_along(caller, service, sandbox, victim
     os.kill(former[victim][0], signal.SIGKILL)
     for worker in (victim, "sandboxd-api"):
         wait_until(lambda name=worker: service.processes().get(name, former[name]) != former[name], 20, "another one")
-    wait_until(lambda: service.root.get("/readyz").status == 200, 30, "ready again")
+    wait_until(lambda: service.readiness() == 200, 30, "ready again")
     assert caller.shell(sandbox, "cat file").text == "kept\n"
     assert waited(caller, sandbox, cid)["exit"]["code"] == 5
 
@@ -223,7 +223,7 @@ def test_an_engine_that_stands_still_at_a_start_loses_nothing(caller, service, s
         wait_until(lambda: service.root.get("/healthz").status == 200, 20, "it serves")
         assert caller.shell(caller.create_runtime(), "echo here").text == "here\n"
         assert caller.post(at(sandbox, "/commands"), {"cmd": "true"}).status == 503
-    wait_until(lambda: service.root.get("/readyz").status == 200, 40, "ready again")
+    wait_until(lambda: service.readiness() == 200, 40, "ready again")
     assert caller.shell(sandbox, "cat file").text == "kept\n"
 
 
@@ -272,17 +272,17 @@ def test_containers_wait_for_their_engine(engine):
     daemon = Daemon(CONFIG + engine.config())
     daemon.deaths_expected = True
     try:
-        wait_until(lambda: daemon.root.get("/readyz").status == 200, 20, "the provider is up")
+        wait_until(lambda: daemon.readiness() == 200, 20, "the provider is up")
         caller = daemon.client("ana")
         session = caller.create_runtime(provider="docker")
         caller.shell(session, "echo kept > file")
         os.kill(daemon.supervisor_pid(), signal.SIGKILL)
         engine.stop()
-        wait_until(lambda: daemon.root.get("/readyz").status == 503, 30, "the service without its engine")
+        wait_until(lambda: daemon.readiness() == 503, 30, "the service without its engine")
         answer = caller.post(at(session, "/commands"), {"cmd": "true"})
         assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
         engine.start()
-        wait_until(lambda: daemon.root.get("/readyz").status == 200, 30, "the engine is found")
+        wait_until(lambda: daemon.readiness() == 200, 30, "the engine is found")
         wait_until(lambda: said(caller, session, "cat file") == "kept\n", 20, "what the container has")
         assert daemon.stop() == 0
         assert session not in engine.containers()
@@ -305,7 +305,7 @@ def test_an_engine_that_is_away_is_no_reason_not_to_serve(engine):
         answer = caller.post(RUNTIME, {"provider": "docker"})
         assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
         engine.start()
-        wait_until(lambda: daemon.root.get("/readyz").status == 200, 30, "the engine is found")
+        wait_until(lambda: daemon.readiness() == 200, 30, "the engine is found")
         session = caller.create_runtime(provider="docker")
         assert caller.shell(session, "echo there").text == "there\n"
         assert daemon.stop() == 0

@@ -30,7 +30,7 @@ def fixture_front(engine):
 def fixture_daemon(engine, front):
     daemon = Daemon(CONFIG + "[api]\nprovider = docker\n" + engine.config(socket=front.path))
     daemon.deaths_expected = True  # a provider that cannot list what there is ends, and is started again
-    wait_until(lambda: daemon.root.get("/readyz").status == 200, 20, "the provider is up")
+    wait_until(lambda: daemon.readiness() == 200, 20, "the provider is up")
     yield daemon
     daemon.done()
 

@@ -34,7 +34,7 @@ def fixture_service(engine):
 
 @pytest.fixture(name="caller")
 def fixture_caller(service):
-    wait_until(lambda: service.root.get("/readyz").status == 200, 20, "the provider is up")
+    wait_until(lambda: service.readiness() == 200, 20, "the provider is up")
     return service.client("ana")
 
 
@@ -85,7 +85,7 @@ def test_an_engine_that_comes_back_is_found(engine, service, caller):
     assert caller.post(RUNTIME, {"provider": "docker"}).status == 503
     assert caller.shell(caller.create_runtime(), "echo here").text == "here\n"
     engine.start()
-    wait_until(lambda: service.root.get("/readyz").status == 200, 40, "ready again")
+    wait_until(lambda: service.readiness() == 200, 40, "ready again")
     answer = caller.post(RUNTIME, {"provider": "docker"})
     assert answer.status == 201, answer
 
@@ -175,7 +175,7 @@ def test_a_list_may_be_long_and_have_what_is_not_ours(engine, service, caller):
     former = service.processes()
     os.kill(former["sandboxd-api"][0], signal.SIGKILL)
     wait_until(lambda: name not in engine.containers, 20, "the one without a row is removed")
-    wait_until(lambda: service.root.get("/readyz").status == 200, 20, "ready again")
+    wait_until(lambda: service.readiness() == 200, 20, "ready again")
     assert "foreign" in engine.containers
     removed = {path.split("?")[0] for method, path in engine.asked if method == "DELETE"}
     assert all(path.startswith(f"/containers/sandboxd-{service.instance}-") for path in removed), removed
