@@ -132,7 +132,8 @@ def test_two_sessions_share_it_and_see_nothing_of_each_other(ana, small):
         "of", "the", "template", "marker", "/etc/group"]
     holder = ana.lines("POST", f"{RUNTIME}/{first}/commands",
                        {"argv": ["/bin/sh", "-c", "flock -n /bin/cat sh -c 'echo held; sleep 30'"]})
-    next(holder)
+    started = next(json.loads(line) for line in holder if b"held" in line)
+    assert started["type"] == "stdout", started
     assert ana.shell(second, "flock -n /bin/cat sh -c 'echo free'").text == "free\n"
     assert ana.shell(first, "flock -n /bin/cat sh -c 'echo free'").text == ""
     assert (small / "root" / "opt" / "marker").read_text() == "of the template\n"
