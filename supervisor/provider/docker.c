@@ -31,6 +31,7 @@
 #define HTTP_INTERNAL_ERROR 500
 
 struct docker {
+	struct engine engine;
 	struct docker_options options;
 	struct http *http;
 	int64_t max_processes;
@@ -42,32 +43,15 @@ struct op {
 	char *body; /* of the create */
 	bool is_second_try;
 	int result;
-	docker_done done;
-	docker_stream stream;
-	docker_stat_done stat;
+	engine_done done;
+	engine_stream stream;
+	engine_stat_done stat;
 	void *userdata;
 };
 
-int docker_new(const struct docker_options *options, struct docker **ret_docker)
+static struct docker *docker_of(struct engine *engine)
 {
-	struct docker *docker = calloc(1, sizeof(*docker));
-	struct rlimit limit;
-	int r;
-
-	if (!docker)
-		return -ENOMEM;
-	docker->options = *options;
-	docker->max_processes =
-		getrlimit(RLIMIT_NPROC, &limit) < 0 || limit.rlim_max == RLIM_INFINITY
-			? -1
-			: (int64_t)limit.rlim_max;
-	r = http_new(options->loop, PROVIDER_ENGINE_PATH, &docker->http);
-	if (r < 0) {
-		free(docker);
-		return r;
-	}
-	*ret_docker = docker;
-	return 0;
+	return (struct docker *)engine; /* its first member */
 }
 
 static struct op *op_new(struct docker *docker, const struct id *id, void *userdata)
@@ -202,9 +186,10 @@ static void on_cleared(void *userdata, int status, const char *body, size_t size
 		op_finish(op, r);
 }
 
-int docker_start(struct docker *docker, const struct plan *plan, const char *profile,
-		 docker_done done, void *userdata)
+static int docker_start(struct engine *engine, const struct plan *plan, const char *profile,
+			engine_done done, void *userdata)
 {
+	struct docker *docker = docker_of(engine);
 	const struct engine_container container = {
 		.instance = docker->options.instance,
 		.image = docker->options.config->image,
@@ -240,7 +225,7 @@ static void on_removed(void *userdata, int status, const char *body, size_t size
 	op_finish(op, r == -ENOENT ? 0 : r);
 }
 
-static int send_simple(struct op *op, const char *method, const char *after, docker_done done,
+static int send_simple(struct op *op, const char *method, const char *after, engine_done done,
 		       http_done answered)
 {
 	int r;
@@ -254,10 +239,11 @@ static int send_simple(struct op *op, const char *method, const char *after, doc
 	return r;
 }
 
-int docker_remove(struct docker *docker, const struct id *id, docker_done done, void *userdata)
+static int docker_remove(struct engine *engine, const struct id *id, engine_done done,
+			 void *userdata)
 {
-	return send_simple(op_new(docker, id, userdata), "DELETE", "?force=true&v=true", done,
-			   on_removed);
+	return send_simple(op_new(docker_of(engine), id, userdata), "DELETE", "?force=true&v=true",
+			   done, on_removed);
 }
 
 static void on_paused(void *userdata, int status, const char *body, size_t size)
@@ -267,11 +253,11 @@ static void on_paused(void *userdata, int status, const char *body, size_t size)
 	op_finish(op, result_of(op, "pause", status, body, size));
 }
 
-int docker_pause(struct docker *docker, const struct id *id, bool pause, docker_done done,
-		 void *userdata)
+static int docker_pause(struct engine *engine, const struct id *id, bool pause, engine_done done,
+			void *userdata)
 {
-	return send_simple(op_new(docker, id, userdata), "POST", pause ? "/pause" : "/unpause",
-			   done, on_paused);
+	return send_simple(op_new(docker_of(engine), id, userdata), "POST",
+			   pause ? "/pause" : "/unpause", done, on_paused);
 }
 
 static void on_stat(void *userdata, int status, const char *body, size_t size)
@@ -286,9 +272,10 @@ static void on_stat(void *userdata, int status, const char *body, size_t size)
 	(void)op_free(op);
 }
 
-int docker_stat(struct docker *docker, const struct id *id, docker_stat_done done, void *userdata)
+static int docker_stat(struct engine *engine, const struct id *id, engine_stat_done done,
+		       void *userdata)
 {
-	struct op *op = op_new(docker, id, userdata);
+	struct op *op = op_new(docker_of(engine), id, userdata);
 
 	if (op)
 		op->stat = done;
@@ -342,9 +329,10 @@ static void on_exec(void *userdata, int status, const char *body, size_t size)
 		on_stream(op, r);
 }
 
-int docker_connect(struct docker *docker, const struct id *id, docker_stream done, void *userdata)
+static int docker_connect(struct engine *engine, const struct id *id, engine_stream done,
+			  void *userdata)
 {
-	struct op *op = op_new(docker, id, userdata);
+	struct op *op = op_new(docker_of(engine), id, userdata);
 	int r;
 
 	if (!op)
@@ -359,7 +347,7 @@ int docker_connect(struct docker *docker, const struct id *id, docker_stream don
 /* --- list ------------------------------------------------------------------------------------ */
 
 struct list_op {
-	struct docker_list list;
+	struct engine_list list;
 };
 
 static void on_list(void *userdata, int status, const char *body, size_t size)
@@ -372,8 +360,9 @@ static void on_list(void *userdata, int status, const char *body, size_t size)
 	free(op);
 }
 
-int docker_list(struct docker *docker, const struct docker_list *list)
+static int docker_list(struct engine *engine, const struct engine_list *list)
 {
+	struct docker *docker = docker_of(engine);
 	struct list_op *op = calloc(1, sizeof(*op));
 	char path[PATH_BYTES];
 	int r;
@@ -394,4 +383,36 @@ int docker_list(struct docker *docker, const struct docker_list *list)
 	if (r < 0)
 		free(op);
 	return r;
+}
+
+static const struct engine_calls docker_calls = {
+	.start = docker_start,
+	.remove = docker_remove,
+	.pause = docker_pause,
+	.connect = docker_connect,
+	.stat = docker_stat,
+	.list = docker_list,
+};
+
+int docker_new(const struct docker_options *options, struct engine **ret_engine)
+{
+	struct docker *docker = calloc(1, sizeof(*docker));
+	struct rlimit limit;
+	int r;
+
+	if (!docker)
+		return -ENOMEM;
+	docker->engine.calls = &docker_calls;
+	docker->options = *options;
+	docker->max_processes =
+		getrlimit(RLIMIT_NPROC, &limit) < 0 || limit.rlim_max == RLIM_INFINITY
+			? -1
+			: (int64_t)limit.rlim_max;
+	r = http_new(options->loop, PROVIDER_ENGINE_PATH, &docker->http);
+	if (r < 0) {
+		free(docker);
+		return r;
+	}
+	*ret_engine = &docker->engine;
+	return 0;
 }

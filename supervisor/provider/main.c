@@ -43,7 +43,7 @@ struct provider {
 	struct image policy;
 	struct provider_config config;
 	char instance[sizeof(((struct launch_hello *)0)->instance) + 1];
-	struct docker *docker;
+	struct engine *engine;
 	struct service *service;
 };
 
@@ -177,9 +177,9 @@ static int start(struct provider *provider)
 		log_line(LOG_LEVEL_ERROR, NULL, "the engine does not answer", "status=%d", status);
 		return -ECONNREFUSED;
 	}
-	r = docker_new(&options, &provider->docker);
+	r = docker_new(&options, &provider->engine);
 	if (r == 0)
-		r = service_new(provider->loop, provider->docker, &provider->policy,
+		r = service_new(provider->loop, provider->engine, &provider->policy,
 				&provider->service);
 	return r == 0 ? greet(provider) : r;
 }

@@ -38,7 +38,7 @@
 
 struct service {
 	struct loop *loop;
-	struct docker *docker;
+	struct engine *engine;
 	const struct image *policy;
 	struct peer peer;
 	bool is_linked;
@@ -250,7 +250,7 @@ static void sweep(struct service *service, const struct id *id)
 	if (!copy)
 		return;
 	*copy = *id;
-	if (docker_remove(service->docker, id, on_swept, copy) < 0)
+	if (engine_remove(service->engine, id, on_swept, copy) < 0)
 		free(copy);
 }
 
@@ -266,7 +266,7 @@ static void end_start(struct service *service, const struct id *id, bool has_fai
 	sandbox->is_starting = false;
 	LIST_FOR_EACH_SAFE (link, following, &sandbox->kills) {
 		struct request *request = LIST_ENTRY(link, struct request, waiting);
-		int r = docker_remove(service->docker, id, on_removed, request);
+		int r = engine_remove(service->engine, id, on_removed, request);
 
 		list_remove(link);
 		if (r < 0)
@@ -298,7 +298,7 @@ static void on_started(void *userdata, int result)
 		r = open_handle(sandbox, &request->handle_fd);
 	if (r == 0) {
 		request->n_pumps = sandbox->n_pumps;
-		r = docker_connect(service->docker, &request->id, on_connected, request);
+		r = engine_connect(service->engine, &request->id, on_connected, request);
 	}
 	if (r == 0)
 		return;
@@ -342,7 +342,7 @@ static int start(struct request *request, const struct launch_msg *msg)
 		return -ENOMEM;
 	if (sandbox->is_starting)
 		return -EBUSY;
-	r = docker_start(request->service->docker, plan, profile->name, on_started, request);
+	r = engine_start(request->service->engine, plan, profile->name, on_started, request);
 	sandbox->is_starting = r == 0;
 	if (r < 0)
 		forget(request->service, &request->id);
@@ -365,7 +365,7 @@ static int kill_one(struct request *request)
 	struct sandbox *sandbox = find(request->service, &request->id);
 
 	if (!sandbox || !sandbox->is_starting)
-		return docker_remove(request->service->docker, &request->id, on_removed, request);
+		return engine_remove(request->service->engine, &request->id, on_removed, request);
 	list_append(&sandbox->kills, &request->waiting);
 	return 0;
 }
@@ -427,7 +427,7 @@ static void connect_late(struct sandbox *sandbox)
 
 	if (request) {
 		request->n_pumps = sandbox->n_pumps;
-		if (docker_connect(service->docker, &sandbox->id, on_late_stream, request) == 0)
+		if (engine_connect(service->engine, &sandbox->id, on_late_stream, request) == 0)
 			return;
 		(void)request_free(request);
 	}
@@ -533,7 +533,7 @@ static void on_listed(void *userdata, int result)
 static int begin(struct request *request, const struct launch_msg *msg)
 {
 	struct service *service = request->service;
-	struct docker *docker = service->docker;
+	struct engine *engine = service->engine;
 
 	switch (msg->type) {
 	case LAUNCH_START:
@@ -541,13 +541,13 @@ static int begin(struct request *request, const struct launch_msg *msg)
 	case LAUNCH_KILL:
 		return kill_one(request);
 	case LAUNCH_FREEZE:
-		return docker_pause(docker, &request->id, true, on_frozen, request);
+		return engine_pause(engine, &request->id, true, on_frozen, request);
 	case LAUNCH_THAW:
-		return docker_pause(docker, &request->id, false, on_thawed, request);
+		return engine_pause(engine, &request->id, false, on_thawed, request);
 	case LAUNCH_STAT:
-		return docker_stat(docker, &request->id, on_stat, request);
+		return engine_stat(engine, &request->id, on_stat, request);
 	case LAUNCH_ADOPT:
-		return docker_list(docker, &(struct docker_list){.each = on_each,
+		return engine_list(engine, &(struct engine_list){.each = on_each,
 								 .done = on_listed,
 								 .userdata = request});
 	default:
@@ -611,7 +611,7 @@ void service_link(struct service *service, int fd)
 	service->peer.max_queued = MAX_QUEUED;
 }
 
-int service_new(struct loop *loop, struct docker *docker, const struct image *policy,
+int service_new(struct loop *loop, struct engine *engine, const struct image *policy,
 		struct service **ret_service)
 {
 	struct service *service = calloc(1, sizeof(*service));
@@ -619,7 +619,7 @@ int service_new(struct loop *loop, struct docker *docker, const struct image *po
 	if (!service)
 		return -ENOMEM;
 	service->loop = loop;
-	service->docker = docker;
+	service->engine = engine;
 	service->policy = policy;
 	list_init(&service->sandboxes);
 	*ret_service = service;
