@@ -1,8 +1,7 @@
 /*
  * Theory. libcurl 7.88 has no upgrade of a connection, so these few lines do without it: one fixed
- * request, and of the answer nothing but "HTTP/1.1 101" or 200 and the empty line behind its head.
- * What is behind that must not be taken out of the socket, so the head is looked at before it is
- * read (MSG_PEEK).
+ * request, and the head of its answer. What is behind that must not be taken out of the socket, so
+ * the head is looked at before it is read (MSG_PEEK).
  */
 #include "supervisor/provider/attach.h"
 
@@ -17,6 +16,8 @@
 #include "base/fd.h"
 #include "base/str.h"
 
+#include "supervisor/provider/attach_head.h"
+
 #define TIMEOUT (30 * USEC_PER_SEC)
 
 struct attach {
@@ -28,39 +29,6 @@ struct attach {
 	attach_done done;
 	void *userdata;
 };
-
-static bool head_is_right(const struct attach_head *head)
-{
-	static const char *const lines[] = {"HTTP/1.1 101 ", "HTTP/1.1 200 "};
-
-	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
-		if (memcmp(head->line, lines[i], strlen(lines[i])) == 0)
-			return true;
-	}
-	return false;
-}
-
-int attach_head_take(struct attach_head *head, const char *data, size_t size, size_t *ret_taken)
-{
-	static const char end[] = "\r\n\r\n";
-
-	*ret_taken = 0;
-	while (*ret_taken < size && head->end < strlen(end)) {
-		char c = data[(*ret_taken)++];
-
-		if (head->n < sizeof(head->line))
-			head->line[head->n] = c;
-		if (++head->n > ATTACH_HEAD_MAX)
-			return -EPROTO;
-		if (c == end[head->end])
-			head->end++;
-		else
-			head->end = c == end[0];
-	}
-	if (head->end < strlen(end))
-		return 0;
-	return head_is_right(head) ? 1 : -EPROTO;
-}
 
 static struct attach *attach_free(struct attach *attach)
 {

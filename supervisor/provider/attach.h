@@ -18,16 +18,3 @@ MUST_USE int attach_start(struct loop *loop, const char *socket_path, const char
 			  attach_done done, void *userdata, struct attach **ret_attach);
 /* Before `done`: it does not come. Accepts NULL, returns NULL. */
 struct attach *attach_cancel(struct attach *attach);
-
-/* Pure, for tests: the head of an answer, byte by byte. */
-#define ATTACH_HEAD_MAX   8192
-#define ATTACH_FIRST_LINE 16
-struct attach_head {
-	char line[ATTACH_FIRST_LINE]; /* the beginning of the first one */
-	size_t n;                     /* bytes so far */
-	unsigned int end;             /* how much of the empty line is there */
-};
-/* 1: the head is complete and says that the stream follows; 0: more is needed; -EPROTO. *ret_taken:
- * bytes of the head. */
-MUST_USE int attach_head_take(struct attach_head *head, const char *data, size_t size,
-			      size_t *ret_taken);

@@ -1,1 +1,3 @@
-sandboxd_fuzzer(fuzz_unwrap LIBS sandboxd_provider_pure)
+foreach(name IN ITEMS attach_head unwrap)
+	sandboxd_fuzzer(fuzz_${name} LIBS sandboxd_provider_pure)
+endforeach()

@@ -1,4 +1,3 @@
-foreach(module IN ITEMS unwrap engine_json)
+foreach(module IN ITEMS attach_head unwrap engine_json)
 	sandboxd_unit_test(test_${module} LIBS sandboxd_provider_pure)
 endforeach()
-sandboxd_unit_test(test_attach LIBS sandboxd_provider_parts)

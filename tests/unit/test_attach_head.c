@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "supervisor/provider/attach.h"
+#include "supervisor/provider/attach_head.h"
 #include "tests/lib/test.h"
 
 #define HEAD "HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
