@@ -6,14 +6,12 @@
  * reads its configuration, then the filter, then the greeting.
  */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -28,22 +26,7 @@
 #include "supervisor/egress/inspect.h"
 #include "supervisor/egress/relay.h"
 #include "supervisor/egress/worker.h"
-
-#define GREETING_TIMEOUT_MS 10000
-
-/* TERM as a descriptor; made before the filter, which has no use for more of them. */
-static int open_signals(void)
-{
-	sigset_t set;
-	int fd;
-
-	(void)sigemptyset(&set);
-	(void)sigaddset(&set, SIGTERM);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) /* NOLINT(concurrency-mt-unsafe): no threads */
-		return -errno;
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? -errno : fd;
-}
+#include "supervisor/worker_start.h"
 
 /* Runs as the inspector until the worker ends. */
 static _Noreturn void be_inspector(int fd)
@@ -82,30 +65,6 @@ static int start_inspector(void)
 		be_inspector(fds[1]);
 	(void)fd_close(fds[1]);
 	return fds[0];
-}
-
-static int greet(void)
-{
-	struct launch_msg msg = launch_message(LAUNCH_HELLO, 1, (const uint8_t[ID_BYTES]){0});
-	struct pollfd answer = {.fd = WORKER_FD_SUPERVISOR, .events = POLLIN};
-	ssize_t n;
-	int r;
-
-	msg.u.hello.magic = LAUNCH_MAGIC;
-	msg.u.hello.version = LAUNCH_VERSION;
-	msg.u.hello.message_bytes = sizeof(msg);
-	r = sockmsg_send(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0);
-	if (r < 0)
-		return r;
-	if (poll(&answer, 1, GREETING_TIMEOUT_MS) != 1)
-		return -ETIMEDOUT;
-	n = sockmsg_recv(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0);
-	if (n < 0)
-		return (int)n;
-	if (launch_check(&msg, (size_t)n, 1) < 0 || msg.type != LAUNCH_HELLO + 1 ||
-	    msg.error != LAUNCH_E_NONE)
-		return -EPROTO;
-	return 0;
 }
 
 static int take_net(struct egress *egress, const struct id *id, int *fds)
@@ -236,12 +195,13 @@ static int run(struct egress *egress, int signal_fd)
 int main(void)
 {
 	static struct egress egress;
+	struct launch_hello hello;
 	int signal_fd;
 	int r;
 
 	log_init("sandboxd-egress", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
-	signal_fd = open_signals();
+	signal_fd = worker_start_signals();
 	if (signal_fd < 0)
 		return EXIT_FAILURE;
 	egress.inspector_fd = start_inspector();
@@ -253,7 +213,7 @@ int main(void)
 	/* The resolver looks into the hosts file for each name. */
 	if (confine_reading_worker(WORKER_FD_POLICY, "worker-egress", "/etc") < 0)
 		return EXIT_FAILURE;
-	r = greet();
+	r = worker_start_greet(&hello);
 	if (r == 0)
 		r = run(&egress, signal_fd);
 	if (r < 0)

@@ -11,12 +11,9 @@
  */
 #include <curl/curl.h>
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
 
 #include "base/fd.h"
 #include "base/io.h"
@@ -34,9 +31,9 @@
 #include "supervisor/provider/docker.h"
 #include "supervisor/provider/http.h"
 #include "supervisor/provider/service.h"
+#include "supervisor/worker_start.h"
 
-#define GREETING_TIMEOUT_MS 10000
-#define ENGINE_TIMEOUT      (10 * USEC_PER_SEC)
+#define ENGINE_TIMEOUT (10 * USEC_PER_SEC)
 
 struct provider {
 	struct loop *loop;
@@ -46,19 +43,6 @@ struct provider {
 	struct engine *engine;
 	struct service *service;
 };
-
-static int open_signals(void)
-{
-	sigset_t set;
-	int fd;
-
-	(void)sigemptyset(&set);
-	(void)sigaddset(&set, SIGTERM);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0) /* NOLINT(concurrency-mt-unsafe): no threads */
-		return -errno;
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? -errno : fd;
-}
 
 static int read_config(struct provider_config *config)
 {
@@ -74,27 +58,12 @@ static int read_config(struct provider_config *config)
 
 static int greet(struct provider *provider)
 {
-	struct launch_msg msg = launch_message(LAUNCH_HELLO, 1, (const uint8_t[ID_BYTES]){0});
-	struct pollfd answer = {.fd = WORKER_FD_SUPERVISOR, .events = POLLIN};
-	ssize_t n;
-	int r;
+	struct launch_hello hello;
+	int r = worker_start_greet(&hello);
 
-	msg.u.hello.magic = LAUNCH_MAGIC;
-	msg.u.hello.version = LAUNCH_VERSION;
-	msg.u.hello.message_bytes = sizeof(msg);
-	r = sockmsg_send(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0);
-	if (r < 0)
-		return r;
-	if (poll(&answer, 1, GREETING_TIMEOUT_MS) != 1)
-		return -ETIMEDOUT;
-	n = sockmsg_recv(WORKER_FD_SUPERVISOR, &msg, sizeof(msg), NULL, 0);
-	if (n < 0)
-		return (int)n;
-	if (launch_check(&msg, (size_t)n, 1) < 0 || msg.type != LAUNCH_HELLO + 1 ||
-	    msg.error != LAUNCH_E_NONE)
-		return -EPROTO;
-	memcpy(provider->instance, msg.u.hello.instance, sizeof(msg.u.hello.instance));
-	return 0;
+	if (r == 0)
+		memcpy(provider->instance, hello.instance, sizeof(hello.instance));
+	return r;
 }
 
 static int take_message(struct provider *provider, const struct launch_msg *msg, int *fd)
@@ -210,7 +179,7 @@ int main(void)
 
 	log_init("sandboxd-provider", LOG_LEVEL_INFO);
 	log_set_format(LOG_FORMAT_RECORD); /* the supervisor gives it its form */
-	signal_fd = open_signals();
+	signal_fd = worker_start_signals();
 	if (signal_fd < 0)
 		return EXIT_FAILURE;
 	r = open_provider(&provider);
