@@ -44,7 +44,10 @@ def run(wanted):
 
 
 def main():
-    wanted = [name for name in sys.argv[1:] if name in ROWS] or WANTED
+    unknown = [name for name in sys.argv[1:] if name not in ROWS]
+    if unknown:
+        sys.exit(f"no such row: {' '.join(unknown)}")
+    wanted = sys.argv[1:] or WANTED
     missing = [name for name in wanted if name not in ROWS]
     tests, left, red = run([name for name in wanted if name in ROWS])
     problems = [f"{name}: {text}" for name, test in tests.items() for text in test.problems]

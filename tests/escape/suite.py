@@ -43,6 +43,9 @@ def names():
 
 def main():
     wanted = sys.argv[1:]
+    unknown = [name for name in wanted if name not in ROWS and name not in PLANTS]
+    if unknown:
+        sys.exit(f"no such row: {' '.join(unknown)}")
     daemons = Daemons()
     passed = failed = 0
     tests, problems = {}, []
