@@ -309,28 +309,36 @@ static void note_adoptee(struct app *app, const struct provider *provider,
 	list_append(&app->adopting, &adoptee->link);
 }
 
-/* Without an answer what lives there is asked for again, by the next provider, before anything is
- * made there. */
-static void on_adopt_docker(void *userdata, const struct launch_msg *answer, int fd)
+static void adopt_others(struct app *app);
+
+/* Without an answer what lives there is asked for again, before anything is made there. */
+static void on_adopt_other(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct app *app = userdata;
+	const struct provider *provider = providers[app->adopts_from];
+	bool is_said = answer && answer->error == LAUNCH_E_NONE;
 
 	if (answer && answer->more) {
-		note_adoptee(app, &provider_docker, answer, fd);
+		note_adoptee(app, provider, answer, fd);
 		return;
 	}
 	(void)fd_close(fd);
-	app->engine_asked = !answer || answer->error != LAUNCH_E_NONE;
-	if (app->engine_asked)
-		log_line(LOG_LEVEL_ERROR, NULL, "the provider does not say what lives", "error=%s",
+	if (!is_said)
+		log_line(LOG_LEVEL_ERROR, NULL, "the provider does not say what lives",
+			 "provider=%s error=%s", provider->name,
 			 answer ? launch_error_text(answer->error) : "timeout");
-	finish_adoption(app);
+	provider->asked(app, is_said);
+	adopt_others(app);
 }
 
-static void adopt_docker(struct app *app)
+/* Those behind the native one, one after the other. */
+static void adopt_others(struct app *app)
 {
-	if (provider_docker.connect(app, on_adopt_docker, app) < 0)
-		finish_adoption(app);
+	while (providers[++app->adopts_from])
+		if (provider_is_configured(app, providers[app->adopts_from]) &&
+		    providers[app->adopts_from]->connect(app, on_adopt_other, app) >= 0)
+			return;
+	finish_adoption(app);
 }
 
 static void on_adopt(void *userdata, const struct launch_msg *answer, int fd)
@@ -348,8 +356,8 @@ static void on_adopt(void *userdata, const struct launch_msg *answer, int fd)
 		(void)sd_event_exit(app->event, EXIT_FAILURE);
 		return;
 	}
-	if (provider_docker_await(app, adopt_docker) < 0)
-		adopt_docker(app);
+	if (provider_docker_await(app, adopt_others) < 0)
+		adopt_others(app);
 }
 
 static void on_hello(void *userdata, const struct launch_msg *answer, int fd)

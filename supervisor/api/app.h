@@ -130,6 +130,7 @@ struct app {
 	uint32_t n_lookups;
 	sd_event_source *lookup_timer; /* NULL: none has waited yet */
 	struct list adopting;          /* struct adoptee, between ADOPT and the first request */
+	size_t adopts_from;            /* which of the providers is asked what lives */
 	sd_event_source *deadline_timer;
 	sd_event_source *tick_timer;
 	sd_event_source *store_timer;

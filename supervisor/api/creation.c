@@ -327,7 +327,7 @@ static const struct provider *provider_asked(const struct app *app, const struct
 {
 	if (spec->runtime.provider[0] != '\0')
 		return provider_find(spec->runtime.provider);
-	return app->config->provider == 1 ? &provider_docker : &provider_native;
+	return provider_by_default(app);
 }
 
 /* False: it was answered. */

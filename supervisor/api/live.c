@@ -201,6 +201,8 @@ int live_new(struct app *app, struct session *session, struct live **ret_live)
 	live->app = app;
 	live->session = session;
 	live->provider = provider_find(session->provider);
+	if (!provider_is_configured(app, live->provider))
+		live->provider = &provider_absent;
 	live->used_at = clock_boottime();
 	list_init(&live->activities);
 	list_init(&live->commands);

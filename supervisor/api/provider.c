@@ -6,7 +6,11 @@
 
 #include "supervisor/api/app.h"
 
-static const struct provider *const providers[] = {&provider_native, &provider_docker};
+static bool is_never(const struct app *app)
+{
+	(void)app;
+	return false;
+}
 
 static int ask_nobody(struct app *app, const struct id *id, supervisor_answer answer,
 		      void *userdata)
@@ -42,6 +46,8 @@ static int delete_nothing(struct app *app, const struct id *owner, json_t *refer
 
 const struct provider provider_absent = {
 	.name = "",
+	.is_configured = is_never,
+	.is_reachable = is_never,
 	.create = create_nothing,
 	.connect = connect_nothing,
 	.destroy = ask_nobody,
@@ -59,29 +65,35 @@ const struct provider *provider_find(const char *name)
 {
 	if (name[0] == '\0')
 		return &provider_native;
-	for (size_t i = 0; i < ARRAY_SIZE(providers); i++)
+	for (size_t i = 0; providers[i]; i++)
 		if (str_equal(providers[i]->name, name))
+			return providers[i];
+	return &provider_absent;
+}
+
+const struct provider *provider_by_default(const struct app *app)
+{
+	for (uint32_t i = 0; providers[i]; i++)
+		if (i == app->config->provider)
 			return providers[i];
 	return &provider_absent;
 }
 
 bool provider_is_configured(const struct app *app, const struct provider *provider)
 {
-	return provider == &provider_native ||
-	       (provider == &provider_docker && app->service.has_provider);
+	return !provider->is_configured || provider->is_configured(app);
 }
 
 bool provider_is_reachable(const struct app *app, const struct provider *provider)
 {
-	return provider == &provider_native ||
-	       (provider == &provider_docker && app->engine && !app->engine_asked);
+	return !provider->is_reachable || provider->is_reachable(app);
 }
 
 json_t *provider_describe_all(const struct app *app)
 {
 	json_t *all = json_object();
 
-	for (size_t i = 0; i < ARRAY_SIZE(providers); i++) {
+	for (size_t i = 0; providers[i]; i++) {
 		if (!provider_is_configured(app, providers[i]))
 			continue;
 		(void)json_object_set_new(all, providers[i]->name,

@@ -41,12 +41,19 @@ typedef int provider_ask(struct app *app, const struct id *id, supervisor_answer
 struct provider {
 	const char *name; /* in rows, answers and the configuration */
 	struct provider_capabilities can;
+	/* Sandboxes of it can be made by this service as it is configured. NULL: always. */
+	bool (*is_configured)(const struct app *app);
+	/* It can be asked for one now. NULL: always. */
+	bool (*is_reachable)(const struct app *app);
 	/* A sandbox after the session's plan. The answer has its handle. */
 	int (*create)(struct app *app, const struct session *session,
 		      const struct provider_create *create, supervisor_answer answer,
 		      void *userdata);
 	/* Every sandbox that lives, with its handle; then once with more 0. */
 	int (*connect)(struct app *app, supervisor_answer answer, void *userdata);
+	/* That was asked at the start, and said; or not, then nothing is made there until it is.
+	 * NULL: without it there is no service. */
+	void (*asked)(struct app *app, bool is_said);
 	/* Answered when nothing of it is left. One that is not there is as good. */
 	provider_ask *destroy;
 	/* All of it stops where it is, soon; answered with struct launch_stat: whether it has. */
@@ -66,6 +73,8 @@ struct provider {
 	int (*delete_snapshot)(struct app *app, const struct id *owner, json_t *reference);
 };
 
+/* In the order of the numbers of [api] provider, the native one first; a NULL behind the last. */
+extern const struct provider *const providers[];
 extern const struct provider provider_native; /* the supervisor's own sessions */
 extern const struct provider provider_docker; /* containers of a Docker Engine */
 /* Of rows that name one which this worker does not have: every request is -ENODEV. */
@@ -73,9 +82,9 @@ extern const struct provider provider_absent;
 
 /* "": the native one. Never NULL. */
 const struct provider *provider_find(const char *name);
-/* Whether sandboxes of it can be made by this service as it is configured. */
+/* Of sandboxes that name none. */
+const struct provider *provider_by_default(const struct app *app);
 bool provider_is_configured(const struct app *app, const struct provider *provider);
-/* It can be asked for a sandbox now. */
 bool provider_is_reachable(const struct app *app, const struct provider *provider);
 /* New reference, or NULL: {name: capabilities} of those that are configured. */
 json_t *provider_describe_all(const struct app *app);

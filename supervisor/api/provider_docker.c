@@ -111,6 +111,22 @@ int provider_docker_await(struct app *app, void (*linked)(struct app *app))
 				 app);
 }
 
+static bool is_configured(const struct app *app)
+{
+	return app->service.has_provider != 0;
+}
+
+static bool is_reachable(const struct app *app)
+{
+	return app->engine && !app->engine_asked;
+}
+
+/* Otherwise the next engine process is asked, as of any link that comes later. */
+static void asked(struct app *app, bool is_said)
+{
+	app->engine_asked = !is_said;
+}
+
 static int ask(struct app *app, enum launch_type type, const struct id *id, usec_t timeout,
 	       supervisor_answer answer, void *userdata)
 {
@@ -139,7 +155,7 @@ static int create(struct app *app, const struct session *session,
 	if ((create->secrets && create->secrets->n > 0) || has_rules(app, session) ||
 	    session->spec.runtime.template[0] != '\0')
 		return -EOPNOTSUPP;
-	if (!provider_is_reachable(app, &provider_docker))
+	if (!is_reachable(app))
 		return -ENODEV;
 	return supervisor_client_request(
 		app->engine,
@@ -189,8 +205,11 @@ static int refuse(struct app *app, const struct id *id, supervisor_answer answer
 const struct provider provider_docker = {
 	.name = "docker",
 	.can = {.pause_resume = true},
+	.is_configured = is_configured,
+	.is_reachable = is_reachable,
 	.create = create,
 	.connect = connect_all,
+	.asked = asked,
 	.destroy = destroy,
 	.persist = persist,
 	.persist_open = refuse,
