@@ -5,7 +5,17 @@ import sys
 
 # Written apart so that this file does not find itself.
 OPEN_POINTS = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b(?!\(#\d+\))")
-MACHINE_PATHS = re.compile(r"/wo" r"rk/|/home/\w+/|\bsha" r"red/(reference|spec|samples|DESIGN)")
+MACHINE_PATHS = re.compile(
+    r"/wo" r"rk/|/home/\w+/|/Us" r"ers/\w+/|[A-Z]:\\+Us" r"ers\b|\bsha" r"red/(reference|spec|samples|DESIGN)")
+# Packages come from where the host's own clients take them. A server of them is known by its name, in
+# an address, or by the setting that names it. Names that RFC 2606 keeps for examples are nobody's.
+EXAMPLE = r"(?![\w.-]*\.(?:example|test|invalid)\b)(?![\w.-]*\bexample\.(?:com|net|org)\b)"
+PACKAGE_SERVERS = re.compile(
+    rf"(?i)\w://(?:[^/\s\"'@]*@)?{EXAMPLE}[\w.-]*(?:pypi|pythonhosted|npm|registry|artifact|nexus|devpi|verdaccio|conda|"
+    r"goproxy|proxy\.golang|maven|crates|debian|ubuntu|mirror|packages)[\w-]*\.[\w.-]+(?!/POM/)(?=[/:\s\"'<>)]|$)")
+PACKAGE_SETTINGS = re.compile(
+    rf"(?i)(?:index-url|trusted-host|find-links|goproxy|--registry|npm_config_registry|(?:pip|uv)_\w*(?:url|host|links))"
+    rf"[=\s]+[\"']?(?:\w+://)?{EXAMPLE}[\w-]+(?:\.[\w-]+)+")
 LICENCE_FREE = (".tsv", ".png")
 
 
@@ -24,6 +34,8 @@ def main():
                 bad.append(f"{file}:{number}: an open point without an issue's number")
             if MACHINE_PATHS.search(line):
                 bad.append(f"{file}:{number}: a path of one machine")
+            if PACKAGE_SERVERS.search(line) or PACKAGE_SETTINGS.search(line):
+                bad.append(f"{file}:{number}: a server of packages")
     print("\n".join(bad))
     sys.exit(bool(bad))
 
