@@ -12,7 +12,7 @@
  *   descriptors   only now: until here any low number may be one of the host's
  *   user          from here on it is nobody on the host; all capabilities are of that namespace
  *   privileges    three of them stay: to give files to their owners, and to go on writing there
- *   death signal  after the change of ids, which clears it
+ *   death signal  after the change of ids, which clears it; then whether the parent lives
  *   limits        last: of memory it has more until its exec
  *
  * Namespaces but the user's belong to the host, so it could not mount even if it tried.
@@ -68,6 +68,7 @@ struct jail_child {
 	int null_fd;
 	int report_fd;
 	int error_fd;
+	int reader_fd; /* the parent's end of report_fd */
 };
 #define JAIL_CHILD_NULL                                                                            \
 	((struct jail_child){.program_fd = -1,                                                     \
@@ -77,7 +78,8 @@ struct jail_child {
 			     .source_fd = -1,                                                      \
 			     .null_fd = -1,                                                        \
 			     .report_fd = -1,                                                      \
-			     .error_fd = -1})
+			     .error_fd = -1,                                                       \
+			     .reader_fd = -1})
 
 static void child_done(struct jail_child *child)
 {
@@ -95,7 +97,8 @@ static int step_session(const struct jail_child *child, struct err *err)
 {
 	int r = signals_reset();
 
-	(void)child;
+	/* Low as it may be: now, before another one is placed there. */
+	(void)fd_close(child->reader_fd);
 	if (r < 0)
 		return err_fail(err, r, "jail-session", "signals");
 	if (setsid() < 0)
@@ -195,11 +198,16 @@ static int step_privileges(const struct jail_child *child, struct err *err)
 
 static int step_last(const struct jail_child *child, struct err *err)
 {
-	(void)child;
+	struct pollfd report = {.fd = child->report_fd};
+
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_fail(err, -errno, "jail-last", "PR_SET_NO_NEW_PRIVS");
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
 		return err_fail(err, -errno, "jail-last", "PR_SET_PDEATHSIG");
+	/* It is outside of our PID namespace. Who dies closes what it has, then tells its children:
+	 * nobody told us if its end of the pipe was there just now. */
+	if (poll(&report, 1, 0) != 0)
+		return err_fail(err, -EPIPE, "jail-last", "the parent has ended");
 	return 0;
 }
 
@@ -513,7 +521,9 @@ static int run(const struct jail *jail, struct jail_child *child,
 
 	if (r < 0)
 		return err_fail(err, r, "jail", "pipe");
+	child->reader_fd = report_fd;
 	r = start(child, &pid_fd, err);
+	child->reader_fd = -1;
 	if (r < 0)
 		return r;
 	/* Else the end of a pipe would never come. */

@@ -147,6 +147,9 @@ static int lock(struct store *store, const char *state_dir)
 
 	if (r == STORE_E_BUSY)
 		return fail(STATUS_REFUSED, "another import or removal is under way", NULL);
+	if (r == STORE_E_IN_USE)
+		return fail(STATUS_REFUSED, "sessions use it",
+			    "what a removal left that was ended");
 	return r < 0 ? fail_err(&err) : STATUS_OK;
 }
 

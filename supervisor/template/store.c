@@ -133,27 +133,32 @@ static int take_signals(struct store *store)
 	return store->signal_fd < 0 ? -errno : 0;
 }
 
-static int remove_record(int folder_fd)
+/* Nobody uses it, nor can begin to while the descriptor is open. The descriptor; -EBUSY: somebody
+ * does; -ENOENT: nobody can, as it has no record; -errno. */
+static int lock_record(int folder_fd)
 {
-	return unlinkat(folder_fd, TEMPLATE_RECORD_FILE, 0) < 0 && errno != ENOENT ? -errno : 0;
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	AUTO_CLOSE int fd = openat(folder_fd, TEMPLATE_RECORD_FILE,
+				   O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (fcntl(fd, F_OFD_SETLK, &whole) < 0)
+		return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
+	return TAKE_FD(fd);
 }
 
-/* A folder of ours and all in it, which a jail removes, whatever signals came. */
-static int clear(struct store *store, const char *name, struct err *err)
+/* A folder of ours and all in it, which a jail removes, whatever signals came. Its record is
+ * locked, or is not there. */
+static int clear_locked(struct store *store, const char *name, int fd, struct err *err)
 {
-	AUTO_CLOSE int fd = open_folder(store->dir_fd, name);
 	struct jail jail = {.word = {"remove"}, .tree_fd = fd, .source_fd = -1, .signal_fd = -1};
 	struct template_report report;
 	int r;
 
-	if (fd == -ENOENT)
-		return 0;
-	if (fd < 0)
-		return cannot(err, fd, "open what is to be removed");
 	/* Root's own, whoever owns the rest. */
-	r = remove_record(fd);
-	if (r < 0)
-		return cannot(err, r, "remove the record");
+	if (unlinkat(fd, TEMPLATE_RECORD_FILE, 0) < 0 && errno != ENOENT)
+		return cannot(err, -errno, "remove the record");
 	r = jail_run(&jail, &report, err);
 	/* Made where nothing could be mapped, and the file system or kernel is another one now. */
 	jail.is_unmapped = true;
@@ -167,6 +172,25 @@ static int clear(struct store *store, const char *name, struct err *err)
 	if (unlinkat(store->dir_fd, name, AT_REMOVEDIR) < 0)
 		return cannot(err, -errno, "remove the folder");
 	return 0;
+}
+
+/* What an earlier one left. Who removed it and was ended may not have taken the record away: a
+ * session that had found the folder by its name before then holds it. */
+static int clear(struct store *store, const char *name, struct err *err)
+{
+	AUTO_CLOSE int fd = open_folder(store->dir_fd, name);
+	AUTO_CLOSE int record_fd = -1;
+
+	if (fd == -ENOENT)
+		return 0;
+	if (fd < 0)
+		return cannot(err, fd, "open what is to be removed");
+	record_fd = lock_record(fd);
+	if (record_fd == -EBUSY)
+		return STORE_E_IN_USE;
+	if (record_fd < 0 && record_fd != -ENOENT)
+		return cannot(err, record_fd, "lock the record");
+	return clear_locked(store, name, fd, err);
 }
 
 int store_lock(struct store *store, const char *state_dir, struct err *err)
@@ -189,7 +213,7 @@ int store_lock(struct store *store, const char *state_dir, struct err *err)
 	if (r < 0)
 		return cannot(err, r, "take signals");
 	r = clear(store, NEW_NAME, err);
-	return r < 0 ? r : clear(store, GONE_NAME, err);
+	return r == 0 ? clear(store, GONE_NAME, err) : r;
 }
 
 static int write_record(int folder_fd, const struct template_record *record)
@@ -315,21 +339,6 @@ int store_read(const struct store *store, const char *name, struct template_reco
 	return record_fd < 0 ? record_fd : template_count_users(record_fd, ret_users);
 }
 
-/* Nobody uses it, nor can begin to while the descriptor is open. The descriptor; -EBUSY: somebody
- * does; -ENOENT: nobody can, as it has no record; -errno. */
-static int lock_record(int folder_fd)
-{
-	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	AUTO_CLOSE int fd = openat(folder_fd, TEMPLATE_RECORD_FILE,
-				   O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	if (fcntl(fd, F_OFD_SETLK, &whole) < 0)
-		return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
-	return TAKE_FD(fd);
-}
-
 int store_remove(struct store *store, const char *name, struct err *err)
 {
 	AUTO_CLOSE int folder_fd = open_folder(store->dir_fd, name);
@@ -347,5 +356,5 @@ int store_remove(struct store *store, const char *name, struct err *err)
 		return cannot(err, -errno, "take its name");
 	if (fsync(store->dir_fd) < 0)
 		return cannot(err, -errno, "write that to the disk");
-	return clear(store, GONE_NAME, err);
+	return clear_locked(store, GONE_NAME, folder_fd, err);
 }

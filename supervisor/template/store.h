@@ -38,7 +38,8 @@ struct store_import {
 /* For readers: no lock. 0, STORE_E_NONE_YET, -errno with err. */
 MUST_USE int store_open(struct store *store, const char *state_dir, struct err *err);
 /* For writers: made where it is missing, locked, and rid of what an earlier one left; signals that
- * would end the process are read between steps from now on. 0, STORE_E_BUSY, -errno with err. */
+ * would end the process are read between steps from now on. 0, STORE_E_BUSY, STORE_E_IN_USE: that
+ * left-over is used by a session; -errno with err. */
 MUST_USE int store_lock(struct store *store, const char *state_dir, struct err *err);
 void store_done(struct store *store);
 

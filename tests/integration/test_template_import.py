@@ -1,4 +1,5 @@
 """Templates: images of every form come in whole or not at all, and nothing they say reaches further."""
+import contextlib
 import gzip
 import hashlib
 import io
@@ -608,12 +609,63 @@ def test_a_killed_import_is_removed_by_the_next(state):
     assert names(state) == ["two"]
 
 
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def held_in_setgroups():
+    """A process that its tracer holds there."""
+    for path in Path("/proc").glob("[0-9]*/syscall"):
+        with contextlib.suppress(OSError):
+            if path.read_text().startswith("116 "):
+                return int(path.parent.name)
+    return None
+
+
 def test_a_killed_removal_is_finished_by_the_next(state):
     assert template(state, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0
     (state / "templates/one").rename(state / "templates/.removed")
     (state / "templates/.removed/trash/0/1").mkdir(parents=True)
     assert template(state, "rm", "one")[0] == 3
     assert names(state) == []
+
+
+def test_what_a_killed_removal_left_stays_while_it_is_used(state):
+    """A launch that had found the template by its name holds it once the removal is dead."""
+    assert template(state, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0
+    (state / "templates/one").rename(state / "templates/.removed")
+    fd = held(state, ".removed", 8)
+    for words in (("import", "two", "-"), ("rm", "one")):
+        status, _, text = template(state, *words, stdin=tar(*PLAIN))
+        assert status == 4 and "sessions use it" in text, text
+        check_plain(state, ".removed")
+    os.close(fd)
+    assert template(state, "import", "two", "-", stdin=tar(*PLAIN))[0] == 0 and names(state) == ["two"]
+
+
+def test_a_jail_whose_starter_died_before_it_asked_to_hear_of_that(state):
+    """Held at the call before; let go when its parent is dead."""
+    tracer = subprocess.Popen(["strace", "-qq", "-f", "-o", "/dev/null", "-e", "trace=setgroups", "-e",
+                               "inject=setgroups:delay_enter=3600s", BIN / "sandboxctl", "template", "import",
+                               "--state-dir", str(state), "one", "-"],
+                              stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        tracer.stdin.write(tar(*PLAIN))
+        tracer.stdin.close()
+        jail = wait_until(held_in_setgroups, 20, "the jail is held")
+        parent = int(Path(f"/proc/{jail}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(parent, signal.SIGKILL)
+        wait_until(lambda: not alive(parent), 20, "its parent is dead")
+        assert alive(jail)
+    finally:
+        tracer.kill()
+        tracer.wait()
+    wait_until(lambda: not alive(jail), 20, "the jail ends")
+    assert os.listdir(state / "templates/.import/tree") == []
+    assert template(state, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0 and names(state) == ["one"]
 
 
 def test_the_jail_has_nothing(state):
