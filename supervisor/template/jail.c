@@ -4,7 +4,7 @@
  * which no link is followed, and one source, each as a descriptor. The mounts are mapped through
  * its user namespace, so that there, and only there, it acts as the owner of what images say is
  * root's; its ids on the host are those of a block that nobody has. A file system that cannot be
- * mapped gets the block's ids instead.
+ * mapped gets the block's ids instead; what is plain there all the same is removed under its own.
  *
  * The order of the child's steps:
  *
@@ -249,25 +249,24 @@ static _Noreturn void run_child(const struct jail_child *child)
 
 /* --- the parent --- */
 
-static int write_map(pid_t pid, const char *file)
+static int write_map(pid_t pid, const char *file, uint32_t base)
 {
 	char path[64];
 	char map[64];
 	int r = str_format(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
 
 	if (r == 0)
-		r = str_format(map, sizeof(map), "0 %u %u\n", TEMPLATE_ID_BASE,
-			       TEMPLATE_ID_LAST + 1);
+		r = str_format(map, sizeof(map), "0 %u %u\n", base, TEMPLATE_ID_LAST + 1);
 	return r < 0 ? r : io_write_at(AT_FDCWD, path, map);
 }
 
-static int map_and_open(pid_t pid)
+static int map_and_open(pid_t pid, uint32_t base)
 {
 	char path[64];
-	int r = write_map(pid, "uid_map");
+	int r = write_map(pid, "uid_map", base);
 
 	if (r == 0)
-		r = write_map(pid, "gid_map");
+		r = write_map(pid, "gid_map", base);
 	if (r == 0)
 		r = str_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
 	if (r < 0)
@@ -277,7 +276,7 @@ static int map_and_open(pid_t pid)
 }
 
 /* The namespace of a child that only waits. The descriptor or -errno. */
-static int make_userns(void)
+static int make_userns(uint32_t base)
 {
 	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
 	pid_t parent = getpid();
@@ -292,7 +291,7 @@ static int make_userns(void)
 	}
 	if (pid < 0)
 		return -errno;
-	fd = map_and_open(pid);
+	fd = map_and_open(pid, base);
 	/* Our own unreaped child. */
 	(void)kill(pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -320,13 +319,19 @@ static int clone_folder(int folder_fd, int userns_fd, uint64_t bits, bool *ret_m
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
+/* The first of its ids on the host. */
+static uint32_t id_base_of(const struct jail *jail)
+{
+	return jail->owners == JAIL_OWNERS_PLAIN ? TEMPLATE_OWNERS_PLAIN : TEMPLATE_ID_BASE;
+}
+
 /* The folder, and whose it is. */
 static int give_tree(struct jail *jail, struct jail_child *child)
 {
 	bool mapped = false;
-	int userns_fd = jail->is_unmapped ? -1 : child->userns_fd;
+	int userns_fd = jail->owners == JAIL_OWNERS_ANY ? child->userns_fd : -1;
 	int fd = clone_folder(jail->tree_fd, userns_fd, MOUNT_BITS, &mapped);
-	uint32_t base = mapped ? TEMPLATE_OWNERS_PLAIN : TEMPLATE_ID_BASE;
+	uint32_t base = mapped ? TEMPLATE_OWNERS_PLAIN : id_base_of(jail);
 
 	if (fd < 0)
 		return fd;
@@ -403,7 +408,7 @@ static int prepare(struct jail *jail, struct jail_child *child, struct err *err)
 	child->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (child->null_fd < 0)
 		return err_fail(err, -errno, "jail", "open /dev/null");
-	child->userns_fd = make_userns();
+	child->userns_fd = make_userns(id_base_of(jail));
 	if (child->userns_fd < 0)
 		return err_fail(err, child->userns_fd, "jail", "make a user namespace");
 	r = give_tree(jail, child);

@@ -160,8 +160,9 @@ static int clear_locked(struct store *store, const char *name, int fd, struct er
 	if (unlinkat(fd, TEMPLATE_RECORD_FILE, 0) < 0 && errno != ENOENT)
 		return cannot(err, -errno, "remove the record");
 	r = jail_run(&jail, &report, err);
-	/* Made where nothing could be mapped, and the file system or kernel is another one now. */
-	jail.is_unmapped = true;
+	/* Made on another file system or kernel, where mounts could not be mapped, or only there.
+	 */
+	jail.owners = jail.id_base == TEMPLATE_OWNERS_PLAIN ? JAIL_OWNERS_BLOCK : JAIL_OWNERS_PLAIN;
 	if (r == 0 && report.error != TEMPLATE_E_NONE)
 		r = jail_run(&jail, &report, err);
 	if (r < 0)

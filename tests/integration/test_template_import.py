@@ -723,8 +723,9 @@ def test_a_record_of_another_kind_is_not_used(state):
     assert template(state, "rm", "one")[0] == 0 and names(state) == []
 
 
-def test_a_file_system_that_cannot_be_mapped(tmp_path):
-    """Then all is of the block's ids, and says so."""
+@pytest.fixture
+def unmappable(tmp_path):
+    """A state directory on a file system whose mounts cannot be mapped."""
     mounted = tmp_path / "mounted"
     for name in ("mounted", "lower", "upper", "work"):
         (tmp_path / name).mkdir(mode=0o700)
@@ -733,26 +734,43 @@ def test_a_file_system_that_cannot_be_mapped(tmp_path):
                           check=False)
     if done.returncode != 0:
         pytest.skip("no overlay can be mounted here")
-    try:
-        assert template(mounted, "import", "one", "-", stdin=tar(*PLAIN)) == (0, "one\n", "")
-        assert record_of(mounted, "one")["id_base"] == 0x6fff0000
-        assert (root_of(mounted, "one") / "etc/shadow").stat().st_gid == 0x6fff0000 + 42
-        assert template(mounted, "rm", "one") == (0, "", "") and names(mounted) == []
-    finally:
-        subprocess.run(["umount", mounted], check=True)
+    yield mounted
+    subprocess.run(["umount", mounted], check=True)
     shutil.rmtree(tmp_path / "work", ignore_errors=True)
 
 
-def test_one_that_was_made_where_nothing_could_be_mapped_goes(state):
-    """Copied to another file system since, it is the block's still, and holds nothing up."""
-    assert template(state, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0
-    made = state / "templates/one"
-    for path in (made / "root", *(made / "root").rglob("*")):
+def test_a_file_system_that_cannot_be_mapped(unmappable):
+    """Then all is of the block's ids, and says so."""
+    assert template(unmappable, "import", "one", "-", stdin=tar(*PLAIN)) == (0, "one\n", "")
+    assert record_of(unmappable, "one")["id_base"] == 0x6fff0000
+    assert (root_of(unmappable, "one") / "etc/shadow").stat().st_gid == 0x6fff0000 + 42
+    assert template(unmappable, "rm", "one") == (0, "", "") and names(unmappable) == []
+
+
+def move_owners(state, name, distance):
+    """As a copy to another file system leaves one that was made with those owners."""
+    made = state / "templates" / name
+    # By inode: a file with two names moves once.
+    for path in {path.lstat().st_ino: path for path in (made / "root", *(made / "root").rglob("*"))}.values():
         owner = path.lstat()
-        os.chown(path, 0x6fff0000 + owner.st_uid, 0x6fff0000 + owner.st_gid, follow_symlinks=False)
+        os.chown(path, owner.st_uid + distance, owner.st_gid + distance, follow_symlinks=False)
     record = (made / "record").read_bytes()
-    (made / "record").write_bytes(record[:8] + struct.pack("<I", 0x6fff0000) + record[12:])
+    (made / "record").write_bytes(record[:8] + struct.pack("<I", record_of(state, name)["id_base"] + distance) + record[12:])
+
+
+def test_one_that_was_made_where_nothing_could_be_mapped_goes(state):
+    """Copied since, it is the block's still, and holds nothing up."""
+    assert template(state, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0
+    move_owners(state, "one", 0x6fff0000)
     assert template(state, "rm", "one") == (0, "", "") and names(state) == []
+
+
+def test_one_that_was_made_where_all_could_be_mapped_goes(unmappable):
+    """The other way round: it is of plain users, whom the block's ids cannot act for."""
+    assert template(unmappable, "import", "one", "-", stdin=tar(*PLAIN))[0] == 0
+    move_owners(unmappable, "one", -0x6fff0000)
+    (root_of(unmappable, "one") / "etc").chmod(0)
+    assert template(unmappable, "rm", "one") == (0, "", "") and names(unmappable) == []
 
 
 # --- with the service --------------------------------------------------------------------------
