@@ -45,7 +45,7 @@ static int help(FILE *file)
 	(void)fputs("usage: sandboxctl [OPTION...] COMMAND ...\n\n", file);
 	for (size_t i = 0; i < n; i++) {
 		(void)fputs("  ", file);
-		print_verb(file, &table[i], 14);
+		print_verb(file, &table[i], 17);
 		(void)fprintf(file, " %s\n", table[i].text);
 	}
 	if (file != stdout) {

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from celery_rig import Broker, make_app
-from harness import BIN, CONFIG, Daemon, wait_until
+from harness import BIN, CONFIG, SLOW, Daemon, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -113,6 +113,26 @@ def test_every_verb_of_sandboxctl_is_in_its_page():
 
 def blocks_of(document, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "docs" / document).read_text(), re.M | re.S)
+
+
+def configurations():
+    """Every block of a document that begins with a section, as a reader copies it."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/man").glob("*.[0-9]"))]
+    for page in pages:
+        blocks = re.findall(r"^(?:```\w*|\.Bd -literal[^\n]*)\n(.*?)^(?:```|\.Ed)$", page.read_text(encoding="utf-8"), re.M | re.S)
+        for number, block in enumerate(blocks):
+            if re.match(r"\[[a-z]+(:[\w.@-]+)?\]$", block, re.M):
+                yield pytest.param(block.replace("\\e", "\\"), id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("block", configurations())
+def test_configurations_of_the_documents_are_taken(tmp_path, block):
+    file = tmp_path / "example.conf"
+    file.write_text(block, encoding="utf-8")
+    file.chmod(0o600)
+    result = subprocess.run([str(BIN / "sandboxctl"), "config", "check", str(file)], capture_output=True, text=True,
+                            timeout=60 * SLOW, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_examples_of_celery_work(capsys):
