@@ -342,7 +342,8 @@ static int form_url(const struct s3 *s3, const struct s3_call *call, char *ret_u
 	const char *scheme = config->is_plain ? "http" : "https";
 	const char *mark = call->query[0] != '\0' ? "?" : "";
 
-	/* Keys have no character that is written otherwise in a URL. */
+	if (call->key[0] != '\0' && !s3_key_is_plain(call->key))
+		return -EINVAL;
 	if (config->path_style)
 		return str_format(ret_url, bytes, "%s://%s/%s%s%s%s%s", scheme, config->host,
 				  config->bucket, call->key[0] != '\0' ? "/" : "", call->key, mark,

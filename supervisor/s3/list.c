@@ -60,12 +60,16 @@ static void take(char *dest, size_t bytes, const char *text)
 		dest[0] = '\0';
 }
 
+/* The server was asked for the instance's alone: what others have is not deleted on its word. Nor
+ * is what bears a name that we give nothing. */
+static bool is_ours(const struct page *page, const char *key)
+{
+	return str_has_prefix(key, page->prefix) && s3_key_is_plain(key);
+}
+
 static void take_object(struct page *page)
 {
-	/* The server was asked for the instance's alone: what others have is not deleted on its
-	 * word. */
-	if (str_has_prefix(page->object.key, page->prefix) && page->n_objects < OBJECTS_MAX &&
-	    page->r >= 0) {
+	if (is_ours(page, page->object.key) && page->n_objects < OBJECTS_MAX && page->r >= 0) {
 		page->r = io_write_all(page->s3->file_fd, &page->object, sizeof(page->object));
 		page->n_objects++;
 	}
@@ -95,7 +99,7 @@ static void on_object(void *userdata, const char *name, const char *text)
 
 static void take_upload(struct page *page)
 {
-	if (page->one.key[0] != '\0' && page->one.id[0] != '\0' && page->n_old < GIVE_UP_MAX &&
+	if (is_ours(page, page->one.key) && page->one.id[0] != '\0' && page->n_old < GIVE_UP_MAX &&
 	    clock_add(page->one.at, UPLOAD_AGE) < clock_realtime())
 		page->old[page->n_old++] = page->one;
 	page->one = (struct found_upload){.at = USEC_NEVER};
@@ -196,24 +200,28 @@ static enum s3_status list_uploads(struct page *page, const char *prefix)
 	return status;
 }
 
-static enum s3_status give_up_old(const struct page *page, const char *prefix)
+/* One that the server does not give up is no reason to keep the others. */
+static enum s3_status give_up_old(const struct page *page)
 {
-	enum s3_status status = S3_DONE;
+	enum s3_status first = S3_DONE;
 
-	for (uint32_t i = 0; status == S3_DONE && i < page->n_old; i++) {
-		/* The server was asked for these alone. */
-		if (!str_has_prefix(page->old[i].key, prefix))
-			return S3_E_SERVER;
-		status = s3_give_up(page->s3, page->old[i].key, page->old[i].id);
+	for (uint32_t i = 0; i < page->n_old; i++) {
+		enum s3_status status = s3_give_up(page->s3, page->old[i].key, page->old[i].id);
+
 		page->s3->report.n_given_up += status == S3_DONE;
+		if (first == S3_DONE)
+			first = status;
+		if (status == S3_E_CONNECT)
+			break;
 	}
-	return status;
+	return first;
 }
 
 enum s3_status s3_list(struct s3 *s3)
 {
 	static struct page page;
 	enum s3_status status;
+	enum s3_status given_up;
 
 	page.s3 = s3;
 	page.one.at = USEC_NEVER;
@@ -222,7 +230,10 @@ enum s3_status s3_list(struct s3 *s3)
 		       s3->request->instance) < 0)
 		return S3_E_KEY;
 	status = list_objects(&page, page.prefix);
-	if (status == S3_DONE)
-		status = list_uploads(&page, page.prefix);
-	return status == S3_DONE ? give_up_old(&page, page.prefix) : status;
+	if (status != S3_DONE)
+		return status;
+	/* Those on the pages before a failure as well. */
+	status = list_uploads(&page, page.prefix);
+	given_up = give_up_old(&page);
+	return status == S3_DONE ? given_up : status;
 }

@@ -37,14 +37,14 @@ static int limit_memory(void)
 	return CONFINE_SANITIZED ? 0 : setrlimit(RLIMIT_AS, &limit);
 }
 
-/* Below the prefix, of characters that a URL has as they are, and no way out of it. */
+/* Below the prefix, and no way out of it. */
 static bool key_is_ours(const struct s3 *s3)
 {
 	const char *key = s3->job.key;
 
 	if (s3->job.action == S3_LIST)
 		return key[0] == '\0';
-	if (!str_only(key, strlen(key), "/._-") || strstr(key, "..") || strstr(key, "//"))
+	if (!s3_key_is_plain(key))
 		return false;
 	return s3->job.action == S3_PUT || str_has_prefix(key, s3->request->config.prefix);
 }

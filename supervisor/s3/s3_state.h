@@ -52,6 +52,9 @@ MUST_USE enum s3_status s3_open(struct s3 *s3, struct name_lookup *lookup);
 void s3_close(struct s3 *s3);
 /* Again and again where that may help. call->answer is the caller's to give back. */
 MUST_USE enum s3_status s3_call(struct s3 *s3, struct s3_call *call);
+/* Of characters that a URL has as they are, and no way out of a prefix; "" is none. Calls are made
+ * of no other key but "". */
+bool s3_key_is_plain(const char *key);
 /* "&name=value" with the value encoded, or without the & at the beginning of `query`. 0, -ENOBUFS
  * or -ENOMEM. */
 MUST_USE int s3_query_add(struct s3 *s3, char query[static S3_QUERY_BYTES], const char *name,

@@ -292,6 +292,27 @@ def test_uploads_of_today_stay_and_old_ones_go(store):
     assert store.uploads() == ["other/begun"]
 
 
+def test_old_uploads_go_whatever_stands_between_them():
+    """Those of others, which the server was not asked for; one by a name that we give nothing; one that it keeps."""
+    def upload(key):
+        return f"<Upload><Key>{key}</Key><UploadId>u</UploadId><Initiated>2001-01-01T00:00:00Z</Initiated></Upload>"
+
+    own = f"{PREFIX}{INSTANCE}/"
+    text = "".join(map(upload, [f"other/{number}" for number in range(70)] + [own + "a b", own + "../x", own + "kept", own + "old"]))
+
+    def answer(method, target):
+        if method == "DELETE":
+            return whole("", "403 Forbidden" if "/kept?" in target else "204 No Content")
+        return whole(page() if "list-type=2" in target else
+                     f"<ListMultipartUploadsResult>{text}</ListMultipartUploadsResult>")
+
+    with lying(answer) as liar:
+        answer, _ = list_of(liar)
+        deleted = [target for method, target in liar.requests if method == "DELETE"]
+    assert deleted == [f"/{BUCKET}/{own}{name}?uploadId=u" for name in ("kept", "old")]
+    assert (status(answer), answer[4]) == (DENIED, 1), answer
+
+
 @pytest.mark.skipif(ASAN, reason="a sanitizer has memory of its own")
 def test_its_memory_has_a_bound(store, tmp_path):
     """Of a GiB it holds little: the file is read as it is sent."""
