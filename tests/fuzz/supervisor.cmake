@@ -1,3 +1,4 @@
 sandboxd_fuzzer(fuzz_secret_store LIBS sandboxd_secret_store)
 sandboxd_fuzzer(fuzz_egress_bytes LIBS sandboxd_egress_pure)
 sandboxd_fuzzer(fuzz_config LIBS sandboxd_config_domain sandboxd_supervisor)
+sandboxd_fuzzer(fuzz_s3 LIBS sandboxd_s3_pure)
