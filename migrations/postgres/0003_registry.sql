@@ -7,6 +7,10 @@ ALTER TABLE dagster_sandbox_sessions ADD COLUMN IF NOT EXISTS lease_fence bigint
 -- an earlier release, which never says it, and holds them for good.
 ALTER TABLE sandbox_writers ADD COLUMN lease_until timestamp without time zone;
 
+-- When the instance came to this database: what it has in the object store from before, and no row
+-- here speaks of, may be another database's.
+ALTER TABLE sandbox_writers ADD COLUMN since timestamp without time zone;
+
 -- What a caller of the runtime API said of a sandbox: metadata, workspace, the key of its create.
 ALTER TABLE dagster_sandbox_sessions ADD COLUMN IF NOT EXISTS runtime_json json;
 

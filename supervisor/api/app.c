@@ -465,7 +465,6 @@ static int start(struct app *app)
 
 	init_lists(app);
 	app->snapshots.dir_fd = -1;
-	app->list_fd = -1;
 	job_table_init(&app->tasks, (size_t)JOB_TABLE_MAX_BYTES);
 	settings_spread(app);
 	count_descriptors(app);

@@ -71,6 +71,7 @@ struct celery;
 struct egress_hub;
 struct names;
 struct platform;
+struct snapshot_remote_sweep;
 
 struct app {
 	enum app_phase phase;
@@ -88,10 +89,10 @@ struct app {
 	struct list snapshot_runs;           /* snapshot.c */
 	struct list transfers;               /* snapshot_remote.c */
 	uint32_t n_transfers_running;
-	const char *transfer_failure; /* why the last one failed; NULL: it did not */
-	int list_fd;                  /* snapshot_remote.c: what a sweep looks at; -1 */
-	usec_t list_at;               /* boottime: the next one, not before */
-	uint64_t n_audit_skipped;     /* refusals beyond the rate, not said so yet */
+	const char *transfer_failure;               /* why the last one failed; NULL: it did not */
+	struct snapshot_remote_sweep *remote_sweep; /* NULL: none is under way */
+	usec_t remote_sweep_at;                     /* boottime: the next one, not before */
+	uint64_t n_audit_skipped;                   /* refusals beyond the rate, not said so yet */
 	usec_t refusal_due;    /* boottime: when the next refusal would come if they came evenly */
 	uint64_t n_audit_owed; /* lines that were lost and not said so yet */
 	struct registry registry;

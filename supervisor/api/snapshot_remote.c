@@ -2,7 +2,8 @@
  * Theory. A transfer waits for its turn, then asks the supervisor for a helper, then for what the
  * helper says on its socket. Whoever cancels closes the socket, which is how the helper learns of
  * it. Deletions are transfers that nobody waits for. An object that should be gone and is not has
- * no row, so the sweep finds it: as for files, what is younger than an hour may still get one.
+ * no row, so the sweep (snapshot_remote_sweep.c) finds it: as for files, what is younger than an
+ * hour may still get one.
  */
 #include "supervisor/api/snapshot_remote.h"
 
@@ -22,9 +23,7 @@
 #include "supervisor/api/session/snapshots.h"
 #include "supervisor/api/snapshot_state.h"
 
-#define WAITING_MAX 4096u                  /* deletions beyond are left to the sweep */
-#define SWEEP_MAX   256u                   /* deletions of one sweep */
-#define SWEEP_EVERY (10 * USEC_PER_MINUTE) /* servers count what they are asked */
+#define WAITING_MAX 4096u /* deletions beyond are left to the sweep */
 
 struct snapshot_transfer {
 	struct list link; /* app->transfers */
@@ -365,6 +364,27 @@ int snapshot_fetch(struct app *app, const struct snapshot_reference *reference,
 	return 0;
 }
 
+int snapshot_list(struct app *app, snapshot_transferred done, void *userdata, int *ret_fd)
+{
+	struct snapshot_transfer *transfer = transfer_new(app, S3_LIST, done, userdata);
+	AUTO_CLOSE int fd = -1;
+	int r;
+
+	if (!transfer)
+		return -ENOMEM;
+	fd = snapshot_new_unnamed(&app->snapshots);
+	r = fd < 0 ? fd : 0;
+	if (r >= 0)
+		r = transfer->file_fd = fd_dup(fd, 0);
+	if (r < 0) {
+		transfer_free(transfer);
+		return r;
+	}
+	start_waiting(app);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
 /* What goes. */
 
 static uint32_t n_waiting(const struct app *app)
@@ -385,79 +405,6 @@ void snapshot_remove_remote(struct app *app, const char *key)
 		log_line(LOG_LEVEL_WARNING, NULL, "an object is not deleted now", NULL);
 		if (transfer)
 			transfer_free(transfer);
-		return;
-	}
-	start_waiting(app);
-}
-
-/* True: it stays. */
-static bool is_needed(const struct app *app, const struct s3_object *object, usec_t now)
-{
-	const char *name = strrchr(object->key, '/');
-	const struct session *session;
-	struct id sandbox;
-
-	/* Of others, whoever they are. */
-	if (!name || snapshot_name_parse(name + 1, &sandbox) < 0)
-		return true;
-	session = registry_find(&app->registry, &sandbox);
-	if (clock_add(object->written_at, snapshot_sweep_age(app, session)) > now)
-		return true;
-	/* Where services share a database, another one's row may speak of it. */
-	if (!session)
-		return app->config->store_dsn[0] != '\0';
-	return !session_persisted(session) || snapshots_have_key(session, object->key);
-}
-
-/* The helper's word, and the server's: of each object no more follows than that it is deleted. */
-static uint32_t delete_unneeded(struct app *app, int fd)
-{
-	usec_t now = clock_realtime();
-	struct s3_object object;
-	uint32_t n = 0;
-
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return 0;
-	while (n < SWEEP_MAX && io_read_exact(fd, &object, sizeof(object)) == 0) {
-		if (!memchr(object.key, '\0', sizeof(object.key)) || is_needed(app, &object, now))
-			continue;
-		snapshot_remove_remote(app, object.key);
-		n++;
-	}
-	return n;
-}
-
-static void on_listed(void *userdata, int error, const struct s3_report *report, json_t *reference)
-{
-	struct app *app = userdata;
-	int fd = app->list_fd;
-	uint32_t n;
-
-	(void)reference;
-	app->list_fd = -1;
-	n = error == 0 && app->phase == APP_PHASE_SERVING ? delete_unneeded(app, fd) : 0;
-	(void)fd_close(fd);
-	if (n > 0 || (report && report->n_given_up > 0))
-		log_line(LOG_LEVEL_INFO, NULL, "objects of snapshots removed", "n=%u uploads=%u", n,
-			 report ? report->n_given_up : 0);
-}
-
-void snapshots_sweep_remote(struct app *app)
-{
-	struct snapshot_transfer *transfer;
-	usec_t now = clock_boottime();
-
-	if (!snapshot_goes_away(app) || app->list_fd >= 0 || now < app->list_at)
-		return;
-	app->list_at = clock_add(now, SWEEP_EVERY);
-	transfer = transfer_new(app, S3_LIST, on_listed, app);
-	if (!transfer)
-		return;
-	app->list_fd = snapshot_new_unnamed(&app->snapshots);
-	transfer->file_fd = app->list_fd >= 0 ? fd_dup(app->list_fd, 0) : -1;
-	if (transfer->file_fd < 0) {
-		app->list_fd = fd_close(app->list_fd);
-		transfer_free(transfer);
 		return;
 	}
 	start_waiting(app);
@@ -505,4 +452,6 @@ void snapshots_drop_remote(struct app *app)
 			transfer->done(transfer->userdata, -ECANCELED, NULL, NULL);
 		transfer_free(transfer);
 	}
+	/* One that has its list by now. */
+	snapshots_sweep_remote_end(app);
 }

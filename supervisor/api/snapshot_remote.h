@@ -47,12 +47,17 @@ bool snapshot_is_sent(const struct app *app, const struct id *owner);
 MUST_USE int snapshot_fetch(struct app *app, const struct snapshot_reference *reference,
 			    snapshot_transferred done, void *userdata, int *ret_fd,
 			    struct snapshot_transfer **ret_transfer);
+/* struct s3_object of each object of this instance's into *ret_fd, as above; with an error, some of
+ * them. It is not cancelled. */
+MUST_USE int snapshot_list(struct app *app, snapshot_transferred done, void *userdata, int *ret_fd);
 /* done does not follow. Accepts NULL, returns NULL. */
 struct snapshot_transfer *snapshot_transfer_cancel(struct snapshot_transfer *transfer);
 /* Nobody waits for it: what stays is found by snapshots_sweep_remote where it is ours. */
 void snapshot_remove_remote(struct app *app, const char *key);
 /* Objects of this instance that no row speaks of any more, and uploads that were never ended. */
 void snapshots_sweep_remote(struct app *app);
+/* What it is about is given up. */
+void snapshots_sweep_remote_end(struct app *app);
 /* {store, failure}: where snapshots go, and why the object store did not do what it was asked last.
  * New. */
 json_t *snapshot_store_describe(const struct app *app);

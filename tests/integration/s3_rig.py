@@ -122,7 +122,7 @@ class Store:
 
 class Way:
     """What lies between a client and the server: `rule` gets method and target of each request and says what becomes of
-    it: None: it passes; a number: that status instead; "cut": its body or answer ends in the middle; "drop": no
+    it: None: it passes; a number: that status instead; pieces of bytes: these are the answer; "cut": its body or answer ends in the middle; "drop": no
     answer comes; "stall": nothing comes any more."""
 
     def __init__(self, store):
@@ -189,6 +189,11 @@ class Way:
         if what == "stall":
             while reader.read(65536):
                 pass
+            return False
+        if what is not None and not isinstance(what, (int, str)):
+            reader.read(size)
+            for piece in what:
+                client.sendall(piece)
             return False
         if isinstance(what, int):
             reader.read(size)

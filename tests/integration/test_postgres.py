@@ -181,7 +181,7 @@ def test_service_without_a_schema_says_what_to_do(postgres):
 
 # --- rows
 
-@pytest.mark.parametrize("part, passed", [("sessions", 6), ("tasks", 6), ("outage", 2), ("lease", 5)])
+@pytest.mark.parametrize("part, passed", [("sessions", 6), ("tasks", 6), ("outage", 2), ("lease", 6)])
 def test_store_passes_the_suite_of_the_embedded_one(postgres, part, passed):
     suite = BIN.parent / f"tests/unit/test_store_{part}"
     if not suite.exists():

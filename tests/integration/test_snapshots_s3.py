@@ -374,6 +374,129 @@ def test_orphans_are_collected(store, way):
         restore(caller, session, made["snapshot_id"], replace=True)
 
 
+def make_old(store, *keys):
+    """As the server sees it."""
+    at = time.time() - 9 * 86400
+    for key in keys:
+        os.utime(store.home / "data" / "snapshots" / key, (at, at))
+
+
+def leave(store, folder, session=None):
+    """An object that no row speaks of, which is old."""
+    key = f"{folder}/{session or uuid.uuid4()}-{uuid.uuid4()}.tar.zst"
+    store.put(key, b"x")
+    make_old(store, key)
+    return key
+
+
+def make_durable(caller):
+    session = caller.create_runtime()
+    run(caller, session, "echo kept >file")
+    assert suspend(caller, session, durable="wait")["durable"] is True
+    return session
+
+
+def test_orphans_are_collected_where_uploads_cannot_be_listed(store, way):
+    """Some servers do not know how."""
+    with running(CONFIG + "[api]\njanitor_interval = 1s\n" + store.config(way.port)) as service:
+        session = make_durable(service.client("ana"))
+        key, = keys_of(store, session)
+        orphan = leave(store, key.rsplit("/", 1)[0])
+        way.rule = lambda method, target: 501 if "uploads=" in target else None
+        restart(service)
+        wait_until(lambda: store.get(orphan) is None, 60)
+        assert store.get(key) is not None
+
+
+def test_what_is_on_its_way_is_not_collected(store, way):
+    """A server says of a large object when its upload began, which may be long ago once it is complete. Here it is complete,
+    and listed, before the one who sent it has heard of it. The control: an orphan beside it."""
+    complete = threading.Event()
+    orphans = []
+
+    def removed():
+        return [line for line in service.log.read_text().split("\n") if "objects of snapshots removed" in line]
+
+    def late():
+        yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+        while not complete.wait(0.2):
+            yield b" " * 4096
+        yield store.ask("GET", query=(("list-type", "2"),))[1].partition(b"?>")[2]
+
+    def rule(method, target):
+        if "list-type=2" in target:
+            return late()
+        if method == "HEAD" and not orphans:
+            key = target.partition("/snapshots/")[2]
+            make_old(store, key)
+            orphans.append(leave(store, key.rsplit("/", 1)[0]))
+            complete.set()
+            wait_until(removed, 60)
+        return None
+
+    way.rule = rule
+    with running(CONFIG + "[api]\njanitor_interval = 1s\n" + store.config(way.port)) as service:
+        caller = service.client("ana")
+        session = caller.create_runtime()
+        run(caller, session, "echo kept >file")
+        suspend(caller, session)
+        wait_until(lambda: is_durable(service, session), 120)
+        wait_until(lambda: store.get(orphans[0]) is None, 60)
+        assert " n=1 " in removed()[0] and len(keys_of(store, session)) == 1
+
+
+def test_what_sessions_left_that_are_gone_is_collected(postgres, store):
+    """Closed by another host, or without any row. The controls: a session that lives there, and what is young."""
+    config = postgres.config("[api]\njanitor_interval = 1s\n") + store.config()
+    with running(config) as one:
+        gone, lives = (make_durable(one.client("ana")) for _ in range(2))
+        key, = keys_of(store, lives)
+        folder = key.rsplit("/", 1)[0]
+        one.stop()
+        with running(config) as two:
+            caller = two.client("ana")
+            for session in (gone, lives):
+                wait_until(lambda session=session: caller.post(at(session, "/resume"), timeout=60).status == 200, 90)
+            assert caller.delete(at(gone)).status == 200
+            wait_until(lambda: not keys_of(store, gone), 60)
+            left = [leave(store, folder, gone), leave(store, folder)]
+            kept = leave(store, folder, lives)
+            young = f"{folder}/{gone}-{uuid.uuid4()}.tar.zst"
+            store.put(young, b"x")
+            make_old(store, key)
+            postgres.sql("UPDATE sandbox_writers SET since = since - interval '30 days'")
+            one.start()
+            wait_until(lambda: not [name for name in left if store.get(name) is not None], 120)
+            wait_until(lambda: 'msg="objects of snapshots removed" n=2 ' in one.log.read_text(), 60)
+            for name in (key, kept, young):
+                assert store.get(name) is not None, name
+
+
+def test_what_another_database_may_speak_of_is_kept(postgres, store):
+    """A service that comes to an empty one has no rows there. The controls: a session that was closed there; and one that
+    was in that database when they were made."""
+    postgres.new_database("empty")
+    postgres.ready("empty")
+    more = "[api]\njanitor_interval = 1s\n"
+    with running(postgres.config(more) + store.config()) as service:
+        session = make_durable(service.client("ana"))
+        key, = keys_of(store, session)
+        make_old(store, key)
+        service.stop()
+        service.configure(postgres.config(more, database="empty") + store.config())
+        service.start()
+        caller = service.client("ana")
+        closed = make_durable(caller)
+        assert caller.delete(at(closed)).status == 200
+        left = leave(store, key.rsplit("/", 1)[0], closed)
+        restart(service)
+        wait_until(lambda: store.get(left) is None, 60)
+        assert keys_of(store, session) == [key]
+        postgres.sql("UPDATE sandbox_writers SET since = since - interval '30 days'", database="empty")
+        restart(service)
+        wait_until(lambda: not keys_of(store, session), 60)
+
+
 def test_a_fresh_service_takes_what_is_there(postgres, store):
     """Another host, another state directory: the row and the object are all that it has."""
     config = postgres.config() + store.config()

@@ -189,12 +189,66 @@ static void test_take_that_nobody_heard_of_is_heard_at_the_next(void **state)
 	assert_int_equal(take(rig, "alice", ""), STORE_NOT_FOUND);
 }
 
+struct gone {
+	int n;
+	struct store_gone last;
+	enum store_result result;
+};
+
+static void see_gone(void *userdata, enum store_result result, const struct store_gone *seen)
+{
+	struct gone *gone = userdata;
+
+	gone->result = result;
+	if (!seen)
+		return;
+	gone->n++;
+	gone->last = *seen;
+}
+
+static struct gone ask_gone(struct rig *rig, const struct id *sessions, size_t n)
+{
+	struct gone gone = {0};
+
+	assert_int_equal(store_sessions_gone(rig->store, sessions, n, see_gone, &gone), 0);
+	rig_flush(rig->store, 1);
+	assert_int_equal(gone.result, STORE_NOT_FOUND);
+	return gone;
+}
+
+/* Whoever has one that is open, it is not; one without a row may be another store's. */
+static void test_gone_is_what_is_closed_or_has_no_row(void **state)
+{
+	struct rig *rig = *state;
+	struct answers answers = {0};
+	struct id ids[2] = {rig->session->id, rig_id(99)};
+	struct gone gone;
+
+	SERVER_ONLY();
+	rig_insert(rig);
+	give_to_other(rig, NAMES_AS_TEXTS("true"));
+	gone = ask_gone(rig, ids, ARRAY_SIZE(ids));
+	assert_int_equal(gone.n, 1);
+	assert_true(id_equal(&gone.last.session, &ids[1]));
+	assert_true(gone.last.not_before > 0 && gone.last.not_before <= clock_realtime());
+	rig_run_sql(rig, "UPDATE dagster_sandbox_sessions SET instance = " OURS);
+	assert_int_equal(store_session_close(rig->store, &ids[0], "deleted", 50 * SECONDS, rig_note,
+					     &answers),
+			 0);
+	rig_flush(rig->store, 1);
+	assert_int_equal(ask_gone(rig, ids, ARRAY_SIZE(ids)).n, 2);
+	gone = ask_gone(rig, ids, 1);
+	assert_int_equal(gone.n, 1);
+	assert_int_equal(gone.last.not_before, 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	STORE_TEST(test_lease_busy_instance_hears_of_another),
 	STORE_TEST(test_lease_counts_from_its_own_question),
 	STORE_TEST(test_lease_answered_late_was_lost_perhaps),
 	STORE_TEST(test_take_by_names_that_the_platform_does_not_know),
 	STORE_TEST(test_take_that_nobody_heard_of_is_heard_at_the_next),
+	STORE_TEST(test_gone_is_what_is_closed_or_has_no_row),
 };
 
 TEST_MAIN(tests)

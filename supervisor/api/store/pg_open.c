@@ -350,6 +350,7 @@ const struct store_ops pg_ops = {
 	.usage_put = queue_usage_put,
 	.each_usage = pg_each_usage,
 	.frames_use = queue_frames_use,
+	.sessions_gone = queue_sessions_gone,
 	.retain = queue_retain,
 	.forget = queue_forget,
 	.flush = pg_flush,

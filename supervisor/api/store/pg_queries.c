@@ -334,6 +334,14 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 		 " timezone('UTC', clock_timestamp()) - interval '10 minutes')"
 		 " FROM sandbox_writers WHERE id <> " INSTANCE
 		 " AND lease_until > timezone('UTC', clock_timestamp()) - interval '1 day'",					     0,       false},
+ /* What has no row at all may be another database's, from before this one was ours. */
+	[PG_QUERY_GONE] =
+		{"gone",
+					"SELECT k.id, CASE WHEN s.id IS NULL"
+		 " THEN (extract(epoch FROM w.since) * 1000000)::bigint ELSE 0 END"
+		 " FROM unnest($1::text[]) k (id) LEFT JOIN dagster_sandbox_sessions s ON s.id = k.id,"
+		 " sandbox_writers w WHERE w.id = " INSTANCE
+		 " AND w.since IS NOT NULL AND (s.id IS NULL OR s.status = 'closed')",						   0,       false},
 	[PG_QUERY_CLAIM] = {"claim",
 					"UPDATE dagster_sandbox_sessions SET instance = " INSTANCE ", host = $1"
 			    " WHERE instance IS NULL AND status IN ('open', 'running')",						 0,       false},

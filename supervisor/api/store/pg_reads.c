@@ -43,6 +43,10 @@ static bool send_read(struct pg_store *s, const struct read *read, struct pg_sen
 
 	if (read->use_seen)
 		return pg_send(s, QUERY_FRAMES_USE, NULL, 0);
+	if (read->gone_seen) {
+		values[0] = value_text(read->sessions);
+		return pg_send(s, PG_QUERY_GONE, values, 1);
+	}
 	if (read->session_read)
 		return send_take(s, read, sent);
 	if (read->airbyte_read) {
@@ -197,6 +201,19 @@ static void deliver_use(const struct read *read, const PGresult *result)
 		read->use_seen(read->userdata, STORE_NOT_FOUND, NULL);
 }
 
+static void deliver_gone(const struct read *read, const PGresult *result)
+{
+	for (int i = 0; i < PQntuples(result) && read->gone_seen; i++) {
+		const struct columns columns = columns_of(result, i);
+		struct store_gone gone = {.not_before = columns_number(&columns, 1)};
+
+		if (columns.text[0] && id_parse(columns.text[0], &gone.session) == 0)
+			read->gone_seen(read->userdata, STORE_OK, &gone);
+	}
+	if (read->gone_seen)
+		read->gone_seen(read->userdata, STORE_NOT_FOUND, NULL);
+}
+
 static void deliver_airbyte(const struct read *read, const PGresult *result)
 {
 	int n = PQntuples(result);
@@ -254,6 +271,8 @@ static void refuse(const struct read *read)
 		read->component_read(read->userdata, STORE_DEGRADED, NULL);
 	else if (read->use_seen)
 		read->use_seen(read->userdata, STORE_DEGRADED, NULL);
+	else if (read->gone_seen)
+		read->gone_seen(read->userdata, STORE_DEGRADED, NULL);
 	else if (read->airbyte_read)
 		read->airbyte_read(read->userdata, STORE_DEGRADED, NULL);
 	else if (read->session_read)
@@ -274,6 +293,8 @@ static void deliver(const struct read *read, const PGresult *result)
 		deliver_component(read, result);
 	else if (read->use_seen)
 		deliver_use(read, result);
+	else if (read->gone_seen)
+		deliver_gone(read, result);
 	else if (read->airbyte_read)
 		deliver_airbyte(read, result);
 	else if (read->session_read)
@@ -303,6 +324,7 @@ static void silence(struct read *read)
 	read->frames_read = NULL;
 	read->component_read = NULL;
 	read->use_seen = NULL;
+	read->gone_seen = NULL;
 	read->airbyte_read = NULL;
 	read->session_read = NULL;
 }

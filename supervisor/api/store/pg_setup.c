@@ -30,10 +30,12 @@ static const char *const texts[SETUP_PREPARES] = {
 	/* Waits for a batch of an earlier connection that is being committed; what comes after is
 	 * refused by its number. */
 	[SETUP_WRITER] =
-		"INSERT INTO sandbox_writers AS w (id, host, generation, batch, seen_at)"
-		" VALUES (current_setting('sandboxd.instance'), $1, 1, 0, timezone('UTC', now()))"
+		"INSERT INTO sandbox_writers AS w (id, host, generation, batch, seen_at, since)"
+		" VALUES (current_setting('sandboxd.instance'), $1, 1, 0, timezone('UTC', now()),"
+		" timezone('UTC', now()))"
 		" ON CONFLICT (id) DO UPDATE SET generation = w.generation + 1,"
-		" host = excluded.host, seen_at = excluded.seen_at"
+		" host = excluded.host, seen_at = excluded.seen_at,"
+		" since = coalesce(w.since, excluded.since)"
 		" RETURNING generation, batch",
 };
 

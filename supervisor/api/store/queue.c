@@ -62,6 +62,7 @@ static void drop_writes(struct list *list)
 void queue_free_read(struct read *read)
 {
 	free(read->after_file);
+	free(read->sessions);
 	free(read->viewer);
 	free(read);
 }
@@ -220,6 +221,7 @@ void queue_forget(struct store *store, const void *userdata)
 			read->frames_read = NULL;
 			read->component_read = NULL;
 			read->use_seen = NULL;
+			read->gone_seen = NULL;
 			read->airbyte_read = NULL;
 			read->session_read = NULL;
 		}
@@ -524,6 +526,43 @@ int queue_frames_use(struct store *store, store_frames_use_seen seen, void *user
 	if (!read)
 		return -ENOMEM;
 	read->use_seen = seen;
+	read->userdata = userdata;
+	list_append(&queue_of(store)->reads, &read->link);
+	return 0;
+}
+
+char *queue_id_array(const struct id *ids, size_t n)
+{
+	char *text = malloc(n * ID_TEXT_BYTES + sizeof("{}"));
+	char *at = text;
+
+	if (!text)
+		return NULL;
+	*at++ = '{';
+	for (size_t i = 0; i < n; i++) {
+		id_format(&ids[i], at);
+		at += ID_TEXT_BYTES - 1;
+		if (i + 1 < n)
+			*at++ = ',';
+	}
+	*at++ = '}';
+	*at = '\0';
+	return text;
+}
+
+int queue_sessions_gone(struct store *store, const struct id *sessions, size_t n,
+			store_gone_seen seen, void *userdata)
+{
+	struct read *read = calloc(1, sizeof(*read));
+
+	if (!read)
+		return -ENOMEM;
+	read->sessions = queue_id_array(sessions, n);
+	if (!read->sessions) {
+		free(read);
+		return -ENOMEM;
+	}
+	read->gone_seen = seen;
 	read->userdata = userdata;
 	list_append(&queue_of(store)->reads, &read->link);
 	return 0;

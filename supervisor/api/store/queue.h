@@ -38,13 +38,15 @@ struct read {
 	struct id id;        /* of the task, or of the session */
 	bool of_session;     /* tasks of a session are read */
 	char *after_file;    /* owned; of a component, written */
+	char *sessions;      /* owned; their ids, as an array of the server's */
 	uint64_t generation; /* when there were so many suspends, or later */
 	uint32_t after;
 	size_t max_bytes;
-	store_task_read task_read; /* one of the six, or none after store_forget */
+	store_task_read task_read; /* one of the seven, or none after store_forget */
 	store_frames_read frames_read;
 	store_component_read component_read;
 	store_frames_use_seen use_seen;
+	store_gone_seen gone_seen;
 	store_airbyte_read airbyte_read;
 	store_session_read session_read;
 	struct read_viewer *viewer; /* owned; of the last two */
@@ -136,6 +138,10 @@ int queue_frames_get(struct store *store, const struct id *task, uint32_t after,
 int queue_component_get(struct store *store, const struct id *session, const char *after,
 			uint64_t generation, store_component_read component_read, void *userdata);
 int queue_frames_use(struct store *store, store_frames_use_seen seen, void *userdata);
+/* "{id,id}": texts, as PostgreSQL reads an array. To free; NULL: no memory. */
+char *queue_id_array(const struct id *ids, size_t n);
+int queue_sessions_gone(struct store *store, const struct id *sessions, size_t n,
+			store_gone_seen seen, void *userdata);
 int queue_session_take(struct store *store, const struct store_viewer *viewer,
 		       const struct id *session, store_session_read session_read, void *userdata);
 int queue_airbyte_get(struct store *store, const struct store_viewer *viewer,

@@ -241,6 +241,17 @@ static int no_session_take(struct store *store, const struct store_viewer *viewe
 }
 
 /* The file has one service. */
+static int no_sessions_gone(struct store *store, const struct id *sessions, size_t n,
+			    store_gone_seen seen, void *userdata)
+{
+	(void)store;
+	(void)sessions;
+	(void)n;
+	(void)seen;
+	(void)userdata;
+	return -EOPNOTSUPP;
+}
+
 static bool no_lease_lapsed(const struct store *store, usec_t now)
 {
 	(void)store;
@@ -296,6 +307,7 @@ const struct store_ops sqlite_ops = {
 	.usage_put = queue_usage_put,
 	.each_usage = sqlite_each_usage,
 	.frames_use = queue_frames_use,
+	.sessions_gone = no_sessions_gone,
 	.retain = queue_retain,
 	.forget = queue_forget,
 	.flush = sqlite_flush,

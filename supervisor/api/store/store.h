@@ -203,6 +203,16 @@ struct store_frames_use {
 /* use is NULL unless STORE_OK. */
 typedef void (*store_frames_use_seen)(void *userdata, enum store_result result,
 				      const struct store_frames_use *use);
+/* A session that no open row speaks of, and none ever will. */
+struct store_gone {
+	struct id session;
+	/* Realtime, by the store's clock: its row may have been in another store before. 0: the row
+	 * is here, and says so. */
+	usec_t not_before;
+};
+/* gone is NULL unless STORE_OK. */
+typedef void (*store_gone_seen)(void *userdata, enum store_result result,
+				const struct store_gone *gone);
 /* A session by its id. */
 typedef int (*store_id_seen)(void *userdata, const struct id *session);
 typedef int (*store_usage_seen)(void *userdata, const struct store_usage *usage);
@@ -278,6 +288,8 @@ struct store_ops {
 	int (*usage_put)(struct store *store, const struct store_usage *usage);
 	int (*each_usage)(struct store *store, uint32_t day, store_usage_seen seen, void *userdata);
 	int (*frames_use)(struct store *store, store_frames_use_seen seen, void *userdata);
+	int (*sessions_gone)(struct store *store, const struct id *sessions, size_t n,
+			     store_gone_seen seen, void *userdata);
 	int (*retain)(struct store *store, const struct janitor_retention *retention,
 		      store_done done, void *userdata);
 	void (*forget)(struct store *store, const void *userdata);
@@ -549,6 +561,14 @@ MUST_USE static inline int store_frames_use(struct store *store, store_frames_us
 					    void *userdata)
 {
 	return store->ops->frames_use(store, seen, userdata);
+}
+
+/* Those of these sessions that are gone, whoever had them: calls as of store_frames_use. Of a store
+ * that others share alone; else -EOPNOTSUPP. */
+MUST_USE static inline int store_sessions_gone(struct store *store, const struct id *sessions,
+					       size_t n, store_gone_seen seen, void *userdata)
+{
+	return store->ops->sessions_gone(store, sessions, n, seen, userdata);
 }
 
 /* One bounded step of retention deletes. STORE_OK: there may be more, call it again soon, else what
