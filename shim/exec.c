@@ -266,28 +266,35 @@ int exec_start(const struct shim_params *params, const struct frame_exec *exec, 
 	return -1;
 }
 
-struct exec_kill {
+struct exec_all {
 	struct shim_params params;
 	bool is_root;
+	int number;
 };
 
-static int exec_kill_child(void *userdata)
+static int exec_all_child(void *userdata)
 {
-	const struct exec_kill *target = userdata;
+	const struct exec_all *all = userdata;
 
 	/* Without capabilities -1 means: all of that id, but us. */
-	if (exec_become(&target->params, target->is_root, 0) >= 0)
-		(void)syscall(SYS_kill, -1, SIGKILL);
+	if (exec_become(&all->params, all->is_root, 0) < 0)
+		return 1;
+	(void)syscall(SYS_kill, -1, all->number); /* ESRCH: there is none */
 	return 0;
 }
 
-void exec_kill_all(const struct shim_params *params, bool is_root)
+int exec_signal_all(const struct shim_params *params, bool is_root, int number)
 {
-	struct exec_kill target = {.params = *params, .is_root = is_root};
+	struct exec_all all = {.params = *params, .is_root = is_root, .number = number};
+	int status = 0;
 	pid_t pid;
 
-	pid = exec_clone(exec_kill_child, &target);
-	/* Without a free pid there is nothing to try; the next round asks again. */
-	if (pid > 0)
-		(void)waitpid(pid, NULL, 0);
+	pid = exec_clone(exec_all_child, &all);
+	if (pid < 0)
+		return -EAGAIN;
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return -EAGAIN;
+	}
+	return status == 0 ? 0 : -EAGAIN;
 }

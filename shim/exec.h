@@ -25,6 +25,7 @@ struct exec_failure {
 MUST_USE int exec_start(const struct shim_params *params, const struct frame_exec *exec,
 			int stdin_fd, int stdout_fd, int stderr_fd,
 			struct exec_failure *ret_failure);
-/* SIGKILL to every process of `user` (is_root: of uid 0) in the session that a command could
- * signal, in one step of the kernel. */
-void exec_kill_all(const struct shim_params *params, bool is_root);
+/* The signal to every process of `user` (is_root: of uid 0) in the session that a command could
+ * signal, in one step of the kernel: who is being forked meanwhile gets it too. 0, or -EAGAIN:
+ * there is no free pid for it. */
+MUST_USE int exec_signal_all(const struct shim_params *params, bool is_root, int number);

@@ -271,6 +271,8 @@ static void job_on_message(struct job *job, const struct message *message, int *
 	switch (message->type) {
 	case MESSAGE_STARTED:
 		job_on_started(job, message, pty_fd);
+		if (!job_is_tools(job))
+			halt_again(job->shim);
 		serve_flush(job->shim);
 		stdio_watch(job);
 		break;

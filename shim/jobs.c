@@ -91,6 +91,11 @@ int jobs_exec(struct shim *shim, uint32_t id, const uint8_t *payload, size_t siz
 	step = WIRE_STEP_REQUEST;
 	r = is_root && !(shim->context.params.flags & SHIM_PARAMS_ROOT_COMMANDS) ? -EPERM : 0;
 	if (r >= 0) {
+		/* What is told now would be of commands that run. */
+		step = WIRE_STEP_FORK;
+		r = shim->paused_at != 0 && !halt_is_done(shim) ? -EAGAIN : 0;
+	}
+	if (r >= 0) {
 		step = WIRE_STEP_PIPE;
 		r = job_open_command(job, &exec.head, fds, &n_fds);
 	}

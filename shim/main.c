@@ -79,6 +79,7 @@ static int start_nursery(struct shim *shim, struct err *err)
 		shim->idle_fd[i] = -1;
 	for (size_t i = 0; i < SPAWNER_MAX_; i++)
 		shim->spawner_fd[i] = -1;
+	shim->halt = HALT_NULL;
 	r = nursery_start(&shim->context, &nursery, err);
 	if (r < 0)
 		return r;

@@ -28,6 +28,9 @@ enum message_type {
 	MESSAGE_TERM,   /* end the tree politely */
 	MESSAGE_KILL,   /* end the tree */
 	MESSAGE_SIGNAL, /* wait_status: the number; step: enum wire_signal_scope */
+	/* to one that has no command; answered with DONE or FAILED */
+	MESSAGE_HALT,  /* stop all commands. step: 1: again, who began meanwhile */
+	MESSAGE_GO_ON, /* who was stopped by it goes on */
 	/* pid 1 to file helper */
 	MESSAGE_PUT, /* a WIRE_PUT payload; descriptor: the pipe that carries the bytes */
 	/* a WIRE_FILE payload; descriptors: the pipe for what is found, [that with the bytes] */
@@ -39,7 +42,7 @@ enum message_type {
 	MESSAGE_STARTED, /* runner: pid, peer_pid; descriptor: our side of its terminal, if any */
 	MESSAGE_FAILED,  /* runner, helper: step, error_number */
 	MESSAGE_EXIT,    /* runner: wait_status, usage, n_children */
-	MESSAGE_DONE,    /* helper */
+	MESSAGE_DONE,    /* helper; runner: of HALT and GO_ON */
 };
 
 struct message {

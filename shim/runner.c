@@ -60,6 +60,9 @@
 /* Rounds of the first kind; passes of the second in one round. */
 #define RUNNER_FIRST_ROUNDS   3
 #define RUNNER_STOP_PASSES    50
+/* A pass; and all passes, of what the api worker waits for the answer. */
+#define RUNNER_HALT_MS        1
+#define RUNNER_HALT_US        (USEC_PER_SEC / 2)
 #define RUNNER_LAST_RESORT_US (6 * USEC_PER_SEC)
 
 struct runner {
@@ -75,6 +78,8 @@ struct runner {
 	usec_t killing_since; /* 0: not killing */
 	uint32_t n_rounds;    /* of killing */
 	struct message exit;
+	size_t n_stopped; /* who was so before HALT */
+	pid_t stopped[PLAN_PIDS_MAX];
 	uint8_t buffer[MESSAGE_MAX_BYTES]; /* untouched pages cost nothing */
 };
 
@@ -261,6 +266,33 @@ static void runner_exec(struct runner *runner, const struct message *message, co
 	}
 }
 
+static void runner_answer(struct runner *runner, int r)
+{
+	const struct message done = {.type = MESSAGE_DONE};
+
+	if (r < 0)
+		runner_fail(runner, WIRE_STEP_FORK, -r);
+	else if (message_send(runner->socket_fd, &done, NULL, NULL, 0) < 0)
+		_exit(0);
+}
+
+/* Whoever gets the signal runs no further instruction of its own: what a call in the kernel has yet
+ * to do ends before a freeze does. */
+static int runner_halt(struct runner *runner, bool again)
+{
+	usec_t until = clock_add(clock_boottime(), RUNNER_HALT_US);
+	int n = again ? 0 : tree_stopped(runner->stopped, ARRAY_SIZE(runner->stopped));
+
+	if (n < 0)
+		return n;
+	if (!again)
+		runner->n_stopped = (size_t)n;
+	/* Parents first, for who is well-behaved; then all, who may hide or be woken meanwhile. */
+	while (tree_stop(runner->params->user_id) > 0 && clock_boottime() < until)
+		(void)poll(NULL, 0, RUNNER_HALT_MS);
+	return exec_signal_all(runner->params, false, SIGSTOP);
+}
+
 static void runner_receive(struct runner *runner)
 {
 	int fds[MESSAGE_MAX_FDS];
@@ -293,6 +325,13 @@ static void runner_receive(struct runner *runner)
 		if (runner->busy)
 			runner_signal(runner, message.wait_status, message.step);
 		break;
+	case MESSAGE_HALT:
+		runner_answer(runner, runner_halt(runner, message.step != 0));
+		break;
+	case MESSAGE_GO_ON:
+		runner_answer(runner, tree_continue(runner->stopped, runner->n_stopped));
+		runner->n_stopped = 0;
+		break;
 	default:
 		_exit(1);
 	}
@@ -313,7 +352,8 @@ static void runner_round(struct runner *runner)
 		runner_kill_far();
 	if (clock_boottime() < clock_add(runner->killing_since, RUNNER_LAST_RESORT_US))
 		return;
-	exec_kill_all(runner->params, runner->is_root);
+	/* Without a free pid there is nothing to try; the next round asks again. */
+	IGNORE_RESULT(exec_signal_all(runner->params, runner->is_root, SIGKILL));
 	runner->killing_since = clock_boottime();
 }
 

@@ -200,7 +200,7 @@ static int serve_send_all(struct shim *shim)
 		r = serve_send_kept(shim);
 	if (r >= 0)
 		r = serve_send_started(shim);
-	if (r >= 0 && shim->stats_pending)
+	if (r >= 0 && shim->stats_pending && !halt_is_asked(&shim->halt))
 		r = serve_send_stats(shim);
 	if (r >= 0)
 		r = serve_send_taken(shim);
@@ -297,6 +297,7 @@ static int serve_pause(struct shim *shim, const uint8_t *payload)
 	if (pause.is_paused > 1 || pause.zero != 0)
 		return -EBADMSG;
 	jobs_pause(shim, pause.is_paused != 0);
+	halt_set(shim, pause.is_paused != 0);
 	return 0;
 }
 

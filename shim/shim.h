@@ -12,6 +12,7 @@
 #include "shim/agent.h"
 #include "shim/denials.h"
 #include "shim/files_job.h"
+#include "shim/halt.h"
 #include "shim/job.h"
 #include "shim/nursery.h"
 #include "shim/secrets.h"
@@ -42,7 +43,8 @@ struct shim {
 	struct bucket output;      /* of all jobs; starts full */
 	struct loop_source *timer; /* the first of all jobs */
 	usec_t paused_at;          /* the session is frozen since then; 0: it is not */
-	size_t first_on_time;      /* the slot that the next timer asks first */
+	struct halt halt;
+	size_t first_on_time; /* the slot that the next timer asks first */
 	struct job job[SHIM_N_SLOTS];
 	struct files_held held;
 	uint8_t held_frame[WIRE_FRAME_MAX_BYTES];

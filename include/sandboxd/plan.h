@@ -128,10 +128,12 @@ enum shim_params_flags {
 	SHIM_PARAMS_WEAK_ROOT_CAP = 16, /* test builds: these have one capability more */
 	SHIM_PARAMS_WEAK_LANDLOCK = 32,
 	SHIM_PARAMS_TEMPLATE = 64, /* its root is a template, which may be written to */
+	/* Nobody can freeze its commands alone: the shim stops them while the session is paused */
+	SHIM_PARAMS_STOPS = 128,
 #ifdef SANDBOXD_TEST_HOOKS
-	SHIM_PARAMS_ALL_ = 126,
+	SHIM_PARAMS_ALL_ = 254,
 #else
-	SHIM_PARAMS_ALL_ = 72,
+	SHIM_PARAMS_ALL_ = 200,
 #endif
 };
 

@@ -108,6 +108,7 @@ static int step_params(struct start *start)
 		.size = sizeof(params),
 		.user_id = SESSION_USER_ID,
 		.group_id = SESSION_USER_ID,
+		.flags = SHIM_PARAMS_STOPS,
 		.ring_bytes = (uint64_t)SHIM_RING_BYTES,
 	};
 	struct id id;

@@ -15,7 +15,8 @@
 #include "supervisor/api/provider.h"
 #include "supervisor/api/snapshot.h"
 
-#define START_WAIT (3 * USEC_PER_SEC) /* for the first link: what needs no engine waits as long */
+#define PERSIST_TIMEOUT (60 * USEC_PER_SEC)
+#define START_WAIT      (3 * USEC_PER_SEC) /* for the first link: what needs no engine waits as long */
 
 static void on_gone(void *userdata, const struct id *session, const struct launch_gone *gone)
 {
@@ -192,7 +193,20 @@ static int stat_of(struct app *app, const struct id *id, supervisor_answer answe
 	return ask(app, LAUNCH_STAT, id, APP_REQUEST_TIMEOUT, answer, userdata);
 }
 
-/* A container is paused as a whole; and what is in force is the engine's to say. */
+/* Its commands were stopped when it was paused. */
+static int persist_open(struct app *app, const struct id *id, supervisor_answer answer,
+			void *userdata)
+{
+	return ask(app, LAUNCH_PART, id, PERSIST_TIMEOUT, answer, userdata);
+}
+
+static int persist_close(struct app *app, const struct id *id, supervisor_answer answer,
+			 void *userdata)
+{
+	return ask(app, LAUNCH_JOIN, id, PERSIST_TIMEOUT, answer, userdata);
+}
+
+/* What is in force is the engine's to say. */
 static int refuse(struct app *app, const struct id *id, supervisor_answer answer, void *userdata)
 {
 	(void)app;
@@ -212,8 +226,8 @@ const struct provider provider_docker = {
 	.asked = asked,
 	.destroy = destroy,
 	.persist = persist,
-	.persist_open = refuse,
-	.persist_close = refuse,
+	.persist_open = persist_open,
+	.persist_close = persist_close,
 	.resume = resume,
 	.stat = stat_of,
 	.proof = refuse,

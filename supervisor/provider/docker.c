@@ -42,6 +42,7 @@ struct op {
 	struct id id;
 	char *body; /* of the create */
 	bool is_second_try;
+	bool pauses; /* or lets go on */
 	int result;
 	engine_done done;
 	engine_stream stream;
@@ -246,18 +247,34 @@ static int docker_remove(struct engine *engine, const struct id *id, engine_done
 			   done, on_removed);
 }
 
+static void on_pause_looked(void *userdata, int status, const char *body, size_t size)
+{
+	struct op *op = userdata;
+	bool is_so = status == HTTP_OK && engine_json_is_paused(body, size) == (int)op->pauses;
+
+	op_finish(op, is_so ? 0 : op->result);
+}
+
+/* What is so already is refused, in words of each engine's own. */
 static void on_paused(void *userdata, int status, const char *body, size_t size)
 {
 	struct op *op = userdata;
 
-	op_finish(op, result_of(op, "pause", status, body, size));
+	op->result = result_of(op, "pause", status, body, size);
+	if (op->result == -EIO &&
+	    send_about(op, "GET", "/containers/", "/json", NULL, on_pause_looked) == 0)
+		return;
+	op_finish(op, op->result);
 }
 
 static int docker_pause(struct engine *engine, const struct id *id, bool pause, engine_done done,
 			void *userdata)
 {
-	return send_simple(op_new(docker_of(engine), id, userdata), "POST",
-			   pause ? "/pause" : "/unpause", done, on_paused);
+	struct op *op = op_new(docker_of(engine), id, userdata);
+
+	if (op)
+		op->pauses = pause;
+	return send_simple(op, "POST", pause ? "/pause" : "/unpause", done, on_paused);
 }
 
 static void on_stat(void *userdata, int status, const char *body, size_t size)

@@ -156,7 +156,8 @@ int engine_json_list(const char *body, size_t size, engine_json_each each, void 
 	return r;
 }
 
-int engine_json_runs(const char *body, size_t size)
+/* 0 or -EBADMSG. */
+static int state_of(const char *body, size_t size, bool *ret_runs, bool *ret_is_paused)
 {
 	const char *reason;
 	const json_t *state;
@@ -167,13 +168,29 @@ int engine_json_runs(const char *body, size_t size)
 	if (r < 0)
 		return r;
 	state = json_object_get(document, "State");
-	if (!json_is_boolean(json_object_get(state, "Running")))
-		r = -EBADMSG;
-	else
-		r = json_is_true(json_object_get(state, "Running")) ||
-		    json_is_true(json_object_get(state, "Paused"));
+	r = json_is_boolean(json_object_get(state, "Running")) ? 0 : -EBADMSG;
+	*ret_is_paused = json_is_true(json_object_get(state, "Paused"));
+	*ret_runs = json_is_true(json_object_get(state, "Running"));
 	json_decref(document);
 	return r;
+}
+
+int engine_json_runs(const char *body, size_t size)
+{
+	bool runs, is_paused;
+	int r = state_of(body, size, &runs, &is_paused);
+
+	return r < 0 ? r : runs || is_paused;
+}
+
+int engine_json_is_paused(const char *body, size_t size)
+{
+	bool runs, is_paused;
+	int r = state_of(body, size, &runs, &is_paused);
+
+	if (r == 0 && !runs && !is_paused)
+		r = -EBADMSG;
+	return r < 0 ? r : is_paused;
 }
 
 static uint64_t number_of(const json_t *object, const char *key)

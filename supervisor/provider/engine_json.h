@@ -41,5 +41,7 @@ typedef void (*engine_json_each)(void *userdata, const struct id *id, bool is_pa
 MUST_USE int engine_json_list(const char *body, size_t size, engine_json_each each, void *userdata);
 /* Of one container: 1: it runs, or is paused; 0: it does not; -EBADMSG. */
 MUST_USE int engine_json_runs(const char *body, size_t size);
+/* Of one container: 1: it is paused; 0: it runs; -EBADMSG: neither. */
+MUST_USE int engine_json_is_paused(const char *body, size_t size);
 /* What the engine counts; what it does not tell is 0. 0, or -EBADMSG. */
 MUST_USE int engine_json_stat(const char *body, size_t size, struct launch_stat *ret_stat);

@@ -370,6 +370,14 @@ static int kill_one(struct request *request)
 	return 0;
 }
 
+/* One that is gone: who resumes it waits for the end of its handle, and no stream says so while it
+ * is paused. */
+static void note_absent(const struct request *request, int result)
+{
+	if (result == -ENOENT)
+		forget(request->service, &request->id);
+}
+
 static void on_frozen(void *userdata, int result)
 {
 	struct request *request = userdata;
@@ -377,6 +385,7 @@ static void on_frozen(void *userdata, int result)
 	struct launch_msg answer = answer_to(request, LAUNCH_E_NONE);
 
 	if (result < 0) {
+		note_absent(request, result);
 		answer_result(request, result, "pause");
 		return;
 	}
@@ -466,6 +475,7 @@ static void on_thawed(void *userdata, int result)
 		if (sandbox->pump && !pump_is_connected(sandbox->pump))
 			connect_late(sandbox);
 	}
+	note_absent(request, result);
 	answer_result(request, result, "unpause");
 }
 
@@ -541,8 +551,10 @@ static int begin(struct request *request, const struct launch_msg *msg)
 	case LAUNCH_KILL:
 		return kill_one(request);
 	case LAUNCH_FREEZE:
+	case LAUNCH_JOIN:
 		return engine_pause(engine, &request->id, true, on_frozen, request);
 	case LAUNCH_THAW:
+	case LAUNCH_PART: /* its shim has stopped its commands before the pause */
 		return engine_pause(engine, &request->id, false, on_thawed, request);
 	case LAUNCH_STAT:
 		return engine_stat(engine, &request->id, on_stat, request);

@@ -141,7 +141,7 @@ def test_what_it_cannot(caller, service, sandbox):
 def test_pause_and_resume(caller, sandbox, engine):
     begin(caller, sandbox, "i=0; while :; do i=$((i+1)); echo $i > t; sleep 0.05; done")
     time.sleep(0.3)
-    answer = caller.post(at(sandbox, "/suspend"))
+    answer = caller.post(at(sandbox, "/suspend"), {"durable": "wait"})
     assert answer.status == 200, answer
     assert engine.containers()[sandbox] == "paused"
     answer = caller.post(at(sandbox, "/resume"))

@@ -147,20 +147,25 @@ static void test_whether_one_runs(void **state)
 	static const struct {
 		const char *text;
 		int runs;
+		int is_paused;
 	} rows[] = {
-		{"{\"State\":{\"Running\":true,\"Paused\":false}}",  1       },
-		{"{\"State\":{\"Running\":false,\"Paused\":true}}",  1       },
-		{"{\"State\":{\"Running\":false,\"Paused\":false}}", 0       },
-		{"{\"State\":{\"Running\":\"no\"}}",                 -EBADMSG},
-		{"{\"State\":null}",                                 -EBADMSG},
-		{"[]",					       -EBADMSG},
-		{"{",						-EBADMSG},
+		{"{\"State\":{\"Running\":true,\"Paused\":false}}",  1,        0       },
+		{"{\"State\":{\"Running\":true,\"Paused\":true}}",   1,        1       },
+		{"{\"State\":{\"Running\":false,\"Paused\":true}}",  1,        1       },
+		{"{\"State\":{\"Running\":false,\"Paused\":false}}", 0,        -EBADMSG},
+		{"{\"State\":{\"Running\":\"no\"}}",                 -EBADMSG, -EBADMSG},
+		{"{\"State\":null}",                                 -EBADMSG, -EBADMSG},
+		{"[]",					       -EBADMSG, -EBADMSG},
+		{"{",						-EBADMSG, -EBADMSG},
 	};
 
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		assert_int_equal(engine_json_runs(rows[i].text, strlen(rows[i].text)),
-				 rows[i].runs);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		size_t size = strlen(rows[i].text);
+
+		assert_int_equal(engine_json_runs(rows[i].text, size), rows[i].runs);
+		assert_int_equal(engine_json_is_paused(rows[i].text, size), rows[i].is_paused);
+	}
 }
 
 static void test_counts(void **state)
