@@ -19,6 +19,7 @@
 
 #include "sandboxd/wire.h"
 #include "shim/agent.h"
+#include "shim/bucket.h"
 #include "shim/files_job.h"
 #include "shim/message.h"
 #include "shim/outbox.h"
@@ -38,12 +39,6 @@ enum job_stop {
 	JOB_STOP_NO,
 	JOB_STOP_TERM,
 	JOB_STOP_KILL,
-};
-
-/* A rate: how many bytes may be read now. */
-struct bucket {
-	uint64_t tokens;
-	usec_t at; /* when `tokens` was right */
 };
 
 /* A pipe from the command. */

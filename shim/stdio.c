@@ -7,9 +7,6 @@
  * SESSION_OUTPUT_RATES commands. Who floods with all the commands that a session may have at once
  * would keep the api worker busy alone, which serves everybody's sessions.
  *
- * Who has to wait for tokens waits until there is a portion of them: each frame wakes everybody on
- * its way, and at the same rate small ones are a load of their own.
- *
  * Beyond output_max the bytes are read and dropped, so that a command that floods still ends, and
  * counted for the exit.
  *
@@ -40,11 +37,6 @@
 
 #define STDIO_FRAMES_A_TURN    4
 #define STDIO_LARGE_PIPE_BYTES (256 * 1024)
-#define STDIO_MIN_BURST_BYTES  (64ul * 1024)
-/* With fewer tokens than this reading waits. */
-#define STDIO_MIN_TOKENS       4096
-/* Then for so much of a second's, but at least that, and no more than a frame. */
-#define STDIO_PORTIONS         64
 
 static int stdio_on_output(void *userdata, uint32_t events)
 {
@@ -174,39 +166,6 @@ void stdio_close(struct job *job)
 	stdio_close_input(job);
 }
 
-static void stdio_refill(struct bucket *bucket, uint64_t rate_bytes, usec_t now)
-{
-	uint64_t burst = rate_bytes > STDIO_MIN_BURST_BYTES ? rate_bytes : STDIO_MIN_BURST_BYTES;
-	uint64_t span = now - bucket->at;
-	uint64_t more;
-
-	if (span > USEC_PER_SEC * 60)
-		span = USEC_PER_SEC * 60;
-	if (__builtin_mul_overflow(span, rate_bytes, &more))
-		more = UINT64_MAX;
-	more /= USEC_PER_SEC;
-	if (more == 0)
-		return;
-	/* The burst of the session's is as its last command's, which may be smaller. */
-	if (bucket->tokens > burst || burst - bucket->tokens < more)
-		bucket->tokens = burst;
-	else
-		bucket->tokens += more;
-	bucket->at = now;
-}
-
-/* When there will be enough to read. */
-static usec_t stdio_enough_at(const struct bucket *bucket, uint64_t rate_bytes, usec_t now)
-{
-	uint64_t portion = rate_bytes / STDIO_PORTIONS;
-
-	if (portion < STDIO_MIN_TOKENS)
-		portion = STDIO_MIN_TOKENS;
-	if (portion > WIRE_PAYLOAD_MAX_BYTES)
-		portion = WIRE_PAYLOAD_MAX_BYTES;
-	return clock_add(now, (portion - bucket->tokens) * USEC_PER_SEC / rate_bytes + 1);
-}
-
 /* Of all commands of the session. */
 static uint64_t stdio_session_rate(const struct job *job)
 {
@@ -229,14 +188,14 @@ static size_t stdio_allowance(struct job *job, usec_t now)
 	job->read_at = USEC_NEVER;
 	if (room == 0 || job->rate_bytes == 0)
 		return room;
-	stdio_refill(&job->bucket, job->rate_bytes, now);
-	stdio_refill(session, stdio_session_rate(job), now);
-	if (job->bucket.tokens < STDIO_MIN_TOKENS) {
-		job->read_at = stdio_enough_at(&job->bucket, job->rate_bytes, now);
+	bucket_refill(&job->bucket, job->rate_bytes, now);
+	bucket_refill(session, stdio_session_rate(job), now);
+	if (job->bucket.tokens < BUCKET_MIN_TOKENS) {
+		job->read_at = bucket_enough_at(&job->bucket, job->rate_bytes, now);
 		return 0;
 	}
-	if (session->tokens < STDIO_MIN_TOKENS) {
-		job->read_at = stdio_enough_at(session, stdio_session_rate(job), now);
+	if (session->tokens < BUCKET_MIN_TOKENS) {
+		job->read_at = bucket_enough_at(session, stdio_session_rate(job), now);
 		return 0;
 	}
 	if (job->bucket.tokens < room)
