@@ -15,12 +15,12 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/str.h"
 
 #include "sandboxd/api.h"
+#include "supervisor/api/http/connections.h"
 #include "supervisor/api/http/judge.h"
 #include "supervisor/api/http/payload.h"
 #include "supervisor/api/http/reply.h"
@@ -30,15 +30,6 @@
 
 #define CONNECTION_MEMORY_BYTES ((size_t)64 * 1024)
 #define IDLE_TIMEOUT_S          60u
-/* The library's time-out is for silence alone; a client that sends or takes a byte a minute is cut
- * here. The first is longer than the silence allowed between two requests. */
-#define HEAD_TIMEOUT            (75 * USEC_PER_SEC)
-#define BODY_TIMEOUT            (75 * USEC_PER_SEC)
-#define ANSWER_TIMEOUT          (300 * USEC_PER_SEC)
-#define STREAM_TIMEOUT          (75 * USEC_PER_SEC) /* for a block; with nothing to say it rests */
-/* Beyond the limit of connections, who has said nothing whole for so long makes room. */
-#define CROWDED_HEAD_TIMEOUT    (10 * USEC_PER_SEC)
-#define CROWDED_BODY_TIMEOUT    (20 * USEC_PER_SEC)
 #define RUNS_A_TURN             8
 #define RUN_TIME                (2 * USEC_PER_MS)
 
@@ -56,15 +47,6 @@ static void log_request(const struct request *request, enum MHD_RequestTerminati
 		 status, request->identity.user[0] ? request->identity.user : "-",
 		 (unsigned long long)(clock_boottime() - request->began),
 		 code == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "" : " cut=1");
-}
-
-/* NULL: there was no memory for it. */
-static struct http_connection *connection_of(struct MHD_Connection *connection)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-
-	return info ? info->socket_context : NULL;
 }
 
 static void on_completed(void *userdata, struct MHD_Connection *connection, void **con_cls,
@@ -86,131 +68,9 @@ static void on_completed(void *userdata, struct MHD_Connection *connection, void
 	request_free(request);
 }
 
-static void *connection_new(struct http_server *server, struct MHD_Connection *connection)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	struct http_connection *own = info ? calloc(1, sizeof(*own)) : NULL;
-
-	if (!own)
-		return NULL; /* then only silence ends it */
-	own->fd = info->connect_fd;
-	own->since = clock_boottime();
-	list_append(&server->connections, &own->link);
-	return own;
-}
-
-static size_t n_counted(const struct http_server *server)
-{
-	size_t apart = server->n_streams + server->n_cut;
-
-	/* A stream that is being cut is in both. */
-	return apart < server->n_connections ? server->n_connections - apart : 0;
-}
-
-static bool is_stale(const struct http_connection *connection, usec_t now)
-{
-	const struct request *request = connection->request;
-
-	if (connection->cut)
-		return false;
-	if (!request)
-		return clock_add(connection->since, CROWDED_HEAD_TIMEOUT) < now;
-	/* One that was refused for the crowd is part of it as long as it sends its body. */
-	if (request->state != REQUEST_STATE_RECEIVING &&
-	    (request->state != REQUEST_STATE_ANSWERED || request->stream ||
-	     request->status != MHD_HTTP_SERVICE_UNAVAILABLE))
-		return false;
-	return clock_add(request->began, CROWDED_BODY_TIMEOUT) < now;
-}
-
-static void cut_connection(struct http_server *server, struct http_connection *connection)
-{
-	if (connection->cut)
-		return;
-	connection->cut = true;
-	server->n_cut++;
-	/* The library sees the end of the stream and closes. */
-	(void)shutdown(connection->fd, SHUT_RDWR);
-}
-
-/* One in, one out: slow senders cannot keep others away for as long as they like. */
-static void make_room(struct http_server *server)
-{
-	usec_t now = clock_boottime();
-
-	if (n_counted(server) <= server->options.max_connections)
-		return;
-	LIST_FOR_EACH (entry, &server->connections) {
-		struct http_connection *own = LIST_ENTRY(entry, struct http_connection, link);
-
-		if (is_stale(own, now)) {
-			cut_connection(server, own);
-			return;
-		}
-	}
-}
-
-static void on_connection(void *userdata, struct MHD_Connection *connection, void **socket_context,
-			  enum MHD_ConnectionNotificationCode code)
-{
-	struct http_server *server = userdata;
-	struct http_connection *own = *socket_context;
-
-	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-		*socket_context = connection_new(server, connection);
-		server->n_connections++;
-		server->options.counters->n_connections++;
-		make_room(server);
-		return;
-	}
-	*socket_context = NULL;
-	if (own) {
-		list_remove(&own->link);
-		server->n_cut -= own->cut;
-	}
-	free(own);
-	server->n_connections--;
-	server->options.counters->n_connections--;
-}
-
-static bool is_overdue(const struct http_connection *connection, usec_t now)
-{
-	const struct request *request = connection->request;
-
-	if (!request)
-		return clock_add(connection->since, HEAD_TIMEOUT) < now;
-	switch (request->state) {
-	case REQUEST_STATE_RECEIVING:
-		return clock_add(request->began, BODY_TIMEOUT) < now;
-	case REQUEST_STATE_ANSWERED:
-		if (request->websocket && websocket_is_open(request->websocket))
-			return false; /* it has its own patience */
-		if (request->stream)
-			return !request->suspended &&
-			       clock_add(request->stream_read_at, STREAM_TIMEOUT) < now;
-		return clock_add(request->answered_at, ANSWER_TIMEOUT) < now;
-	case REQUEST_STATE_UPLOADING:
-		return !request->suspended &&
-		       clock_add(request->stream_read_at, STREAM_TIMEOUT) < now;
-	case REQUEST_STATE_HANDLING:
-	case REQUEST_STATE_WAITING: /* our own time */
-	case REQUEST_STATE_MAX_:
-		break;
-	}
-	return false;
-}
-
 void http_server_sweep(struct http_server *server, usec_t now)
 {
-	LIST_FOR_EACH (entry, &server->connections) {
-		struct http_connection *own = LIST_ENTRY(entry, struct http_connection, link);
-
-		if (own->request && own->request->websocket)
-			websocket_sweep(own->request->websocket, now);
-		if (is_overdue(own, now))
-			cut_connection(server, own);
-	}
+	connections_sweep(server, now);
 }
 
 static enum MHD_Result queue_answer(struct request *request)
@@ -231,10 +91,11 @@ static void judge_load(struct request *request)
 {
 	const struct http_server *server = request->server;
 
-	if (n_counted(server) > server->options.max_connections)
+	if (connections_counted(server) > server->options.max_connections)
 		reply_busy(request, "too many connections");
-	else if (request->share && !share_allows(request->share, SHARE_REQUESTS, n_counted(server),
-						 server->options.max_connections, 0))
+	else if (request->share &&
+		 !share_allows(request->share, SHARE_REQUESTS, connections_counted(server),
+			       server->options.max_connections, 0))
 		reply_busy(request, "too many requests of this user at once");
 	else if (server->quiet && !(request->route->flags & ROUTE_PEER_ONLY))
 		reply_busy(request, "the service is stopping");
@@ -532,8 +393,8 @@ static int start_daemon(struct http_server *server, int listen_fd)
 		flags | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_access, server,
 		MHD_OPTION_EXTERNAL_LOGGER, drop_library_log, NULL, MHD_OPTION_LISTEN_SOCKET,
 		listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
-		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_UNESCAPE_CALLBACK,
-		keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT,
+		MHD_OPTION_NOTIFY_CONNECTION, connections_notify, server,
+		MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_CONNECTION_LIMIT,
 		(unsigned int)(server->options.max_connections + server->options.max_streams),
 		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 		CONNECTION_MEMORY_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,

@@ -1,5 +1,5 @@
 /*
- * What server.c and request.c share, and nobody else looks into.
+ * What server.c, connections.c and request.c share, and nobody else looks into.
  */
 #pragma once
 
