@@ -437,7 +437,9 @@ def taken_over_shims(t):
             slow.append(time.monotonic() - started)
             time.sleep(0.05)
         t.check(set(answers) <= {201, 503, 500} and answers.get(201, 0) > 20, f"creates: {answers}")
-        t.refused({"slowest answer meanwhile": "below 1 s" if max(slow) < harness.SLOW else f"{max(slow):.1f}"},
+        # A worker that waits for a shim is late again and again; one that the host stalls, once.
+        tenth = sorted(slow)[len(slow) * 9 // 10]
+        t.refused({"nine of ten answers meanwhile": "below 1 s" if tenth < harness.SLOW else f"{tenth:.1f}"},
                   "below 1 s")
         t.check(resident_kib(worker) < 200 * 1024, f"the worker grew: {resident_kib(worker)} KiB")
         t.check(daemon.worker_pid("sandboxd-api") == worker, "the api worker died")
