@@ -457,6 +457,7 @@ static void init_lists(struct app *app)
 	list_init(&app->airbyte);
 	list_init(&app->adopting);
 	list_init(&app->redis_drops);
+	list_init(&app->kills_owed);
 }
 
 static int start(struct app *app)
@@ -545,6 +546,7 @@ static void stop(struct app *app)
 	audit_stop(app);
 	job_table_done(&app->tasks);
 	registry_done(&app->registry);
+	sessions_drop_owed(app);
 	buf_done(&app->redis_owed);
 	app->deadline_timer = sd_event_source_disable_unref(app->deadline_timer);
 	app->tick_timer = sd_event_source_disable_unref(app->tick_timer);

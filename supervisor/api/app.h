@@ -147,6 +147,7 @@ struct app {
 	usec_t redis_measure_at;
 	bool redis_unmeasured;   /* it was said that nothing is measured */
 	struct list redis_drops; /* redis.c: not answered yet */
+	struct list kills_owed;  /* sessions.c: of what has no session here */
 	struct buf redis_owed;   /* struct id: their keys could not be dropped yet */
 	size_t max_descriptors;
 	size_t n_descriptors_fixed;
@@ -175,10 +176,14 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 /* After HELLO: asks for what lives, adopts or cleans up, then calls app_serve. */
 MUST_USE int sessions_adopt(struct app *app);
 void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone);
+/* Its provider, which was asked something of it, has nothing of it any more. gone: how it ended;
+ * NULL: that is not known. */
+void sessions_tree_gone(struct app *app, struct session *session, const struct launch_gone *gone);
 void sessions_expire(struct app *app); /* and arms the timer for the next one */
 /* Asks again for the end of each session whose end was asked for and did not come, and ends trees
  * whose shim does not answer: requests wait for it. */
 void sessions_end_again(struct app *app);
+void sessions_drop_owed(struct app *app); /* the next worker finds them again */
 /* Out of the registry at once; freed at the end of the turn. */
 void sessions_forget(struct app *app, struct session *session);
 /* The service stops: every tree ends, the rows stay open. That of a suspended one whose snapshot is

@@ -60,6 +60,8 @@ static void on_thawed(void *userdata, const struct launch_msg *answer, int fd)
 		suspend_tell_thawed(live);
 		live->rebuilding_since = clock_boottime(); /* where its shim could say nothing */
 		resumed(live, SUSPENSION_RESUMED_MEMORY);
+	} else if (answer && answer->error == LAUNCH_E_NOT_FOUND) {
+		sessions_tree_gone(live->app, live->session, NULL);
 	} else {
 		/* It may run by now, or soon. */
 		if (suspend_ask(live, live->provider->persist, suspend_ignore_answer) < 0)

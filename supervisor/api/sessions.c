@@ -26,13 +26,12 @@
 /* The end. */
 
 struct kill_op {
+	struct list link; /* app->kills_owed, or alone */
 	struct app *app;
 	const struct provider *provider;
 	struct id session;
 	uint32_t tree;
 };
-
-static bool ask_kill(struct app *app, const struct provider *provider, const struct id *session);
 
 static void fail_jobs(struct app *app, struct session *session)
 {
@@ -40,76 +39,88 @@ static void fail_jobs(struct app *app, struct session *session)
 	live_end_all(live_of(session));
 }
 
-/* The supervisor did not end it in time, or cannot be asked. Nobody waits longer for that than one
+/* Its provider did not end it in time, or cannot be asked. Nobody waits longer for that than one
  * deadline, and nothing is forgotten: the tick asks again. */
-static void kill_failed(struct app *app, struct session *session, const struct provider *provider,
-			const struct id *id)
+static void kill_failed(struct app *app, struct session *session)
 {
-	if (!session) {
-		sessions_kill_unknown(app, provider, id); /* never ours: no tick comes back to it */
-		return;
-	}
-	live_of(session)->kill_asked = false;
+	struct live *live = live_of(session);
+
+	live->kill_asked = false;
 	fail_jobs(app, session);
-	session_close_tell(&live_of(session)->waiters, END_UNKNOWN, 0);
+	rebuild_refuse(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
+	session_close_tell(&live->waiters, END_UNKNOWN, 0);
+}
+
+void sessions_tree_gone(struct app *app, struct session *session, const struct launch_gone *gone)
+{
+	quotas_tree_gone(session, gone ? gone->cpu_us : session->cpu_us);
+	denials_tree_gone(app, session, gone);
+	sessions_event(app, session, SESSION_EVENT_GONE, SESSION_REASON_LOST);
 }
 
 static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct kill_op *op = userdata;
 	struct app *app = op->app;
-	const struct provider *provider = op->provider;
 	struct id id = op->session;
 	struct session *session = registry_find(&app->registry, &id);
 	struct log_context context = {.session = &id};
 	bool is_of_old_tree = session && live_of(session)->tree != op->tree;
 
 	(void)fd_close(fd);
-	free(op);
-	if (is_of_old_tree)
+	if (is_of_old_tree) {
+		free(op);
 		return; /* its end was known without the answer */
+	}
 	/* Not found and stopping: there is nothing left of it, or there will not be. */
 	if (answer && (answer->error == LAUNCH_E_NONE || answer->error == LAUNCH_E_NOT_FOUND ||
 		       answer->error == LAUNCH_E_STOPPING)) {
-		if (session) {
-			quotas_tree_gone(session, answer->error == LAUNCH_E_NONE
-							  ? answer->u.gone.cpu_us
-							  : session->cpu_us);
-			denials_tree_gone(app, session,
-					  answer->error == LAUNCH_E_NONE ? &answer->u.gone : NULL);
-			sessions_event(app, session, SESSION_EVENT_GONE, SESSION_REASON_LOST);
-		}
+		if (session)
+			sessions_tree_gone(app, session,
+					   answer->error == LAUNCH_E_NONE ? &answer->u.gone : NULL);
+		free(op);
 		return;
 	}
 	log_line(LOG_LEVEL_ERROR, &context, "session did not end", "error=%s",
 		 answer ? launch_error_text(answer->error) : "timeout");
-	kill_failed(app, session, provider, &id);
+	if (session) {
+		kill_failed(app, session);
+		free(op);
+	} else {
+		list_append(&app->kills_owed, &op->link);
+	}
 }
 
-/* False: it was not asked; the tick does it again. */
-static bool ask_kill(struct app *app, const struct provider *provider, const struct id *session)
+static struct kill_op *kill_op_new(struct app *app, const struct provider *provider,
+				   const struct id *session)
 {
 	const struct session *known = registry_find(&app->registry, session);
 	struct kill_op *op = calloc(1, sizeof(*op));
 
 	if (!op)
-		return false;
+		return NULL;
+	list_init(&op->link);
 	op->app = app;
 	op->provider = provider;
 	op->session = *session;
 	op->tree = known ? live_of(known)->tree : 0;
-	if (provider->destroy(app, session, on_killed, op) >= 0)
-		return true;
-	free(op);
-	return false;
+	return op;
 }
 
 static void end_session(struct app *app, struct session *session)
 {
-	if (live_of(session)->kill_asked)
+	struct live *live = live_of(session);
+	struct kill_op *op;
+
+	if (live->kill_asked)
 		return;
-	live_of(session)->kill_later = false;
-	live_of(session)->kill_asked = ask_kill(app, live_of(session)->provider, &session->id);
+	live->kill_later = false;
+	live->kill_asked = true;
+	op = kill_op_new(app, live->provider, &session->id);
+	if (op && live->provider->destroy(app, &session->id, on_killed, op) >= 0)
+		return;
+	free(op);
+	kill_failed(app, session);
 }
 
 /* The shim of one that was adopted frozen cannot say anything before it is thawed. */
@@ -119,10 +130,61 @@ static bool stands_still(const struct session *session)
 	       session->suspension.state == SUSPENSION_RESUMING;
 }
 
+void sessions_kill_unknown(struct app *app, const struct provider *provider,
+			   const struct id *session)
+{
+	struct log_context context = {.session = session};
+	struct kill_op *op;
+
+	LIST_FOR_EACH (entry, &app->kills_owed)
+		if (id_equal(&LIST_ENTRY(entry, struct kill_op, link)->session, session))
+			return;
+	op = kill_op_new(app, provider, session);
+	if (!op)
+		log_line(LOG_LEVEL_ERROR, &context, "session cannot be ended", NULL);
+	else if (provider->destroy(app, session, on_killed, op) < 0)
+		list_append(&app->kills_owed, &op->link);
+}
+
+/* A session of that id may have come meanwhile; the end of that is not owed. */
+static void pay_kills(struct app *app)
+{
+	struct list owed;
+
+	/* Those that cannot be asked now are owed again. */
+	list_init(&owed);
+	while (!list_empty(&app->kills_owed)) {
+		struct list *entry = app->kills_owed.next;
+
+		list_remove(entry);
+		list_append(&owed, entry);
+	}
+	while (!list_empty(&owed)) {
+		struct kill_op *op = LIST_ENTRY(owed.next, struct kill_op, link);
+
+		list_remove(&op->link);
+		if (registry_find(&app->registry, &op->session))
+			free(op);
+		else if (op->provider->destroy(app, &op->session, on_killed, op) < 0)
+			list_append(&app->kills_owed, &op->link);
+	}
+}
+
+void sessions_drop_owed(struct app *app)
+{
+	while (!list_empty(&app->kills_owed)) {
+		struct kill_op *op = LIST_ENTRY(app->kills_owed.next, struct kill_op, link);
+
+		list_remove(&op->link);
+		free(op);
+	}
+}
+
 void sessions_end_again(struct app *app)
 {
 	usec_t now = clock_boottime();
 
+	pay_kills(app);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
 		struct live *live = LIST_ENTRY(entry, struct live, link);
 		struct session *session = live->session;
@@ -134,15 +196,6 @@ void sessions_end_again(struct app *app)
 			 !live->snapshot && now - live->rebuilding_since > APP_REBUILD_TIMEOUT)
 			sessions_event(app, session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
 	}
-}
-
-void sessions_kill_unknown(struct app *app, const struct provider *provider,
-			   const struct id *session)
-{
-	struct log_context context = {.session = session};
-
-	if (!ask_kill(app, provider, session))
-		log_line(LOG_LEVEL_ERROR, &context, "session cannot be ended", NULL);
 }
 
 void sessions_forget(struct app *app, struct session *session)

@@ -124,6 +124,8 @@ static void on_look(void *userdata, const struct launch_msg *answer, int fd)
 		return;
 	if (answer && answer->error == LAUNCH_E_NONE && answer->u.stat.frozen) {
 		frozen(live, &answer->u.stat);
+	} else if (answer && answer->error == LAUNCH_E_NOT_FOUND) {
+		sessions_tree_gone(live->app, live->session, NULL);
 	} else if (answer && answer->error == LAUNCH_E_NONE &&
 		   clock_boottime() < live->suspend->deadline) {
 		look_again(live);
@@ -167,6 +169,10 @@ static void on_frozen(void *userdata, const struct launch_msg *answer, int fd)
 		frozen(live, &answer->u.stat);
 	else if (answer && (answer->error == LAUNCH_E_NONE || answer->error == LAUNCH_E_STATE))
 		look_again(live); /* STATE: an earlier worker had asked for it */
+	else if (answer && answer->error == LAUNCH_E_NOT_FOUND)
+		sessions_tree_gone(live->app, live->session, NULL);
+	else if (answer && answer->error == LAUNCH_E_UNSUPPORTED)
+		suspend_failed(live, RUNTIME_NOT_SUPPORTED, NULL);
 	else
 		thaw_again(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
 }

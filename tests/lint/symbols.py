@@ -84,6 +84,19 @@ def check_programs(build):
             yield f"{path.name}: asks name servers"
 
 
+def check_fake(build):
+    """The provider of tests is in their own worker, and in no program of ours."""
+    for path in [*sorted((Path(build) / "bin").glob("sandbox*")), Path(build) / "tests/unit/worker_fake"]:
+        if not path.is_file():
+            continue
+        output = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
+        defined = {words[-1] for words in map(str.split, output.splitlines()) if "U" not in words}
+        if path.name in ("sandboxd-api", "worker_fake") and "provider_native" not in defined:
+            yield f"{path.name}: has no symbols that could be looked at"
+        if ("provider_fake" in defined) != (path.name == "worker_fake"):
+            yield f"{path.name}: provider_fake is of the tests' worker, and of nothing else"
+
+
 def check_objects(build):
     found = 0
     for path in sorted(Path(build).rglob("*.o")):
@@ -120,7 +133,7 @@ def check_sources(files):
 
 def main():
     files = [name for name in sys.stdin.read().split("\0") if name]
-    bad = [*check_objects(sys.argv[1]), *check_programs(sys.argv[1]), *check_sources(files)]
+    bad = [*check_objects(sys.argv[1]), *check_programs(sys.argv[1]), *check_fake(sys.argv[1]), *check_sources(files)]
     print("\n".join(sorted(set(bad))))
     sys.exit(bool(bad))
 
