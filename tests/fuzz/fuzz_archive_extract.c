@@ -3,16 +3,12 @@
  * outside of the workspace, nothing but files, folders and links lies in it, no more than the
  * bounds allow, and what was there outside is as it was. Twice: into an empty workspace, and in
  * place of what the first time made. Links that lead out are there from the beginning.
- *
- * The sums of tar's headers are put right first, so that a change of one is not all that is tried.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,53 +22,30 @@
 #include "jail/archive/extract.h"
 #include "jail/archive/name.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/world.h"
 
 #define MAX_BYTES   ((uint64_t)256 * 1024)
 #define MAX_ENTRIES 64u
 #define BLOCK_BYTES ((size_t)512)
-#define SUM_AT      148u
-#define SUM_BYTES   8u
-#define MAGIC_AT    257u
 #define CANARY      "is what it was"
 
 static const char *const workspace[] = {"session", "tmp/made"};
 
 struct world {
-	char top[64];
+	char top[WORLD_TOP_BYTES];
 	int top_fd;
 	int root_fd;
 	struct stat outside;
 	struct stat canary;
 };
 
-static void mend_sums(uint8_t *data, size_t size)
-{
-	for (size_t at = 0; at + BLOCK_BYTES <= size; at += BLOCK_BYTES) {
-		uint8_t *block = data + at;
-		unsigned int sum = 0;
-
-		if (memcmp(block + MAGIC_AT, "ustar", 5) != 0)
-			continue;
-		memset(block + SUM_AT, ' ', SUM_BYTES);
-		for (size_t i = 0; i < BLOCK_BYTES; i++)
-			sum += block[i];
-		for (size_t i = 0; i < 6; i++)
-			block[SUM_AT + 5 - i] = (uint8_t)('0' + (sum >> 3 * i & 7));
-		block[SUM_AT + 6] = '\0';
-	}
-}
-
 static void make_world(struct world *world)
 {
 	AUTO_CLOSE int outside_fd = -1;
 	AUTO_CLOSE int canary_fd = -1;
 
-	/* In memory where that is possible: a deep tree takes a disk seconds. */
-	IGNORE_RESULT(str_format(world->top, sizeof(world->top), "%s/fuzz-archive-XXXXXX",
-				 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"));
-	ASSERT(mkdtemp(world->top));
-	world->top_fd = open(world->top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ASSERT(world->top_fd >= 0 && mkdirat(world->top_fd, "root", 0755) == 0 &&
+	world->top_fd = world_top(world->top);
+	ASSERT(mkdirat(world->top_fd, "root", 0755) == 0 &&
 	       mkdirat(world->top_fd, "outside", 0755) == 0);
 	world->root_fd = openat(world->top_fd, "root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	outside_fd = openat(world->top_fd, "outside", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -95,23 +68,11 @@ static bool is_same(const struct stat *one, const struct stat *other)
 	       memcmp(&one->st_ctim, &other->st_ctim, sizeof(one->st_ctim)) == 0;
 }
 
-/* To be closed with fts_close; the calling process stands in it meanwhile. */
-static FTS *open_tree(const struct world *world, const char *name, char path[PATH_MAX])
-{
-	char *const paths[] = {path, NULL};
-	FTS *tree;
-
-	IGNORE_RESULT(str_format(path, PATH_MAX, "%s/%s", world->top, name));
-	tree = fts_open(paths, FTS_PHYSICAL, NULL);
-	ASSERT(tree);
-	return tree;
-}
-
 /* Only the workspace, and only what may lie there. */
 static void check_inside(const struct world *world)
 {
 	char path[PATH_MAX];
-	FTS *tree = open_tree(world, "root", path);
+	FTS *tree = world_open_tree(world->top, "root", path);
 	size_t before = strlen(path) + 1;
 	uint64_t bytes = 0;
 	const FTSENT *entry;
@@ -138,7 +99,7 @@ static void check_outside(const struct world *world)
 	char path[PATH_MAX];
 	struct stat outside;
 	struct stat canary;
-	FTS *tree = open_tree(world, ".", path);
+	FTS *tree = world_open_tree(world->top, ".", path);
 	const FTSENT *entry;
 	size_t n = 0;
 
@@ -158,7 +119,7 @@ static void check_outside(const struct world *world)
 static void remove_world(struct world *world)
 {
 	char path[PATH_MAX];
-	FTS *tree = open_tree(world, ".", path);
+	FTS *tree = world_open_tree(world->top, ".", path);
 	const FTSENT *entry;
 
 	while ((entry = fts_read(tree))) {
@@ -199,14 +160,9 @@ static void extract(const struct world *world, int in_fd, bool replaces)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	AUTO_FREE uint8_t *mended = malloc(size + 1);
-	AUTO_CLOSE int in_fd = memfd_create("archive", MFD_CLOEXEC);
+	AUTO_CLOSE int in_fd = world_archive(data, size);
 	struct world world;
 
-	ASSERT(mended && in_fd >= 0);
-	memcpy(mended, data, size);
-	mend_sums(mended, size);
-	ASSERT(io_write_all(in_fd, mended, size) == 0);
 	make_world(&world);
 	extract(&world, in_fd, false);
 	extract(&world, in_fd, true);

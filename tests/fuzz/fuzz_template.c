@@ -2,90 +2,48 @@
  * A whole image, into a folder that is made for it: whatever it says, what is made is files,
  * folders and links below `root` without a setuid bit, no more than the bounds allow, and counted
  * as it is; what was there outside is as it was. Then once more as a layer over itself.
- *
- * The sums of tar's headers are put right first, so that a change of one is not all that is tried.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/fd.h"
-#include "base/io.h"
-#include "base/str.h"
 
 #include "jail/template/layer.h"
 #include "jail/template/unpack.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/world.h"
 
-#define MAX_BYTES   ((uint64_t)64 * 1024)
-#define MAX_INODES  48u
-#define BLOCK_BYTES ((size_t)512)
-#define SUM_AT      148u
-#define SUM_BYTES   8u
-#define MAGIC_AT    257u
+#define MAX_BYTES  ((uint64_t)64 * 1024)
+#define MAX_INODES 48u
 
 struct world {
-	char top[64];
+	char top[WORLD_TOP_BYTES];
 	int top_fd;
 	int tree_fd;
 	struct stat outside;
 };
 
-static void mend_sums(uint8_t *data, size_t size)
-{
-	for (size_t at = 0; at + BLOCK_BYTES <= size; at += BLOCK_BYTES) {
-		uint8_t *block = data + at;
-		unsigned int sum = 0;
-
-		if (memcmp(block + MAGIC_AT, "ustar", 5) != 0)
-			continue;
-		memset(block + SUM_AT, ' ', SUM_BYTES);
-		for (size_t i = 0; i < BLOCK_BYTES; i++)
-			sum += block[i];
-		for (size_t i = 0; i < 6; i++)
-			block[SUM_AT + 5 - i] = (uint8_t)('0' + (sum >> 3 * i & 7));
-		block[SUM_AT + 6] = '\0';
-	}
-}
-
 static void make_world(struct world *world)
 {
-	/* In memory where that is possible: a deep tree takes a disk seconds. */
-	IGNORE_RESULT(str_format(world->top, sizeof(world->top), "%s/fuzz-template-XXXXXX",
-				 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"));
-	ASSERT(mkdtemp(world->top));
-	world->top_fd = open(world->top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ASSERT(world->top_fd >= 0 && mkdirat(world->top_fd, "tree", 0755) == 0 &&
+	world->top_fd = world_top(world->top);
+	ASSERT(mkdirat(world->top_fd, "tree", 0755) == 0 &&
 	       mkdirat(world->top_fd, "outside", 0755) == 0);
 	world->tree_fd = openat(world->top_fd, "tree", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ASSERT(world->tree_fd >= 0 &&
 	       fstatat(world->top_fd, "outside", &world->outside, AT_SYMLINK_NOFOLLOW) == 0);
 }
 
-/* To be closed with fts_close; the calling process stands in it meanwhile. */
-static FTS *open_tree(const struct world *world, const char *name, char path[PATH_MAX])
-{
-	char *const paths[] = {path, NULL};
-	FTS *tree;
-
-	IGNORE_RESULT(str_format(path, PATH_MAX, "%s/%s", world->top, name));
-	tree = fts_open(paths, FTS_PHYSICAL, NULL);
-	ASSERT(tree);
-	return tree;
-}
-
 /* Inodes by their first name only: whatever has several is counted by the bounds once. */
 static void check_inside(const struct world *world, const struct bounds *bounds)
 {
 	char path[PATH_MAX];
-	FTS *tree = open_tree(world, "tree", path);
+	FTS *tree = world_open_tree(world->top, "tree", path);
 	const FTSENT *entry;
 	uint64_t n_inodes = 0;
 	uint64_t n_linked = 0;
@@ -168,14 +126,9 @@ static void unpack_layer(const struct world *world, int in_fd)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	AUTO_FREE uint8_t *mended = malloc(size + 1);
-	AUTO_CLOSE int in_fd = memfd_create("image", MFD_CLOEXEC);
+	AUTO_CLOSE int in_fd = world_archive(data, size);
 	struct world world;
 
-	ASSERT(mended && in_fd >= 0);
-	memcpy(mended, data, size);
-	mend_sums(mended, size);
-	ASSERT(io_write_all(in_fd, mended, size) == 0);
 	make_world(&world);
 	unpack_stream(&world, in_fd);
 	unpack_layer(&world, in_fd);

@@ -1,6 +1,6 @@
 sandboxd_fuzzer(fuzz_loader LIBS sandbox_loader_modules)
 sandboxd_fuzzer(fuzz_git_pkt LIBS sandbox_git_modules)
 sandboxd_fuzzer(fuzz_archive LIBS sandbox_archive_modules)
-sandboxd_fuzzer(fuzz_archive_extract LIBS sandbox_archive_modules)
-sandboxd_fuzzer(fuzz_template LIBS sandbox_template_modules)
+sandboxd_fuzzer(fuzz_archive_extract SOURCES fuzz_archive_extract.c world.c LIBS sandbox_archive_modules)
+sandboxd_fuzzer(fuzz_template SOURCES fuzz_template.c world.c LIBS sandbox_template_modules)
 sandboxd_fuzzer(fuzz_oci LIBS sandbox_template_modules)
