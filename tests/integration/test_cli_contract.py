@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from harness import ABSENT_ID, BIN, ctl
+from harness import ABSENT_ID, BIN, ROOT, ctl
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f"
 WORDS = {"SESSION": ABSENT_ID, "SESSION...": ABSENT_ID, "TASK": ABSENT_ID, "FILE": "/dev/null", "MINUTES": "5",
@@ -24,6 +24,9 @@ LOCAL = {"doctor", "completion", "audit", "config check", "config show", "secret
 ENDLESS = {"watch": ["--interval", "1"], "top": ["--once"]}
 
 
+CONNECTIONS = ROOT / "tests/data/connections.json"
+
+
 def verbs():
     """Each verb with words that fit its usage, from the program itself."""
     shown = subprocess.run([str(BIN / "sandboxctl"), "--help"], capture_output=True, text=True, check=True).stdout
@@ -33,6 +36,8 @@ def verbs():
                                check=True).stdout.splitlines()[0]
         left = re.sub(r"\[[^]]*\]", "", usage.split(verb, 1)[1]).split(" | ", maxsplit=1)[0]
         words = [WORDS.get(word, word) for word in left.split()]
+        if verb == "airbyte import":
+            words = [str(CONNECTIONS)]
         found[verb] = [*verb.split(), *ENDLESS.get(verb, []), *(["--yes"] if verb == "purge" else []), *words]
     return found
 
@@ -204,7 +209,7 @@ def test_no_answer_reaches_the_terminal_as_it_is(hostile, verb):
     shown = on_terminal(hostile, words, 2 if verb == "watch" else 20)
     assert is_clean(shown), (words, shown)
     silent = ("run", "create", "write", "rm", "purge", "top", "proof", "airbyte rm", "airbyte write", "shell", "attach", "kill", "cp", "snapshot rm",
-              "git push")
+              "snapshot create", "snapshot restore", "airbyte import", "git push")
     assert b"pwned" in shown or verb in silent, (words, shown)
     assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20)), words
     for Handler.status, Handler.detail in ((404, EVIL), (422, [{"loc": ["body", EVIL], "msg": EVIL}]), (503, EVIL)):
