@@ -5,7 +5,8 @@
 #define BIT(id) OPTION_BIT(OPTION_##id)
 
 #define SESSION_SPEC                                                                               \
-	(BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET) | BIT(NAME) | BIT(ALLOW) | BIT(TEMPLATE))
+	(BIT(PROFILE) | BIT(ENV) | BIT(TTL) | BIT(SECRET) | BIT(NAME) | BIT(ALLOW) |               \
+	 BIT(TEMPLATE) | BIT(PROVIDER))
 #define RUNTIME_SPEC                                                                               \
 	(BIT(METADATA) | BIT(INCLUDE) | BIT(EXCLUDE) | BIT(ORGANIZATION_UUID) | BIT(PROJECT_UUID))
 #define GIT_NETWORK  (BIT(CREDENTIAL_FILE) | BIT(ASK) | BIT(CA_FILE) | BIT(TIMEOUT))

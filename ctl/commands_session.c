@@ -77,7 +77,7 @@ static bool wants_runtime(const struct options *options)
 {
 	return options->profile || options->n_env > 0 || options->n_metadata > 0 ||
 	       options->includes.n > 0 || options->excludes.n > 0 || options->organization_uuid ||
-	       options->project_uuid || options->template;
+	       options->project_uuid || options->template || options->provider;
 }
 
 /* What only a session of the runtime API has. */
@@ -110,6 +110,8 @@ static int add_runtime(json_t *body, const struct options *options)
 					      json_string(options->project_uuid));
 	if (options->template)
 		failed |= json_object_set_new(body, "template", json_string(options->template));
+	if (options->provider)
+		failed |= json_object_set_new(body, "provider", json_string(options->provider));
 	return failed;
 }
 
@@ -177,7 +179,8 @@ int command_create(struct client *client, const struct options *options)
 	return id ? EXIT_OK : EXIT_FAILED;
 }
 
-/* Ask under the component prefix first, then under the runtime's: an id is good for both. */
+/* Ask under the component prefix first, then under the runtime's: an id is good for both, and the
+ * caller's scopes may be so for one alone. */
 static int either_prefix(struct client *client, const char *method, const char *id,
 			 struct client_reply *reply)
 {
@@ -188,7 +191,7 @@ static int either_prefix(struct client *client, const char *method, const char *
 	r = client_path(path, sizeof(path), DAGSTER_SESSIONS, id, "");
 	if (r == 0)
 		r = client_perform(client, &request, reply);
-	if (r < 0 || reply->status != 404)
+	if (r < 0 || (reply->status != 404 && reply->status != 403))
 		return r;
 	client_reply_done(reply);
 	*reply = CLIENT_REPLY_NULL;
@@ -271,8 +274,8 @@ static void print_line(const char *key, json_t *value)
 /* What only the runtime's prefix tells of a session, where there is anything to tell. */
 static void add_runtime_members(struct client *client, const char *id, json_t *summary)
 {
-	static const char *const keys[] = {"profile",      "metadata",   "workspace",
-					   "project_uuid", "generation", "durable"};
+	static const char *const keys[] = {"profile",    "metadata", "workspace", "project_uuid",
+					   "generation", "durable",  "template",  "provider"};
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
 	char path[512];
 	const struct client_request request = {.method = "GET", .path = path};

@@ -345,6 +345,12 @@ static const struct doctor_row celery_row = {
 	.mend = "start the broker of section [celery], or look at its users and rights",
 };
 
+static const struct doctor_row provider_row = {
+	.name = "provider",
+	.cost = "sandboxes of the container engine cannot be made or used, those of the host can",
+	.mend = "start the engine; mode 0660 and a group for its socket (docs/providers.md); look at the log",
+};
+
 struct findings {
 	const struct options *options;
 	json_t *rows;
@@ -382,6 +388,8 @@ int command_doctor(struct client *client, const struct options *options)
 	tell(&findings, &canary_row, state, text);
 	state = check_part(client, "celery", "the broker answers, where there is one", text);
 	tell(&findings, &celery_row, state, text);
+	state = check_part(client, "provider", "the engine answers, where there is one", text);
+	tell(&findings, &provider_row, state, text);
 	state = check_templates(client, text);
 	tell(&findings, &templates_row, state, text);
 	if (options->output == OUTPUT_JSON)

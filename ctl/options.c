@@ -77,6 +77,7 @@ static const struct option_row option_table[OPTION_MAX_] = {
 	[OPTION_ORGANIZATION_UUID] = {"organization-uuid", 0, KIND_TEXT, AT(organization_uuid), 0, "UUID", "whose it is (operator socket)"},
 	[OPTION_PROJECT_UUID] = {"project-uuid", 0, KIND_TEXT, AT(project_uuid), 0, "UUID", "project that it is of"},
 	[OPTION_TEMPLATE] = {"template", 0, KIND_TEXT, AT(template), 0, "NAME", "root file system that it has (default base)"},
+	[OPTION_PROVIDER] = {"provider", 0, KIND_TEXT, AT(provider), 0, "NAME", "what makes its sandbox (docs/providers.md)"},
 	[OPTION_BRANCH] = {"branch", 'b', KIND_TEXT, AT(branch), 0, "BRANCH", "branch of the remote"},
 	[OPTION_DEPTH] = {"depth", 0, KIND_U32, AT(depth), 0, "COMMITS", "no more of the history than that"},
 	[OPTION_REMOTE] = {"remote", 0, KIND_TEXT, AT(remote), 0, "NAME|URL", "remote (default origin)"},

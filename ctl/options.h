@@ -69,6 +69,7 @@ enum option_id {
 	OPTION_ORGANIZATION_UUID,
 	OPTION_PROJECT_UUID,
 	OPTION_TEMPLATE,
+	OPTION_PROVIDER,
 	OPTION_BRANCH,
 	OPTION_DEPTH,
 	OPTION_REMOTE,
@@ -181,6 +182,7 @@ struct options {
 	const char *organization_uuid;
 	const char *project_uuid;
 	const char *template;
+	const char *provider;
 	const char *branch; /* git, from here on */
 	uint32_t depth;
 	const char *remote; /* a name, or a URL */

@@ -52,6 +52,21 @@ def test_what_it_is_made_with(daemon, tmp_path):
     assert ctl(daemon, "create", "--metadata", "kind=report", "--endpoint", "a=b").returncode == 2
 
 
+def test_scopes_of_an_agent_are_enough(daemon):
+    """Without data:read: to make one, look at it and remove it. One who may only look removes nothing."""
+    def mine(scopes, *words):
+        return ctl(daemon, "--user", "ana", "--scopes", scopes, *words, socket_path=daemon.control)
+
+    agent = "sandbox:read sandbox:write"
+    made = ok(mine(agent, "create", "-p", "agent")).strip()
+    shown = json.loads(ok(mine(agent, "-o", "json", "show", made)))
+    assert (shown["sandbox_uuid"], shown["provider"]) == (made, "native")
+    assert mine("sandbox:read", "rm", made).returncode == 4
+    assert daemon.root.get(f"{RUNTIME}/{made}").status == 200
+    ok(mine(agent, "rm", made))
+    assert daemon.root.get(f"{RUNTIME}/{made}").status == 404
+
+
 def test_list_by_metadata(daemon):
     """Values with what a query would read otherwise; a component session has none and is not listed."""
     made = {name: ok(ctl(daemon, "create", *(f"--metadata={word}" for word in words))).strip()

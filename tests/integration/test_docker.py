@@ -1,5 +1,6 @@
 """Sandboxes of a foreign engine, by sandboxd-provider; the engine is podman's Docker-compatible one."""
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import time
 import pytest
 
 from docker_rig import Engine
-from harness import ASAN, BIN, CONFIG, RUNTIME, Daemon, status_of, stopped, wait_until
+from harness import ASAN, BIN, CONFIG, RUNTIME, Daemon, ctl, status_of, stopped, wait_until
 
 PROVIDER = "sandboxd-provider"[:15]  # as the kernel keeps it
 
@@ -52,6 +53,24 @@ def test_a_sandbox_is_a_container_until_it_is_deleted(caller, engine):
     assert (done.code, done.text) == (3, "1000\n/session\ntyped\n"), done
     assert caller.delete(at(session)).status == 200
     wait_until(lambda: session not in engine.containers(), 20, "the container is gone")
+
+
+def engine_row(service):
+    row, = [row for row in json.loads(ctl(service, "-o", "json", "doctor").stdout) if row["name"] == "provider"]
+    return row
+
+
+def test_the_client_says_which_provider(service, engine):
+    made = ctl(service, "create", "--provider", "docker")
+    assert made.returncode == 0, made
+    session = made.stdout.decode().strip()
+    assert engine.containers().get(session) == "running"
+    assert json.loads(ctl(service, "-o", "json", "show", session).stdout)["provider"] == "docker"
+    assert ctl(service, "rm", session).returncode == 0
+    ran = ctl(service, "run", "--provider", "native", "--", "sh", "-c", "id -u")
+    assert (ran.returncode, ran.stdout) == (0, b"1000\n"), ran
+    other = ctl(service, "create", "--provider", "elsewhere")
+    assert other.returncode == 4 and b"Unknown provider" in other.stderr, other
 
 
 def test_what_the_container_is(sandbox, engine):
@@ -301,6 +320,7 @@ def test_an_engine_that_is_away_is_no_reason_not_to_serve(engine):
         caller = daemon.client("ana")
         assert daemon.root.get("/readyz").status == 503
         assert "provider" in daemon.root.get("/readyz").json["parts"], daemon.root.get("/readyz")
+        assert engine_row(daemon)["state"] == "degraded"
         assert caller.shell(caller.create_runtime(), "echo here").text == "here\n"
         answer = caller.post(RUNTIME, {"provider": "docker"})
         assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
@@ -308,6 +328,7 @@ def test_an_engine_that_is_away_is_no_reason_not_to_serve(engine):
         wait_until(lambda: daemon.readiness() == 200, 30, "the engine is found")
         session = caller.create_runtime(provider="docker")
         assert caller.shell(session, "echo there").text == "there\n"
+        assert engine_row(daemon)["state"] == "ok"
         assert daemon.stop() == 0
         assert session not in engine.containers()
     finally:

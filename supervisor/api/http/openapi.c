@@ -118,7 +118,7 @@ static const struct schema_row schemas[] = {
 		    ",\"organization_uuid\":" NULLABLE ",\"project_uuid\":" NULLABLE
 		    ",\"metadata\":" TEXTS ",\"workspace\":{\"type\":[\"object\",\"null\"]}"
 		    ",\"generation\":" INTEGER ",\"durable\":" BOOLEAN ",\"durable_error\":" OBJECT
-		    ",\"template\":" STRING "}}"							},
+		    ",\"template\":" STRING ",\"provider\":" STRING "}}"                                },
 	{"GitCredentials",
 	 "{\"type\":\"object\",\"required\":[\"username\",\"password\"],\"properties\":{\"username\":" STRING
 	 ",\"password\":" STRING ",\"host\":" STRING "}}"								  },

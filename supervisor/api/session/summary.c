@@ -138,7 +138,7 @@ json_t *summary_sandbox(const struct session *session, const struct summary_cont
 	if (!session->operator_owned || session->workspace[0] != '\0')
 		session_organization(session->owner, session->workspace, organization);
 	return json_pack(
-		"{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:s}",
+		"{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:s, s:s}",
 		"sandbox_uuid", id, "status", sandbox_status(session), "profile",
 		session->spec.profile, "created_at", iso_time(session->created_at), "expires_at",
 		iso_time(session->expires_at), "persisted", session_persisted(session), "degraded",
@@ -149,5 +149,6 @@ json_t *summary_sandbox(const struct session *session, const struct summary_cont
 		"workspace", runtime->workspace ? json_incref(runtime->workspace) : json_null(),
 		"generation", (json_int_t)session->suspension.generation, "durable",
 		suspension_is_durable(&session->suspension), "template",
-		runtime->template[0] != '\0' ? runtime->template : TEMPLATE_BASE);
+		runtime->template[0] != '\0' ? runtime->template : TEMPLATE_BASE, "provider",
+		session->provider[0] != '\0' ? session->provider : "native");
 }
