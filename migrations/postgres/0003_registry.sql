@@ -1,7 +1,9 @@
 -- 0003: who may write about a session.
 -- lease_fence: raised with each run, each new tree, and whenever another instance takes the session;
 -- a writer that knows a lower one, or is not `instance`, writes nothing.
+-- given_back: 1: its instance has stopped, and any other one may take it at once.
 ALTER TABLE dagster_sandbox_sessions ADD COLUMN IF NOT EXISTS lease_fence bigint;
+ALTER TABLE dagster_sandbox_sessions ADD COLUMN IF NOT EXISTS given_back integer;
 
 -- Until when the instance holds its sessions, by this server's clock, unless it says so again; NULL:
 -- an earlier release, which never says it, and holds them for good.

@@ -528,8 +528,10 @@ static void stop(struct app *app)
 	app->engine_waits = sd_event_source_disable_unref(app->engine_waits);
 	app->engine = supervisor_client_free(app->engine);
 	canary_free(app);
-	if (app->store)
+	if (app->store) {
+		lease_give_back(app);
 		drop_sessions(app);
+	}
 	snapshots_give_up(app);
 	celery_stop(app);
 	app->egress = egress_hub_free(app->egress);

@@ -212,6 +212,8 @@ void sessions_drop_taken(struct app *app);
 
 /* lease.c; after it: the supervisor hears until when sessions may run. */
 void lease_tell(struct app *app);
+/* The end of a stop: sessions that any other host can go on with. */
+void lease_give_back(struct app *app);
 /* A row that another program has written. 0 or -errno; the session is dormant. */
 MUST_USE int sessions_adopt_row(struct app *app, const struct store_session *row);
 void app_serve(struct app *app);

@@ -3,12 +3,18 @@
  * some seconds less than the store grants, and again only when that has moved by as much: each
  * batch renews the lease. Nothing is granted between the renewal of a lease that was over and the
  * store's last word on whose the sessions are: those that another host has taken are ended first.
+ *
+ * Where the service stops, what another host would find whole is given back: it need not wait there
+ * until the lease is over.
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 
 #include "supervisor/api/app.h"
+#include "supervisor/api/live.h"
+#include "supervisor/api/session/snapshots.h"
 
 /* For the freeze, which follows at once. */
 #define MARGIN (5 * USEC_PER_SEC)
@@ -51,4 +57,32 @@ void lease_tell(struct app *app)
 		return;
 	if (supervisor_client_request(app->supervisor, &request, on_told, app) >= 0)
 		app->lease_told = request.lease_until;
+}
+
+/* Nothing of it runs here, and its row and an object are all there is of it. */
+static bool is_whole_elsewhere(const struct session *session)
+{
+	const struct suspension *suspension = &session->suspension;
+
+	return session->state == SESSION_STATE_DORMANT &&
+	       suspension->state == SUSPENSION_SUSPENDED && suspension_is_durable(suspension) &&
+	       snapshots_is_remote(suspension->snapshot) && session_persisted(session);
+}
+
+void lease_give_back(struct app *app)
+{
+	AUTO_FREE struct id *sessions =
+		calloc(registry_count(&app->registry) + 1, sizeof(*sessions));
+	size_t n = 0;
+
+	if (!sessions || app->phase != APP_PHASE_STOPPING)
+		return;
+	LIST_FOR_EACH (entry, &app->lives) {
+		const struct session *session = LIST_ENTRY(entry, struct live, link)->session;
+
+		if (is_whole_elsewhere(session))
+			sessions[n++] = session->id;
+	}
+	if (n > 0)
+		store_give_back(app->store, sessions, n);
 }

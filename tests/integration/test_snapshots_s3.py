@@ -511,6 +511,42 @@ def test_a_fresh_service_takes_what_is_there(postgres, store):
         assert run(caller, session, "cat file") == "kept\n"
 
 
+def test_a_host_that_stops_gives_back_what_is_durable(postgres, store):
+    """Another one goes on with it at once; what it did not touch is there again when the host is. The controls: one that
+    runs, and one whose snapshot is a file of the host."""
+    def given(session):
+        return postgres.sql(f"SELECT given_back FROM dagster_sandbox_sessions WHERE id = '{session}'")
+
+    config = postgres.config() + store.config()
+    with running(postgres.config() + store.config(store="local")) as one, running(config) as two:
+        local = make_durable(one.client("ana"))
+        one.configure(config)
+        restart(one)
+        caller = one.client("ana")
+        taken, kept = make_durable(caller), make_durable(caller)
+        runs = caller.create_runtime()
+        run(caller, runs, "true")
+        one.stop()
+        assert [given(session) for session in (taken, kept, runs, local)] == ["1", "1", "", ""]
+        other = two.client("ana")
+        # Not after a lease.
+        resume(other, taken, "snapshot")
+        assert run(other, taken, "cat file") == "kept\n"
+        one.start()
+        assert [given(session) for session in (taken, kept)] == ["", ""]
+        caller = one.client("ana")
+        assert caller.get(at(taken)).status == 404
+        assert other.get(at(kept)).status == 404
+        resume(caller, kept, "snapshot")
+        resume(caller, local, "snapshot")
+        # One that is started again keeps what it has.
+        assert suspend(caller, kept, durable="wait")["durable"] is True
+        assert one.stop(signal.SIGUSR2) == 0
+        assert given(kept) == ""
+        one.start()
+        resume(one.client("ana"), kept)
+
+
 def test_without_a_store_its_snapshots_are_not_there_now(store, way):
     with running(CONFIG + store.config(way.port)) as service:
         caller = service.client("ana")

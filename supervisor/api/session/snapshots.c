@@ -73,11 +73,15 @@ json_t *snapshots_references(const struct session *session)
 	return references;
 }
 
+bool snapshots_is_remote(const json_t *reference)
+{
+	return str_equal(text_of(reference, "kind"), SNAPSHOT_KIND_S3);
+}
+
 json_t *snapshots_encryption_key(const json_t *reference)
 {
-	bool is_remote = str_equal(text_of(reference, "kind"), SNAPSHOT_KIND_S3);
-
-	return json_object_get(reference, is_remote ? SNAPSHOT_ENCRYPTION_KEY : "key");
+	return json_object_get(reference,
+			       snapshots_is_remote(reference) ? SNAPSHOT_ENCRYPTION_KEY : "key");
 }
 
 bool snapshots_have_key(const struct session *session, const char *key)
@@ -89,8 +93,8 @@ bool snapshots_have_key(const struct session *session, const char *key)
 
 	json_array_foreach(references, i, reference)
 	{
-		found |= str_equal(text_of(reference, "kind"), SNAPSHOT_KIND_S3) &&
-			 str_equal(text_of(reference, "key"), key);
+		found |=
+			snapshots_is_remote(reference) && str_equal(text_of(reference, "key"), key);
 	}
 	json_decref(references);
 	return found;

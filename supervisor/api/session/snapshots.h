@@ -21,6 +21,8 @@ struct session;
 #define SNAPSHOT_KIND_S3        "s3-tar"
 #define SNAPSHOT_ENCRYPTION_KEY "encryption_key"
 
+/* Of a reference: it is an object. */
+bool snapshots_is_remote(const json_t *reference);
 /* Of a reference; NULL: it is not encrypted. */
 json_t *snapshots_encryption_key(const json_t *reference);
 /* Of an object: one of these is it. */

@@ -155,11 +155,9 @@ static void spin(struct pg_store *s, usec_t until)
 	check_clock(s, now);
 }
 
-int pg_ask(struct pg_store *s, unsigned int query, const struct value *values, size_t n_values,
-	   PGresult **ret_result)
+static int ask_until(struct pg_store *s, usec_t until, unsigned int query,
+		     const struct value *values, size_t n_values, PGresult **ret_result)
 {
-	usec_t until = clock_add(clock_boottime(), ASK_TIMEOUT);
-
 	if (s->state != PG_STATE_READY)
 		return -EIO;
 	s->now_done = false;
@@ -185,6 +183,13 @@ int pg_ask(struct pg_store *s, unsigned int query, const struct value *values, s
 	return *ret_result ? 0 : -EIO;
 }
 
+int pg_ask(struct pg_store *s, unsigned int query, const struct value *values, size_t n_values,
+	   PGresult **ret_result)
+{
+	return ask_until(s, clock_add(clock_boottime(), ASK_TIMEOUT), query, values, n_values,
+			 ret_result);
+}
+
 static void pg_free(struct pg_store *s)
 {
 	s->source = sd_event_source_disable_unref(s->source);
@@ -203,18 +208,44 @@ static void pg_free(struct pg_store *s)
 	free(s);
 }
 
+static bool is_written(const struct pg_store *s)
+{
+	return list_empty(&s->queue.waiting) && list_empty(&s->queue.in_flight);
+}
+
+static void write_all(struct pg_store *s, usec_t until)
+{
+	while (!is_written(s) && clock_boottime() < until) {
+		send_all(s, clock_boottime());
+		spin(s, until);
+	}
+}
+
 /* A last try for what waits; what fails now was told as degraded, or nobody was told. */
 static void pg_close(struct store *store)
 {
 	struct pg_store *s = pg_store_of(store);
-	usec_t until = clock_add(clock_boottime(), CLOSE_TIMEOUT);
 
-	while ((!list_empty(&s->queue.waiting) || !list_empty(&s->queue.in_flight)) &&
-	       clock_boottime() < until) {
-		send_all(s, clock_boottime());
-		spin(s, until);
-	}
+	write_all(s, clock_add(clock_boottime(), CLOSE_TIMEOUT));
 	pg_free(s);
+}
+
+static void pg_give_back(struct store *store, const struct id *sessions, size_t n)
+{
+	struct pg_store *s = pg_store_of(store);
+	usec_t until = clock_add(clock_boottime(), CLOSE_TIMEOUT);
+	AUTO_FREE char *ids = queue_id_array(sessions, n);
+	PGresult *result = NULL;
+	const struct value values[] = {
+		value_integer((int64_t)s->generation),
+		value_text(ids),
+	};
+
+	write_all(s, until);
+	if (ids && is_written(s))
+		IGNORE_RESULT(ask_until(s, until, PG_QUERY_GIVE_BACK, values, ARRAY_SIZE(values),
+					&result));
+	PQclear(result);
 }
 
 /* ---- start ---- */
@@ -325,6 +356,7 @@ const struct store_ops pg_ops = {
 	.lease_lapsed = pg_lease_lapsed,
 	.lease_regained = pg_lease_regained,
 	.lease_end = pg_lease_end,
+	.give_back = pg_give_back,
 	.session_insert = queue_session_insert,
 	.session_status = queue_session_status,
 	.session_component = queue_session_component,

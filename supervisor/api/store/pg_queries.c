@@ -43,11 +43,12 @@
 /* By the server's clock alone; no other one is compared with it. */
 #define LEASE_END "timezone('UTC', clock_timestamp()) + interval '" PG_LEASE_TEXT "'"
 
-/* Nobody's, or of an instance that has not said for a lease that it is there. */
+/* Nobody's, or given back, or of an instance that has not said for a lease that it is there. */
 #define IS_LEFT                                                                                    \
-	"(c.instance IS NULL OR (c.instance <> " INSTANCE " AND EXISTS (SELECT 1"                  \
+	"(c.instance IS NULL OR (c.instance <> " INSTANCE                                          \
+	" AND (c.given_back = 1 OR EXISTS (SELECT 1"                                               \
 	" FROM sandbox_writers w WHERE w.id = c.instance"                                          \
-	" AND w.lease_until < timezone('UTC', clock_timestamp()))))"
+	" AND w.lease_until < timezone('UTC', clock_timestamp())))))"
 
 #define OPEN "s.status IN ('open', 'running') AND s.instance = " INSTANCE
 
@@ -315,15 +316,15 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 			    " seen_at = timezone('UTC', now()), lease_until = " LEASE_END
 			    " WHERE id = " INSTANCE " AND generation = $1"
 			    " RETURNING 1) SELECT 1 / count(*) FROM changed",							    0,       false},
-	[PG_QUERY_TAKE] = {"take",
+	[PG_QUERY_TAKE] =
+		{"take",
 					"WITH s AS (UPDATE dagster_sandbox_sessions c SET instance = " INSTANCE
-			   ", host = $5, lease_fence = coalesce(c.lease_fence, 0) + 1"
-			   " WHERE c.id = $4 AND (" IS_LEFT
-			   " OR ($6::integer = 1 AND c.instance = " INSTANCE
-			   ")) AND c.status IN ('open', 'running')"
-			   " AND (c.expires_at IS NULL OR c.expires_at > timezone('UTC', now()))"
-			   " AND " VISIBLE_SESSION " RETURNING c.*) SELECT " SESSION_COLUMNS
-			   " FROM s",												    0,       false},
+		 ", host = $5, given_back = NULL, lease_fence = coalesce(c.lease_fence, 0) + 1"
+		 " WHERE c.id = $4 AND (" IS_LEFT " OR ($6::integer = 1 AND c.instance = " INSTANCE
+		 ")) AND c.status IN ('open', 'running')"
+		 " AND (c.expires_at IS NULL OR c.expires_at > timezone('UTC', now()))"
+		 " AND " VISIBLE_SESSION " RETURNING c.*) SELECT " SESSION_COLUMNS " FROM s",
+					0,													false},
  /* How many others are on this store, or were of late; and minutes ago: they may restart. */
 	[PG_QUERY_RENEW] =
 		{"renew",
@@ -334,6 +335,15 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 		 " timezone('UTC', clock_timestamp()) - interval '10 minutes')"
 		 " FROM sandbox_writers WHERE id <> " INSTANCE
 		 " AND lease_until > timezone('UTC', clock_timestamp()) - interval '1 day'",					     0,       false},
+ /* The row of the writer is locked, so that a newer connection of this instance reads what
+  * this one gave, or this one gives nothing. */
+	[PG_QUERY_GIVE_BACK] =
+		{"give_back",
+					"WITH own AS (UPDATE sandbox_writers SET seen_at = timezone('UTC', now())"
+		 " WHERE id = " INSTANCE
+		 " AND generation = $1 RETURNING 1) UPDATE dagster_sandbox_sessions SET given_back = 1"
+		 " WHERE id = ANY ($2::text[]) AND instance = " INSTANCE
+		 " AND status IN ('open', 'running') AND EXISTS (SELECT 1 FROM own)",						    0,       false},
  /* What has no row at all may be another database's, from before this one was ours. */
 	[PG_QUERY_GONE] =
 		{"gone",
@@ -343,8 +353,11 @@ static const struct pg_query_text queries[PG_QUERY_MAX_] = {
 		 " sandbox_writers w WHERE w.id = " INSTANCE
 		 " AND w.since IS NOT NULL AND (s.id IS NULL OR s.status = 'closed')",						   0,       false},
 	[PG_QUERY_CLAIM] = {"claim",
-					"UPDATE dagster_sandbox_sessions SET instance = " INSTANCE ", host = $1"
-			    " WHERE instance IS NULL AND status IN ('open', 'running')",						 0,       false},
+					"UPDATE dagster_sandbox_sessions SET instance = " INSTANCE
+			    ", host = $1, given_back = NULL"
+			    " WHERE (instance IS NULL OR (instance = " INSTANCE
+			    " AND given_back = 1))"
+			    " AND status IN ('open', 'running')",									0,       false},
 };
 
 const struct pg_query_text *pg_query(unsigned int query)

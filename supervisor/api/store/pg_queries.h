@@ -17,6 +17,7 @@ enum pg_query {
 	PG_QUERY_CLAIM,              /* rows of another writer that no instance has */
 	PG_QUERY_TAKE,               /* one such row, or one whose instance is away, if the caller
 					may see it */
+	PG_QUERY_GIVE_BACK,          /* sessions of an instance that stops */
 	PG_QUERY_GONE,               /* of some sessions, those without an open row */
 	PG_QUERY_MAX_,
 };

@@ -265,6 +265,13 @@ static bool no_lease_regained(struct store *store)
 	return false;
 }
 
+static void no_give_back(struct store *store, const struct id *sessions, size_t n)
+{
+	(void)store;
+	(void)sessions;
+	(void)n;
+}
+
 static usec_t no_lease_end(const struct store *store)
 {
 	(void)store;
@@ -282,6 +289,7 @@ const struct store_ops sqlite_ops = {
 	.lease_lapsed = no_lease_lapsed,
 	.lease_regained = no_lease_regained,
 	.lease_end = no_lease_end,
+	.give_back = no_give_back,
 	.session_insert = queue_session_insert,
 	.session_status = queue_session_status,
 	.session_component = queue_session_component,

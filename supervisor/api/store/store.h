@@ -240,6 +240,7 @@ struct store_ops {
 	bool (*lease_lapsed)(const struct store *store, usec_t now);
 	bool (*lease_regained)(struct store *store);
 	usec_t (*lease_end)(const struct store *store);
+	void (*give_back)(struct store *store, const struct id *sessions, size_t n);
 	int (*session_insert)(struct store *store, const struct session *session, store_done done,
 			      void *userdata);
 	int (*session_status)(struct store *store, const struct session *session, usec_t now,
@@ -366,6 +367,13 @@ static inline bool store_lease_lapsed(const struct store *store, usec_t now)
 static inline usec_t store_lease_end(const struct store *store)
 {
 	return store->ops->lease_end(store);
+}
+
+/* At the end, behind all that was written and in two seconds: another instance may take these at
+ * once, and writes about them are no more ours. Where that fails they are taken as others are. */
+static inline void store_give_back(struct store *store, const struct id *sessions, size_t n)
+{
+	store->ops->give_back(store, sessions, n);
 }
 
 /* Said once: it had lapsed, and store_session_check tells of each session whether it was taken. */
