@@ -198,6 +198,12 @@ static void note_unsupported(struct refusal *refusal)
 	fit_text(refusal->detail, sizeof(refusal->detail), "%s", row->detail);
 }
 
+static void note_unreachable(struct refusal *refusal)
+{
+	refusal->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	fit_text(refusal->detail, sizeof(refusal->detail), "its provider cannot be asked");
+}
+
 /* What the supervisor said becomes the answer: a ceiling is 429, a step that failed is 503 and
  * names the step, everything else is ours. */
 static void note_refusal(struct live *live, const struct launch_msg *answer)
@@ -591,6 +597,8 @@ void action_create(struct request *request, struct spec_create *spec, bool dagst
 	r = creation_launch(app, session);
 	if (r == -EOPNOTSUPP)
 		note_unsupported(&live_of(session)->creation->refusal);
+	else if (r == -ENODEV)
+		note_unreachable(&live_of(session)->creation->refusal);
 	if (r < 0)
 		sessions_event(app, session, SESSION_EVENT_LAUNCH_FAILED, SESSION_REASON_LAUNCH);
 	else

@@ -150,6 +150,7 @@ static void on_cleared(void *userdata, int status, const char *body, size_t size
 static void on_created(void *userdata, int status, const char *body, size_t size)
 {
 	struct op *op = userdata;
+	const struct log_context context = {.session = &op->id};
 	int r;
 
 	if (status == HTTP_CONFLICT && !op->is_second_try) {
@@ -160,7 +161,8 @@ static void on_created(void *userdata, int status, const char *body, size_t size
 			op_finish(op, r);
 		return;
 	}
-	/* 404 is the image's. */
+	if (status == HTTP_NOT_FOUND)
+		log_line(LOG_LEVEL_ERROR, &context, "the engine has not got the image", NULL);
 	r = result_of(op, "create", status, body, size);
 	if (r == 0)
 		r = send_about(op, "POST", "/containers/", "/start", NULL, on_started);

@@ -73,6 +73,20 @@ def test_the_client_says_which_provider(service, engine):
     assert other.returncode == 4 and b"Unknown provider" in other.stderr, other
 
 
+def test_an_image_that_the_engine_has_not_got(engine):
+    """The answer names the step, the log the reason; nothing is left."""
+    daemon = Daemon(CONFIG + engine.config(image="localhost/none:1"))
+    try:
+        wait_until(lambda: daemon.readiness() == 200, 20, "the provider is up")
+        answer = daemon.client("ana").post(RUNTIME, {"provider": "docker"})
+        assert (answer.status, answer.json["detail"]) == (503, "launch failed at step start: ENOENT"), answer
+        wait_until(lambda: "the engine has not got the image" in daemon.log.read_text(), 10, "the log says why")
+        assert daemon.client("ana").get(RUNTIME).json["sandboxes"] == []
+        assert daemon.stop() == 0
+    finally:
+        daemon.done()
+
+
 def test_what_the_container_is(sandbox, engine):
     inside = engine.inspect(sandbox)
     host = inside["HostConfig"]
@@ -323,7 +337,8 @@ def test_an_engine_that_is_away_is_no_reason_not_to_serve(engine):
         assert engine_row(daemon)["state"] == "degraded"
         assert caller.shell(caller.create_runtime(), "echo here").text == "here\n"
         answer = caller.post(RUNTIME, {"provider": "docker"})
-        assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
+        assert (answer.status, answer.json["code"], answer.json["detail"]) == \
+            (503, "provider_unavailable", "its provider cannot be asked"), answer
         engine.start()
         wait_until(lambda: daemon.readiness() == 200, 30, "the engine is found")
         session = caller.create_runtime(provider="docker")
