@@ -53,14 +53,12 @@ static void on_thawed(void *userdata, const struct launch_msg *answer, int fd)
 
 	if (!live)
 		return;
-	/* The end of its handle follows, and it goes on from its snapshot. */
-	if (answer && answer->error == LAUNCH_E_NOT_FOUND)
-		return;
 	if (answer && (answer->error == LAUNCH_E_NONE || answer->error == LAUNCH_E_STATE)) {
 		suspend_tell_thawed(live);
 		live->rebuilding_since = clock_boottime(); /* where its shim could say nothing */
 		resumed(live, SUSPENSION_RESUMED_MEMORY);
 	} else if (answer && answer->error == LAUNCH_E_NOT_FOUND) {
+		/* It goes on from its snapshot, whether or not the end of its handle follows. */
 		sessions_tree_gone(live->app, live->session, NULL);
 	} else {
 		/* It may run by now, or soon. */
