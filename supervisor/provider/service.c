@@ -33,6 +33,10 @@
 #define MAX_QUEUED   4096u
 #define MAX_REQUESTS 8192u /* twice what an api worker has on the way */
 
+/* Streams that are asked for at once, but for those of starts: each is a process that the engine
+ * makes, and after a start of the api worker every sandbox wants one. */
+#define MAX_CONNECTING 4u
+
 #define RETRY_AFTER (250 * USEC_PER_MS)
 #define RETRY_FOR   (30 * USEC_PER_SEC) /* from the end of a stream on */
 
@@ -45,10 +49,13 @@ struct service {
 	uint32_t link; /* counts them: whose answer it is */
 	uint32_t n_requests;
 	struct list sandboxes;
+	struct list unconnected; /* sandbox->turn: they wait for theirs */
+	uint32_t n_connecting;
 };
 
 struct sandbox {
 	struct list link; /* service->sandboxes */
+	struct list turn; /* service->unconnected, or of itself */
 	struct service *service;
 	struct id id;
 	struct pump *pump; /* NULL: its handle has ended, or is none yet */
@@ -157,6 +164,7 @@ static struct sandbox *get(struct service *service, const struct id *id)
 		free(sandbox);
 		return NULL;
 	}
+	list_init(&sandbox->turn);
 	list_init(&sandbox->kills);
 	list_append(&service->sandboxes, &sandbox->link);
 	return sandbox;
@@ -172,6 +180,7 @@ static void forget(struct service *service, const struct id *id)
 	if (sandbox->is_starting)
 		return; /* the end of the start comes */
 	sandbox->retry = loop_remove(sandbox->retry);
+	list_remove(&sandbox->turn);
 	list_remove(&sandbox->link);
 	free(sandbox);
 }
@@ -413,35 +422,60 @@ static bool is_retried(const struct request *request)
 	return true;
 }
 
+static void connect_next(struct service *service);
+
 /* A handle that waited for it. */
 static void on_late_stream(void *userdata, int fd)
 {
 	struct request *request = userdata;
+	struct service *service = request->service;
 
-	if (fd < 0 && fd != -ENOENT && is_retried(request)) {
-		(void)request_free(request);
-		return;
-	}
-	if (take_stream(request->service, &request->id, request->n_pumps, fd) < 0)
+	service->n_connecting--;
+	if ((fd >= 0 || fd == -ENOENT || !is_retried(request)) &&
+	    take_stream(service, &request->id, request->n_pumps, fd) < 0)
 		log_line(LOG_LEVEL_WARNING, &(struct log_context){.session = &request->id},
 			 "a sandbox cannot be connected", "errno=%d", fd < 0 ? -fd : 0);
 	(void)request_free(request);
+	connect_next(service);
 }
 
 /* request: made for it, and freed with its end. */
-static void connect_late(struct sandbox *sandbox)
+static void connect_now(struct sandbox *sandbox)
 {
 	struct service *service = sandbox->service;
 	struct request *request = request_new(service, &sandbox->id);
 
 	if (request) {
 		request->n_pumps = sandbox->n_pumps;
-		if (engine_connect(service->engine, &sandbox->id, on_late_stream, request) == 0)
+		if (engine_connect(service->engine, &sandbox->id, on_late_stream, request) == 0) {
+			service->n_connecting++;
 			return;
+		}
 		(void)request_free(request);
 	}
 	/* The api worker sees the end of its handle. */
 	sandbox->pump = pump_free(sandbox->pump);
+}
+
+/* One that is paused gets its stream when it goes on. */
+static void connect_next(struct service *service)
+{
+	while (service->n_connecting < MAX_CONNECTING && !list_empty(&service->unconnected)) {
+		struct sandbox *sandbox =
+			LIST_ENTRY(service->unconnected.next, struct sandbox, turn);
+
+		list_remove(&sandbox->turn);
+		if (sandbox->pump && !pump_is_connected(sandbox->pump) && !sandbox->is_paused)
+			connect_now(sandbox);
+	}
+}
+
+/* When it is its turn. */
+static void connect_late(struct sandbox *sandbox)
+{
+	if (list_empty(&sandbox->turn))
+		list_append(&sandbox->service->unconnected, &sandbox->turn);
+	connect_next(sandbox->service);
 }
 
 static int on_retry(void *userdata, uint32_t events)
@@ -449,9 +483,7 @@ static int on_retry(void *userdata, uint32_t events)
 	struct sandbox *sandbox = userdata;
 
 	(void)events;
-	/* One that is paused gets it when it goes on. */
-	if (sandbox->pump && !pump_is_connected(sandbox->pump) && !sandbox->is_paused)
-		connect_late(sandbox);
+	connect_late(sandbox);
 	return 0;
 }
 
@@ -634,6 +666,7 @@ int service_new(struct loop *loop, struct engine *engine, const struct image *po
 	service->engine = engine;
 	service->policy = policy;
 	list_init(&service->sandboxes);
+	list_init(&service->unconnected);
 	*ret_service = service;
 	return 0;
 }

@@ -205,3 +205,36 @@ def test_a_frozen_engine_stops_nobody_else(engine, service, caller):
     assert answers[0].status == 503, answers
     engine.rules.clear()
     wait_until(lambda: not engine.containers, 120, "nothing of it is left")
+
+
+def test_a_start_asks_for_a_few_streams_at_once(engine, service, caller):
+    """Each is a process that the engine makes; all are found again."""
+    service.deaths_expected = True
+    lock = threading.Lock()
+    seen = {"now": 0, "most": 0, "all": set()}
+
+    def act(connection, path):
+        body = engine.bodies[-1]
+        with lock:
+            seen["now"] += 1
+            seen["most"] = max(seen["most"], seen["now"])
+        time.sleep(0.3)
+        with lock:
+            seen["now"] -= 1
+            seen["all"].add(path)
+        return engine.answer(connection, "POST", path, body)
+
+    def hold(connection):
+        while connection.recv(65536):
+            pass
+    engine.stream = hold
+    for one in [caller] * 15 + [service.client("bea")] * 15:
+        assert one.post(RUNTIME, {"provider": "docker"}, timeout=60).status == 201
+    engine.rules.append(("POST", "/exec", lambda connection, path: act(connection, path)
+                         if path.endswith("/exec") else engine.answer(connection, "POST", path)))
+    former = service.worker_pid("sandboxd-api")
+    os.kill(former, signal.SIGKILL)
+    wait_until(lambda: len(seen["all"]) == 30, 60, "all are asked for")
+    assert seen["most"] <= 4, seen
+    wait_until(lambda: service.readiness() == 200, 20, "ready again")
+    assert len(engine.containers) == 30
