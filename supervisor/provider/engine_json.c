@@ -34,6 +34,7 @@ static json_t *binds(const char *programs_dir)
 
 static json_t *mounts(uint64_t bytes)
 {
+	static const char small[] = "rw,noexec,nosuid,nodev,mode=0755,size=65536";
 	char session[128];
 	char tmp[128];
 
@@ -42,7 +43,9 @@ static json_t *mounts(uint64_t bytes)
 	    str_format(tmp, sizeof(tmp), "rw,exec,nosuid,nodev,mode=1777,size=%llu",
 		       (unsigned long long)bytes) < 0)
 		return NULL;
-	return json_pack("{s:s, s:s, s:s}", "/session", session, "/tmp", tmp, CONTAIN_SOCKET_DIR,
+	/* podman gives a read-only root /run and /var/tmp for everybody, without a limit. */
+	return json_pack("{s:s, s:s, s:s, s:s, s:s}", "/session", session, "/tmp", tmp, "/run",
+			 small, "/var/tmp", small, CONTAIN_SOCKET_DIR,
 			 "rw,noexec,nosuid,nodev,mode=0700,size=65536");
 }
 

@@ -112,6 +112,8 @@ def test_commands_have_no_power(caller, sandbox):
     assert caller.shell(sandbox, "ls /.sandboxd-socket").code != 0
     assert caller.shell(sandbox, "echo x > /.sandboxd/x").code != 0
     assert caller.shell(sandbox, "echo x > /bin/x").code != 0
+    places = caller.shell(sandbox, "for f in / /*/ /*/*/; do echo x > $f.try && echo $f; done 2>/dev/null; :").text.split()
+    assert sorted(places) == ["/dev/shm/", "/session/", "/tmp/"], places
     assert caller.shell(sandbox, "ip link | grep -v lo: | grep -c '^[0-9]'").text == "0\n"
 
 
