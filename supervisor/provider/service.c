@@ -478,6 +478,13 @@ static void connect_late(struct sandbox *sandbox)
 	connect_next(sandbox->service);
 }
 
+/* From now on for so long. */
+static void want_stream(struct sandbox *sandbox)
+{
+	sandbox->give_up_at = clock_add(clock_boottime(), RETRY_FOR);
+	connect_late(sandbox);
+}
+
 static int on_retry(void *userdata, uint32_t events)
 {
 	struct sandbox *sandbox = userdata;
@@ -504,8 +511,7 @@ static void on_thawed(void *userdata, int result)
 
 	if (result == 0 && sandbox) {
 		sandbox->is_paused = false;
-		if (sandbox->pump && !pump_is_connected(sandbox->pump))
-			connect_late(sandbox);
+		want_stream(sandbox);
 	}
 	note_absent(request, result);
 	answer_result(request, result, "unpause");
@@ -550,7 +556,7 @@ static void on_each(void *userdata, const struct id *id, bool is_paused, bool li
 		return; /* not told: it is as if it were gone, and the next use replaces it */
 	sandbox->is_paused = is_paused;
 	if (!is_paused)
-		connect_late(sandbox);
+		want_stream(sandbox);
 	one.id = *id;
 	answer = answer_to(&one, LAUNCH_E_NONE);
 	answer.more = 1;

@@ -1,10 +1,12 @@
 """An engine that refuses, is slow, and loses its streams: what is answered, what goes on, and that nothing is left."""
+import os
+import signal
 import threading
 import time
 
 import pytest
 
-from conformance_rig import Sandbox, refused
+from conformance_rig import JSON, Sandbox, refused
 from docker_rig import Engine
 from faulty_engine import Front
 from harness import CONFIG, RUNTIME, SLOW, Daemon, Result, wait_until
@@ -126,6 +128,44 @@ def test_every_connection_is_cut_after_a_while(front, sandbox):
         assert sandbox.put("file", data).json["size"] == len(data)
         assert sandbox.bytes("file") == data
     front.calm()
+
+
+def worker_dies(daemon):
+    former = daemon.worker_pid("sandboxd-api")
+    os.kill(former, signal.SIGKILL)
+    wait_until(lambda: [pid for pid in daemon.processes().get("sandboxd-api", []) if pid != former], 30, "another worker")
+    wait_until(daemon.ready, 30, "it answers")
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["running", "paused"])
+def test_a_stream_that_is_refused_after_a_start(daemon, front, sandbox, is_paused):
+    """What lives is found again although the engine does not give its stream at once."""
+    sandbox.put("file", b"kept")
+    if is_paused:
+        sandbox.done("/suspend", {"durable": "never"})
+    front.refuse = [["POST .*/exec$", 500, 3]]
+    worker_dies(daemon)
+    if is_paused:
+        sandbox.done("/resume")
+    wait_until(lambda: front.refuse[0][2] == 0, 30, "the fault was met")
+    wait_until(lambda: sandbox.read("file").status == 200, 40, "it is reached again")
+    assert sandbox.bytes("file") == b"kept"
+
+
+def test_a_container_at_its_limit_of_processes(daemon, caller):
+    """Its own commands can start nothing; the process of a new stream is put into it by the engine, if not at the first try."""
+    sandbox = Sandbox(caller, caller.create_runtime(profile="component"))
+    limit = next(one["pids"] for one in caller.get("/v1/capabilities").json["profiles"] if one["name"] == "component")
+    sandbox.put("file", b"kept")
+    sandbox.put("fill", b"sleep 1000 &\n" * (limit + 50) + b"read x < fifo\n")
+    sandbox.begin("mkfifo fifo; exec sh -i < fill > /dev/null 2>&1")
+    wait_until(lambda: sandbox.get("/stats").json["pids"] == limit, 30, "it is full")
+    refused(sandbox.post("/commands", {"cmd": "true"}, headers=JSON), 422, "command_failed")
+    worker_dies(daemon)
+    wait_until(lambda: sandbox.read("file").status == 200, 40, "it is reached again")
+    assert sandbox.bytes("file") == b"kept"
+    assert sandbox.get("/stats").json["pids"] >= limit
+    assert sandbox.delete().status == 200
 
 
 def test_an_engine_that_is_started_again(engine, front, sandbox):
