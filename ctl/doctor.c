@@ -254,7 +254,7 @@ static const struct doctor_row doctor_table[] = {
 	{"snapshot store", doctor_snapshot_store, "suspended sandboxes are not durable, and what is in the store does not come back", "look at the log (the object store of snapshots); [snapshots] s3_endpoint and the options behind it"},
 	{"filter memory", doctor_bpf_jit, "filters of further sessions are interpreted, or refused by kernels without an interpreter", "sysctl net.core.bpf_jit_enable=1 net.core.bpf_jit_limit=536870912"},
 	{"process ids", doctor_pid_count, "busy sessions can use up the ids of the host before their own limits stop them", "sysctl kernel.pid_max=4194304 kernel.threads-max=1048576"},
-	{"inotify", doctor_inotify, "a few sessions can use up root's instances: programs of the host that watch files fail", "sysctl fs.inotify.max_user_instances=131072"},
+	{"inotify", doctor_inotify, "sessions have fewer instances than docs/limits.md says", "sysctl fs.inotify.max_user_instances=128"},
 	{"passed descriptors", doctor_passrights, "a client of the control socket can send descriptors along whose closing makes the api worker wait (a lingering TCP socket)", "use Linux 6.16 or later; give the control socket to trusted proxies only"},
 	{"swap", doctor_swap, "", ""},
 	{"systemd", doctor_systemd, "no start at boot and no journal; sandboxd keeps itself running and logs to standard error", "install systemd and boot with it, or start sandboxd from your init"},

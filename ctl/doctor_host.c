@@ -17,7 +17,7 @@
 /* Two filters a session, 10 KiB each after compiling (seen on Linux 6.18). */
 #define FILTER_BYTES_PER_SESSION 24576
 /* The ceiling that each session's user namespace has (supervisor/userns.c). */
-#define INOTIFY_PER_SESSION      256
+#define INOTIFY_PER_SESSION      128
 #define PIDS_PER_SESSION         256
 /* What a host for sandboxes should bear at least. */
 #define SESSIONS_WANTED          UINT64_C(500)
@@ -138,7 +138,7 @@ enum doctor_state doctor_pid_count(char text[DOCTOR_TEXT_BYTES])
 		       : DOCTOR_DEGRADED;
 }
 
-/* User namespaces of sessions are root's, so their instances count for root as well. */
+/* What a session has counts for the id that owns its user namespace, under the host's limit too. */
 enum doctor_state doctor_inotify(char text[DOCTOR_TEXT_BYTES])
 {
 	uint64_t instances = 0;
@@ -149,7 +149,7 @@ enum doctor_state doctor_inotify(char text[DOCTOR_TEXT_BYTES])
 	}
 	doctor_text(text, "fs.inotify.max_user_instances is %llu, a session may have %d",
 		    (unsigned long long)instances, INOTIFY_PER_SESSION);
-	return instances >= SESSIONS_WANTED * INOTIFY_PER_SESSION ? DOCTOR_OK : DOCTOR_DEGRADED;
+	return instances >= INOTIFY_PER_SESSION ? DOCTOR_OK : DOCTOR_DEGRADED;
 }
 
 /* Linux 6.16 lets a socket refuse descriptors that come with a message. */

@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from harness import ABSENT_ID, BIN, DATA, ctl, wait_until
 
@@ -243,4 +244,7 @@ def test_doctor_needs_no_service():
             "passed descriptors", "egress programs", "swap", "systemd", "canary"} <= {row["name"] for row in rows}
     for row in rows:
         assert row["state"] == "ok" or (row["cost"] and row["mend"]), row
+    # What sessions have counts for their own ids: the kernel's default is enough for any number of them.
+    enough = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii")) >= 128
+    assert [row["state"] for row in rows if row["name"] == "inotify"] == ["ok" if enough else "degraded"]
     assert result.returncode == int(any(row["state"] == "missing" for row in rows))
