@@ -54,7 +54,7 @@ def limited(item, part):
     """What hangs fails, with the place it hangs at, and the suite goes on. Every thread's place is
     printed a little later, for the case that the exception cannot be raised."""
     # A quickstart builds the project.
-    seconds = 900 if item.get_closest_marker("quickstart") else 300 * SLOW
+    seconds = 900 if item.get_closest_marker("quickstart") else max(300 * SLOW, 600)
 
     def late(_number, _frame):
         # No Exception, least of all an OSError: who polls ignores those.

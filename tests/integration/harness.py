@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -34,8 +35,12 @@ ENDPOINT_NAMES = [
 ]
 ABSENT_ID = "0f6a2c1e-5b7d-4c8a-9e3f-1a2b3c4d5e6f"
 
-# How much longer than on a processor of today everything takes: an emulated one sets it.
-SLOW = int(os.environ.get("SANDBOX_SLOW", "1"))
+# How much longer than on a processor of today everything takes: an emulated one sets it, and so does a sanitizer.
+SLOW = int(os.environ.get("SANDBOX_SLOW", "3" if ASAN else "1"))
+# Bounds of what is waited for are those of a machine that has nothing else to do. Beyond so many times as much it is lost.
+PATIENCE = 4 * SLOW
+# Of one wait, below what conftest.py gives a test.
+WAIT_SECONDS = 240
 # Below what conftest.py gives a test.
 STREAM_SECONDS = 240 * SLOW
 LEAKS = re.compile(r"[^\n]*ERROR: LeakSanitizer.*?SUMMARY: AddressSanitizer: \d+ byte\(s\) leaked[^\n]*", re.DOTALL)
@@ -47,15 +52,45 @@ trusted_peers = 0
 
 
 def wait_until(condition, timeout=10.0, what="condition"):
-    """Poll until condition() is true and give its value back."""
-    end = time.monotonic() + timeout * SLOW
+    """Poll until condition() is true and give its value back. What is waited for comes within `timeout` seconds on a
+    machine that has nothing else to do; how fast it is, is no test's here."""
+    bound = max(timeout * SLOW, min(timeout * PATIENCE, WAIT_SECONDS))
+    end = time.monotonic() + bound
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() >= end:
-            raise AssertionError(f"not within {timeout} s: {what}")
+            raise AssertionError(f"not within {bound:.0f} s: {what}")
         time.sleep(0.02)
+
+
+def free_port():
+    """Of 127.0.0.1, outside of what the kernel gives to connections: nobody has it before its server, nor while that is
+    started again. A client that tries meanwhile would be connected with itself."""
+    while True:
+        port = random.SystemRandom().randrange(20000, 32000)
+        if port in GIVEN_PORTS:
+            continue
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            GIVEN_PORTS.add(port)
+            return port
+
+
+GIVEN_PORTS = set()
+
+
+def is_whole(answer):
+    """A whole answer of HTTP begins what came, or the head of an upgrade."""
+    head, end, body = answer.partition(b"\r\n\r\n")
+    fields = head.lower()
+    if not end:
+        return False
+    if b"\r\ntransfer-encoding: chunked" in fields:
+        return body.endswith(b"0\r\n\r\n")
+    size = re.search(rb"\r\ncontent-length: *(\d+)", fields)
+    return head[9:12] == b"101" or size is not None and len(body) >= int(size.group(1))
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -127,7 +162,7 @@ class Client:
             if value is not None:
                 self.headers[name] = value
 
-    def request(self, method, url, body=None, headers=None, timeout=30 * SLOW, raw_body=None):
+    def request(self, method, url, body=None, headers=None, timeout=30 * PATIENCE, raw_body=None):
         connection = UnixConnection(self.path, timeout)
         merged = dict(self.headers)
         merged.update(headers or {})
@@ -155,10 +190,11 @@ class Client:
     def delete(self, url, **kwargs):
         return self.request("DELETE", url, **kwargs)
 
-    def raw(self, data, timeout=10, limit=1 << 20, close_write=False):
-        """Send bytes as they are; everything that comes back until the end or the time-out."""
+    def raw(self, data, timeout=10, limit=1 << 20, close_write=False, answered=True):
+        """Send bytes as they are; everything that comes back until the end, or until an answer is there and nothing
+        follows it for `timeout` seconds. Where no answer may come, `answered` is False: there is no wait for one."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(timeout)
+            sock.settimeout(30 * PATIENCE if answered else timeout)
             sock.connect(self.path)
             got = b""
             try:
@@ -169,6 +205,8 @@ class Client:
                 pass
             try:
                 while len(got) < limit:
+                    if answered and is_whole(got):
+                        sock.settimeout(timeout)
                     more = sock.recv(65536)
                     if not more:
                         break
@@ -177,7 +215,7 @@ class Client:
                 pass
             return got
 
-    def lines(self, method, url, body=None, headers=None, timeout=60 * SLOW):
+    def lines(self, method, url, body=None, headers=None, timeout=60 * PATIENCE):
         """The lines of a streamed answer as they come. A status other than 200 is an error, and so is
         one that does not end: its heartbeats come however long it lasts."""
         end = time.monotonic() + STREAM_SECONDS
@@ -219,7 +257,7 @@ class Client:
     def remove(self, session):
         return self.delete(f"{SESSIONS}/{session}")
 
-    def run(self, session, *argv, timeout=60 * SLOW, **more):
+    def run(self, session, *argv, timeout=60 * PATIENCE, **more):
         events = [
             json.loads(line)
             for line in self.lines(
@@ -241,7 +279,7 @@ class Client:
         assert answer.status == 200, answer
         return answer.json["task_id"]
 
-    def frames(self, task, after=None, timeout=60 * SLOW):
+    def frames(self, task, after=None, timeout=60 * PATIENCE):
         url = f"/dagster/sandbox/tasks/{task}/stream"
         if after is not None:
             url += f"?after={after}"
@@ -476,9 +514,10 @@ class Daemon:
                 return False
             if self.programs != BUILD / "bin":
                 return True  # a program of the test's, with which it may never end
-            # The canary's session is none that a test may count.
-            state = Client(self.operator).get("/readyz", timeout=5).json
-            return (state.get("reason"), state.get("text")) != ("canary", "it runs")
+            # The canary's session is none that a test may count. One without a report is followed by another; one
+            # that was not launched, as on a host that is full, is none.
+            canary = Client(self.operator).get("/readyz", timeout=5).json.get("parts", {}).get("canary", "")
+            return not canary.startswith(("it ", "its "))
         except (OSError, http.client.HTTPException):
             return False
 
@@ -510,12 +549,15 @@ class Daemon:
         return named
 
     def supervisor_pid(self):
-        children = [
-            pid
-            for pid in descendants(self.process.pid)
-            if parent_of(pid) == self.process.pid and name_of(pid) == "sandboxd"
-        ]
-        return children[0] if children else self.process.pid
+        """Of the one that lives, or of the next: between two lives the keeper is all there is."""
+        if "--supervisor" in self.arguments:
+            return self.process.pid
+
+        def children():
+            return [pid for pid in descendants(self.process.pid)
+                    if parent_of(pid) == self.process.pid and name_of(pid) == "sandboxd" and not is_zombie(pid)]
+
+        return wait_until(children, 20, "a supervisor")[0]
 
     def worker_pid(self, name):
         return wait_until(lambda: self.processes().get(name), 10, f"{name} runs")[0]
@@ -566,15 +608,15 @@ class Daemon:
 
     def settled(self):
         """A snapshot that stayed the same for a while: connections of requests are gone."""
-        last, since = None, time.monotonic()
-        while time.monotonic() - since < 0.3:
-            now = self.snapshot()
+        last, since, n_looks = None, time.monotonic(), 0
+        while time.monotonic() - since < 0.5 * SLOW or n_looks < 8:
+            now, n_looks = self.snapshot(), n_looks + 1
             if now != last:
-                last, since = now, time.monotonic()
+                last, since, n_looks = now, time.monotonic(), 0
             time.sleep(0.05)
         return last
 
-    def stop(self, sig=signal.SIGTERM, timeout=30):
+    def stop(self, sig=signal.SIGTERM, timeout=30 * PATIENCE):
         if self.process and self.process.poll() is None:
             self.process.send_signal(sig)
             try:
@@ -605,11 +647,11 @@ class Daemon:
         try:
             self.stop()
             if (self.state / "instance").exists():
-                end = time.monotonic() + 5
-                while self.leftovers() and time.monotonic() < end:
-                    time.sleep(0.05)
-                left = self.leftovers()
-                assert left == [], left
+                try:
+                    wait_until(lambda: not self.leftovers(), 5, "nothing is left")
+                except AssertionError:
+                    left = self.leftovers()
+                    assert left == [], left
             text = self.log.read_text(errors="replace")
             if self.leaks_expected:
                 text = LEAKS.sub("", text)
@@ -649,8 +691,13 @@ def stopped(*pids):
 def stopped_shim(daemon, caller, session):
     """Nothing of the session goes on meanwhile."""
     block = caller.run(session, "/bin/cat", "/proc/self/uid_map").text.split()[1]
-    shim, = [pid for pid in daemon.shim_pids()
-             if Path(f"/proc/{pid}/uid_map").read_text().split()[1] == block]
+
+    def is_of_block(pid):
+        with contextlib.suppress(OSError):  # another session's, which ends
+            return Path(f"/proc/{pid}/uid_map").read_text().split()[1:2] == [block]
+        return False
+
+    shim, = [pid for pid in daemon.shim_pids() if is_of_block(pid)]
     handle = os.pidfd_open(shim)
     signal.pidfd_send_signal(handle, signal.SIGSTOP)
     try:
@@ -661,7 +708,7 @@ def stopped_shim(daemon, caller, session):
         os.close(handle)
 
 
-def ctl(daemon, *words, stdin=None, socket_path=None, timeout=60):
+def ctl(daemon, *words, stdin=None, socket_path=None, timeout=60 * PATIENCE):
     return subprocess.run(
         [str(BIN / "sandboxctl"), "--socket", str(socket_path or daemon.operator), *words],
         input=stdin,
