@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import BIN, CONFIG, stopped, wait_until
+from harness import BIN, CONFIG, PATIENCE, free_port, stopped, wait_until
 
 DATABASE = "platform"
 OWNER = "platform_owner"   # of the schema
@@ -26,12 +26,6 @@ def server_bin():
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     assert folders, "the package postgresql is not installed"
     return folders[-1].parent
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Postgres:
@@ -85,7 +79,7 @@ class Postgres:
         """SIGINT: fast, SIGQUIT: as a crash."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(sig)
-            self.process.wait(30)
+            self.process.wait(30 * PATIENCE)
 
     def restart(self, sig=signal.SIGINT, pause=0.0, settings=()):
         self.stop(sig)
@@ -102,7 +96,7 @@ class Postgres:
         return subprocess.run(
             [str(self.bin / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", host,
              "-p", str(self.port), "-U", role, "-d", database, "-f", "-"],
-            input=text, capture_output=True, text=True, check=True, timeout=120,
+            input=text, capture_output=True, text=True, check=True, timeout=120 * PATIENCE,
             user=self.user.pw_uid, group=self.user.pw_gid, extra_groups=[], cwd=self.home,
             env=env).stdout.strip()
 
@@ -122,7 +116,7 @@ class Postgres:
         path.touch(mode=0o600)
         path.write_text(self.dsn(role, database=database) + "\n")
         return subprocess.run([str(BIN / "sandboxctl"), "migrate", *words, "--dsn-file", str(path)],
-                              capture_output=True, text=True, timeout=120, check=False)
+                              capture_output=True, text=True, timeout=120 * PATIENCE, check=False)
 
     def ready(self, database=DATABASE):
         """The schema, and the service's rights on it as the manual gives them."""

@@ -16,7 +16,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from harness import CONFIG, ROOT, Daemon, wait_until
+from harness import CONFIG, PATIENCE, ROOT, Daemon, free_port, wait_until
 
 DOCS = ROOT / "docs" / "proxy"
 KEY = "a key of this test"
@@ -69,12 +69,6 @@ class AuthService(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def proxied_daemon():
@@ -130,7 +124,7 @@ class Proxy:
         print((self.home / "log").read_text()[-4000:])
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def connection(self, timeout=30):
+    def connection(self, timeout=30 * PATIENCE):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def request(self, method, url, body=None, headers=None, bearer=None):
@@ -149,7 +143,7 @@ class Proxy:
         finally:
             connection.close()
 
-    def raw(self, data, timeout=10):
+    def raw(self, data, timeout=30 * PATIENCE):
         """Bytes as they are; everything until the proxy ends the connection."""
         with socket.create_connection(("127.0.0.1", self.port), timeout) as sock:
             sock.sendall(data)
@@ -252,7 +246,7 @@ class FastApi(Proxy):
                         "SANDBOXD_SOCKET": str(self.daemon.control), "HOME": str(self.home)}}
 
 
-def lines_of(proxy, url, bearer, headers=None, timeout=20):
+def lines_of(proxy, url, bearer, headers=None, timeout=20 * PATIENCE):
     """The lines of a stream as they come, until its end or its cut."""
     connection = proxy.connection(timeout)
     try:

@@ -1,11 +1,10 @@
 """A Redis server of the test's own, closed to clients without a password."""
 import secrets
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
 
-from harness import wait_until
+from harness import PATIENCE, free_port, wait_until
 
 ADMIN = "sandboxd-admin"
 ADMIN_MAY = "+acl|setuser +acl|deluser +acl|users +scan +unlink +memory|usage"  # as sandboxd.conf(5) says
@@ -15,9 +14,7 @@ PLATFORM = "sandboxd-frames"
 class Redis:
     def __init__(self, default="off", admin_may=ADMIN_MAY,
                  platform_may="+select +publish +pubsub|numsub", lines=(), program=None, binds_channels=True):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.password, self.admin_password = secrets.token_hex(16), secrets.token_hex(16)
         self.home = tempfile.TemporaryDirectory(prefix="sbx-redis-")
         self.platform_password = secrets.token_hex(16)
@@ -49,7 +46,12 @@ class Redis:
                 "--pass", password or self.password, *words]
 
     def ask(self, *words, **who):
-        return subprocess.run(self.command(*words, **who), capture_output=True, text=True, check=False).stdout.strip()
+        """What it answers; "" where it does not."""
+        try:
+            return subprocess.run(self.command(*words, **who), capture_output=True, text=True, check=False,
+                                  timeout=60 * PATIENCE).stdout.strip()
+        except subprocess.TimeoutExpired:
+            return ""
 
     def config(self, **more):
         values = {"url": f"redis://127.0.0.1:{self.port}", "user": ADMIN,
@@ -66,7 +68,7 @@ class Redis:
     def stop(self):
         if self.process:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(10 * PATIENCE)
         self.process = None
 
     def done(self):

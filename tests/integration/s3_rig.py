@@ -17,17 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import ROOT, SLOW, wait_until
+from harness import PATIENCE, ROOT, SLOW, free_port, wait_until
 
 SERVER = ROOT / "build" / "versitygw" / "versitygw"
 BUCKET = "snapshots"
 REGION = "eu-test-1"
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class Store:
@@ -64,7 +58,7 @@ class Store:
     def stop(self):
         if self.process:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(20 * PATIENCE)
         self.process = None
 
     def done(self):

@@ -11,13 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from harness import CONFIG, NOT_FOUND, SESSIONS, Daemon, wait_until
+from harness import CONFIG, NOT_FOUND, PATIENCE, SESSIONS, Daemon, free_port, wait_until
 from redis_rig import Redis
 
 COMPONENT = "type: a.B\n"
 # What the platform falls back to where nothing is injected.
 PRODUCTION_ALPHA_VANTAGE = "https://www.alphavantage.co/query"
 CACHE_KEY, CACHE_VALUE = "alphaswarm:cache:prices", "production-prices"
+
+
+def is_there(path):
+    try:
+        return path.exists()
+    except OSError:  # of a process that is on its way out
+        return False
 
 
 def test_folder_exists_after_create_and_is_gone_after_teardown(daemon, alice):
@@ -30,7 +37,7 @@ def test_folder_exists_after_create_and_is_gone_after_teardown(daemon, alice):
     answer = alice.delete(f"{SESSIONS}/{made}")
     assert answer.status == 200 and answer.json["folder_removed"] is True
     # The folder is a tmpfs of the session's own mount namespace and goes with its last process.
-    wait_until(lambda: not inside.exists(), 5, "the folder is gone")
+    wait_until(lambda: not is_there(inside), 5, "the folder is gone")
 
 
 def test_component_demo_is_demo_yaml(alice, session):
@@ -49,9 +56,7 @@ def test_load_gives_a_key_for_each_component(alice, session):
 
 @pytest.fixture
 def production_cache(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # The server is in the package of the client; it goes by the name under which it is called.
     server = subprocess.Popen(
         ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path),
@@ -65,7 +70,7 @@ def production_cache(tmp_path):
     assert ask("set", CACHE_KEY, CACHE_VALUE) == "OK"
     yield port, ask
     server.terminate()
-    server.wait(10)
+    server.wait(10 * PATIENCE)
 
 
 def test_production_cache_key_reads_as_none(alice, session, production_cache):

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import redis as client
 
-from harness import CONFIG, ROOT, SESSIONS, Daemon, wait_until
-from postgres_rig import free_port
+from harness import CONFIG, PATIENCE, ROOT, SESSIONS, Daemon, free_port, wait_until
 from redis_rig import ADMIN, Redis
 # The same tests, with the server of this file.
 from test_redis import (CACHE_KEY, CACHE_VALUE, CELERY_KEY, CELERY_VALUE, CLI, OTHER_KEY, OTHER_VALUE, alice, prefix_of,
@@ -44,7 +43,7 @@ def server(request):
 def test_channels_are_the_sessions_own_or_there_are_none(alice, session, server):
     """Release 6.0 binds no channels: a session could listen to all of them."""
     own = alice.shell(session, f'{CLI} publish "${{SANDBOX_REDIS_PREFIX}}c" x').text
-    other = alice.shell(session, f"{CLI} publish alphaswarm:task:1 x; timeout 2 {CLI} psubscribe '*'").text
+    other = alice.shell(session, f"{CLI} publish alphaswarm:task:1 x; timeout 20 {CLI} psubscribe '*'").text
     assert own == "0\n" if server.version != "6.0" else "NOPERM" in own, own
     assert other.count("NOPERM") == 2, other
 
@@ -64,7 +63,7 @@ class BeforeUsers:
         wait_until(self.answers, 10, "redis answers")
 
     def client(self):
-        return client.Redis(port=self.port, password=self.password, socket_timeout=10)
+        return client.Redis(port=self.port, password=self.password, socket_timeout=10 * PATIENCE)
 
     def answers(self):
         try:
@@ -74,7 +73,7 @@ class BeforeUsers:
 
     def done(self):
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(10 * PATIENCE)
         self.home.cleanup()
 
 

@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 import types
 
 import pytest
@@ -10,9 +11,9 @@ import redis as client
 
 from celery_rig import TASK, make_app
 from git_rig import make_authority
-from harness import CONFIG, SESSIONS, Daemon, wait_until
+from harness import CONFIG, PATIENCE, SESSIONS, Daemon, free_port, wait_until
 from name_server import name_server
-from postgres_rig import Postgres, free_port
+from postgres_rig import Postgres
 from redis_rig import Redis
 
 TRUSTED = "/etc/ssl/certs/ca-certificates.crt"
@@ -72,7 +73,8 @@ def config_of(postgres, redis, host="store.example", redis_host="redis.example")
 
 
 def parts(daemon):
-    return daemon.root.get("/readyz").json["parts"]
+    """What is not well; nothing while nothing is known to be amiss."""
+    return daemon.root.get("/readyz").json.get("parts", {})
 
 
 def ready(daemon):
@@ -100,7 +102,7 @@ def test_servers_are_found_by_name_and_checked_by_it(daemon, redis):
         wait_until(lambda: '"done"' in str((listener.get_message(timeout=1) or {}).get("data")), 20, "published")
     broker = types.SimpleNamespace(url=f"redis://test:{redis.password}@127.0.0.1:{redis.port}/0")
     app = make_app(broker)
-    assert app.send_task(TASK, (session,), retry=False).get(timeout=30)["ok"] is True
+    assert app.send_task(TASK, (session,), retry=False).get(timeout=30 * PATIENCE)["ok"] is True
     alice.remove(session)
 
 
@@ -112,17 +114,22 @@ def test_a_name_that_moves_is_followed_and_holds_up_nothing(daemon, names, postg
     postgres.restart(settings=postgres.tls)
     redis.stop()
     redis.start()
-    wait_until(lambda: parts(daemon)["store"] == "the server cannot be reached: connection refused", 30, "away")
-    wait_until(lambda: parts(daemon)["redis"], 30, "Redis is away, too")
+    wait_until(lambda: parts(daemon).get("store") == "the server cannot be reached: connection refused", 30, "away")
+    wait_until(lambda: parts(daemon).get("redis"), 30, "Redis is away, too")
     names.silent = True
     names.asked.clear()
-    # Each is answered while a question waits, which takes seconds.
+    # Each is answered while a question waits, which takes seconds. A machine that stands still for a moment holds up
+    # some; who waited for the question would hold up nearly all.
+    n_slow = 0
     for _ in range(20):
-        assert alice.get(f"{SESSIONS}/{session}", timeout=4).status == 200
+        began = time.monotonic()
+        assert alice.get(f"{SESSIONS}/{session}").status == 200
+        n_slow += time.monotonic() - began > 2
         assert alice.run(session, "/bin/true").code == 0
+    assert n_slow <= 10
     names.silent = False
     names.names = {}
-    wait_until(lambda: parts(daemon)["store"] == "the server cannot be reached: its name has no address", 30, "no name")
+    wait_until(lambda: parts(daemon).get("store") == "the server cannot be reached: its name has no address", 30, "no name")
     names.names = {"store.example": ["127.0.0.1"], "redis.example": ["127.0.0.1"]}
     wait_until(lambda: ready(daemon), 40, "back at another address")
     assert {"store.example", "redis.example"} <= set(names.asked)
@@ -135,13 +142,20 @@ def test_another_name_is_not_the_servers(names, postgres, redis):
         Daemon(config=config_of(postgres, redis, host="other.example"))
     started = Daemon(config=config_of(postgres, redis, redis_host="other.example"))
     for part in ("redis", "celery"):
-        wait_until(lambda p=part: "certificate is not accepted" in parts(started)[p], 30, f"{part} is refused")
+        wait_until(lambda p=part: "certificate is not accepted" in parts(started).get(p, ""), 30, f"{part} is refused")
     started.done()
 
 
 def test_a_name_that_has_no_address_yet_is_asked_for_again(names, postgres, redis):
     names.names = {}
-    later = threading.Timer(3, lambda: names.names.update({"store.example": ["127.0.0.1"]}))
+    names.asked.clear()
+
+    def tell():
+        wait_until(lambda: names.asked.count("store.example") >= 2, 30, "it was asked for")
+        time.sleep(1)  # the answer is there, and is said
+        names.names.update({"store.example": ["127.0.0.1"]})
+
+    later = threading.Thread(target=tell)
     later.start()
     started = Daemon(config=config_of(postgres, redis))
     later.join()
