@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from celery_rig import (TASK, WAIT, connected, fixture_broker, idle, make_app, make_daemon,  # noqa: F401 (fixtures)
-                        serving)
+from celery_rig import (TASK, WAIT, asked, connected, fixture_broker, idle, make_app, make_daemon,  # noqa: F401 (fixtures)
+                        serving, stop_taking)
 from harness import BIN, CONFIG, SESSIONS, wait_until
 from test_jobs import state, terminal
 
@@ -25,7 +25,7 @@ def test_execute_goes_through_the_queue(daemon, alice, broker):
     app = make_app(broker)
     session = alice.create()
     alice.write(session, "demo", "type: a.B\n")
-    app.control.cancel_consumer("sandbox", reply=True, timeout=2)
+    stop_taking(app, broker)
     answer = alice.post(f"{SESSIONS}/{session}/execute")
     assert answer.status == 200 and answer.json["status"] == "queued"
     task = answer.json["task_id"]
@@ -34,7 +34,7 @@ def test_execute_goes_through_the_queue(daemon, alice, broker):
     message = json.loads(broker.ask("lindex", "sandbox", "0"))
     assert message["headers"]["task"] == TASK and message["headers"]["id"] == task
     assert message["properties"]["delivery_info"] == {"exchange": "", "routing_key": "sandbox"}
-    app.control.add_consumer("sandbox", reply=True, timeout=2)
+    asked(app, "add_consumer", "sandbox")
     assert app.AsyncResult(task).get(timeout=WAIT)["asset_count"] == 1
     assert terminal(alice.frames(task))["stage"] == "done"
     idle(broker)
@@ -44,7 +44,7 @@ def test_a_real_worker_understands_our_message(daemon, alice, broker):
     """The whole of it: a real worker dies of a message without delivery_info."""
     app = make_app(broker)
     session = alice.create()
-    app.control.cancel_consumer("sandbox", reply=True, timeout=2)
+    stop_taking(app, broker)
     task = alice.post(f"{SESSIONS}/{session}/execute").json["task_id"]
     seen = []
     with app.connection_for_read() as connection:
@@ -63,9 +63,9 @@ def test_a_real_worker_understands_our_message(daemon, alice, broker):
         consumer.callbacks = None
         consumer.on_message = on_message
         with consumer:
-            wait_until(lambda: connection.drain_events(timeout=5) or seen, 10, "taken")
+            wait_until(lambda: connection.drain_events(timeout=WAIT) or seen, 10, "taken")
     assert [(s[0], list(s[1]), s[2], s[3]) for s in seen] == [(task, [session], "sandbox", True)]
-    app.control.add_consumer("sandbox", reply=True, timeout=2)
+    asked(app, "add_consumer", "sandbox")
     idle(broker)
 
 
@@ -79,7 +79,7 @@ def test_execute_without_the_broker_is_503_and_leaves_nothing(daemon, alice, bro
     session = alice.create()
     before = alice.get(f"{SESSIONS}/{session}").json
     broker.stop()
-    wait_until(lambda: daemon.root.get("/readyz").status == 503, 15, "noticed")
+    wait_until(lambda: daemon.readiness() == 503, 15, "noticed")
     answer = alice.post(f"{SESSIONS}/{session}/execute")
     assert answer.status == 503 and answer.json == {"detail": "the task queue cannot be reached"}
     assert alice.get(f"{SESSIONS}/{session}").json == before

@@ -15,15 +15,15 @@ import pytest
 import redis
 
 from celery_rig import TASK, Broker, make_app
-from harness import CONFIG, RUNTIME, SESSIONS, Daemon, ctl, stopped, wait_until
+from harness import CONFIG, PATIENCE, RUNTIME, SESSIONS, SLOW, Daemon, ctl, stopped, wait_until
 from postgres_rig import Postgres
 from redis_rig import Redis
 from small_disk import SmallDisk
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "stores.md"
 BODY = "type: demo.Thing\n"
-SILENCE = 5  # seconds after which a client of the test's own gives up
-CLI = 'timeout 4 redis-cli --no-auth-warning -u "$SANDBOX_REDIS_URL"'
+SILENCE = 5 * SLOW  # seconds after which a client of the test's own gives up
+CLI = f'timeout {4 * SLOW}' ' redis-cli --no-auth-warning -u "$SANDBOX_REDIS_URL"'
 
 
 def tables():
@@ -115,14 +115,14 @@ class World:
 
     def patience(self):
         """Seconds: what is not to come is not waited for long."""
-        return 40 if self.expected == "works" else 5
+        return 40 * PATIENCE if self.expected == "works" else 5
 
     def clean(self):
         if isinstance(self.daemon, FailingDisk):
             return  # there is no way back
         self.ready()
         for result in self.sent:
-            assert result.get(timeout=40)["ok"] is True
+            assert result.get(timeout=40 * PATIENCE)["ok"] is True
         self.sent.clear()
         for made in self.made:
             assert self.alice.remove(made).status == 200
@@ -575,4 +575,4 @@ def test_cell(troubled, column, feature):
     check = FEATURES[feature]
     seen = check(world) if check else ready_word(world, column)
     assert seen == CELLS[column, feature]
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 60 * PATIENCE
