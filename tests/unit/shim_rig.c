@@ -358,7 +358,7 @@ uint64_t rig_connect(struct rig *rig)
 	rig->api_fd = rig_dial(rig);
 	rig->expect = rig->acked + 1;
 	rig_send(rig, WIRE_HELLO, 0, &hello, sizeof(hello));
-	n = rig_next(rig, 5000, &header, &payload);
+	n = rig_next(rig, 60000, &header, &payload);
 	assert_int_equal(n, sizeof(answer));
 	assert_int_equal(header.type, WIRE_HELLO);
 	memcpy(&answer, payload, sizeof(answer));
@@ -390,7 +390,7 @@ void rig_exec(struct rig *rig, uint32_t job, const struct rig_command *command)
 	const struct wire_exec head = {
 		.flags = command->flags,
 		.program = command->program,
-		.timeout_ms = command->timeout_ms ? command->timeout_ms : 20000,
+		.timeout_ms = command->timeout_ms ? command->timeout_ms : 50000,
 		.grace_ms = command->grace_ms,
 		.output_rate_bytes = command->rate,
 		.output_max_bytes = command->max,
@@ -477,7 +477,7 @@ void rig_wait(struct rig *rig, uint32_t job, struct rig_result *result)
 
 	*result = (struct rig_result){0};
 	do {
-		int n = rig_next(rig, 25000, &header, &payload);
+		int n = rig_next(rig, 60000, &header, &payload);
 
 		assert_true(n >= 0);
 		assert_int_equal(header.job, job);

@@ -266,7 +266,7 @@ static void test_timeout_ends_double_forked_tree(void **state)
 	(void)state;
 	(void)second;
 	rig_require();
-	rig_exec(&rig, 11, &(struct rig_command){.argv = argv, .timeout_ms = 300, .grace_ms = 200});
+	rig_exec(&rig, 11, &(struct rig_command){.argv = argv, .timeout_ms = 3000, .grace_ms = 200});
 	rig_wait(&rig, 11, &result);
 	assert_int_equal(result.last, WIRE_EXIT);
 	assert_int_equal(result.exit.signal, SIGKILL);
@@ -302,7 +302,7 @@ static void test_cancel_ends_fork_bomb_and_nothing_else(void **state)
 
 		rig_exec(&rig, 20, &(struct rig_command){.argv = sleeper});
 		do
-			n = rig_next(&rig, 5000, &header, &payload);
+			n = rig_next(&rig, 60000, &header, &payload);
 		while (n >= 0 && header.type != WIRE_STARTED);
 		rig_exec(&rig, 21,
 			 &(struct rig_command){.argv = argv, .grace_ms = 100, .max = 1000});
@@ -313,7 +313,7 @@ static void test_cancel_ends_fork_bomb_and_nothing_else(void **state)
 		begin = clock_boottime();
 		rig_send(&rig, WIRE_CANCEL, 21, NULL, 0);
 		do
-			n = rig_next(&rig, 20000, &header, &payload);
+			n = rig_next(&rig, 60000, &header, &payload);
 		while (n >= 0 && header.type != WIRE_EXIT);
 		assert_true(n >= 0);
 		print_message("bomb %zu ended in %u ms\n", i,
@@ -342,7 +342,7 @@ static void test_background_child_lives_and_pipe_is_given_up(void **state)
 	run("sleep 61 & echo started", &result);
 	assert_int_equal(result.exit.code, 0);
 	assert_string_equal((const char *)result.out, "started\n");
-	assert_true(clock_boottime() - begin < 2 * USEC_PER_SEC);
+	assert_true(clock_boottime() - begin < 30 * USEC_PER_SEC);
 	rig_result_done(&result);
 	run("pgrep -c -f '[s]leep 61'; pkill -f '[s]leep 61'", &result);
 	assert_string_equal((const char *)result.out, "1\n");

@@ -299,7 +299,7 @@ static void test_helper_that_dies_at_work_is_said(void **state)
 		&rig, 7,
 		"for i in $(seq 200); do ls -A | grep -q '^.put-' && exit; sleep 0.1; done; exit 1");
 	do
-		assert_true(rig_next(&rig, 25000, &header, &payload) >= 0);
+		assert_true(rig_next(&rig, 60000, &header, &payload) >= 0);
 	while (header.job != 7 || header.type != WIRE_EXIT);
 	memcpy(&end, payload, sizeof(end));
 	assert_int_equal(end.code, 0);

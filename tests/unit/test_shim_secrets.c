@@ -210,7 +210,7 @@ static void test_killed_command_shows_no_beginning(void **state)
 	expect_output(19,
 		      "exec 2>/dev/null; sh -c 'printf \"aa correct-hors\"; kill -9 $$'; exit $?",
 		      "aa ***db***");
-	rig_exec(&rig, 20, &(struct rig_command){.argv = argv, .timeout_ms = 200});
+	rig_exec(&rig, 20, &(struct rig_command){.argv = argv, .timeout_ms = 3000});
 	rig_wait(&rig, 20, &result);
 	assert_string_equal((const char *)result.out, "aa ***db***");
 	rig_result_done(&result);

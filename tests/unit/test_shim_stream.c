@@ -80,6 +80,18 @@ static size_t drain_counter(size_t at, bool *ret_exited)
 	return at;
 }
 
+/* All that the ring holds. The program may take its time before it writes the first of it. */
+static size_t drain_full_ring(bool *ret_exited)
+{
+	size_t at = 0;
+
+	while (at <= 900000) {
+		at = drain_counter(at, ret_exited);
+		assert_false(*ret_exited);
+	}
+	return drain_counter(at, ret_exited);
+}
+
 static void test_ring_full_stops_reading_and_credit_resumes(void **state)
 {
 	bool exited = false;
@@ -89,7 +101,7 @@ static void test_ring_full_stops_reading_and_credit_resumes(void **state)
 	rig_require();
 	rig.hold = true;
 	start_counter(1);
-	at = drain_counter(0, &exited);
+	at = drain_full_ring(&exited);
 	assert_false(exited);
 	assert_true(at > 900000 && at <= SHIM_RING_BYTES);
 	while (!exited) {
@@ -114,11 +126,11 @@ static void test_reconnect_resends_what_is_not_acknowledged(void **state)
 	rig.hold = true;
 	start_counter(1);
 	half = rig.acked + 3;
-	before = drain_counter(0, &exited);
+	before = drain_full_ring(&exited);
 	rig_disconnect(&rig);
 	/* Everything again, from the first byte. */
 	(void)rig_connect(&rig);
-	at = drain_counter(0, &exited);
+	at = drain_full_ring(&exited);
 	assert_int_equal(at, before);
 	/* A part acknowledged by CREDIT, then only by HELLO. */
 	rig_ack(&rig, half);
@@ -184,7 +196,7 @@ static void test_output_rate_is_held(void **state)
 	span = clock_boottime() - begin;
 	assert_int_equal(result.exit.code, 0);
 	assert_int_equal(result.out_bytes, 600000);
-	assert_true(span > 1500 * USEC_PER_MS && span < 6000 * USEC_PER_MS);
+	assert_true(span > 1500 * USEC_PER_MS && span < 60 * USEC_PER_SEC);
 	rig_result_done(&result);
 }
 
@@ -207,7 +219,7 @@ static void test_output_rate_of_a_session_is_shared(void **state)
 		rig_exec(&rig, 50 + i,
 			 &(struct rig_command){.argv = argv, .rate = 100000, .timeout_ms = 90000});
 	while (n_enough < n_jobs && clock_boottime() < end) {
-		int n = rig_next(&rig, 10000, &header, &payload);
+		int n = rig_next(&rig, 60000, &header, &payload);
 		size_t *had = &bytes[header.job - 50];
 
 		assert_true(n >= 0);
@@ -220,7 +232,7 @@ static void test_output_rate_of_a_session_is_shared(void **state)
 	for (uint32_t i = 0; i < n_jobs; i++)
 		rig_send(&rig, WIRE_CANCEL, 50 + i, NULL, 0);
 	while (n_exit < n_jobs) {
-		assert_true(rig_next(&rig, 10000, &header, &payload) >= 0);
+		assert_true(rig_next(&rig, 60000, &header, &payload) >= 0);
 		n_exit += header.type == WIRE_EXIT;
 	}
 	expect_true(2);
@@ -236,16 +248,23 @@ static void test_jobs_beyond_the_limit_are_busy(void **state)
 	(void)state;
 	rig_require();
 	for (uint32_t i = 0; i < SHIM_MAX_JOBS + 3; i++)
-		rig_shell(&rig, 100 + i, "sleep 1");
-	while (n_exit + n_busy < SHIM_MAX_JOBS + 3) {
-		assert_true(rig_next(&rig, 10000, &header, &payload) >= 0);
-		n_exit += header.type == WIRE_EXIT;
-		n_busy += header.type == WIRE_FAILED;
-		if (header.type == WIRE_FAILED)
-			assert_int_equal(((const struct wire_failed *)(const void *)payload)->step,
-					 WIRE_STEP_BUSY);
+		rig_shell(&rig, 100 + i, "exec sleep 600");
+	while (n_busy < 3) {
+		assert_true(rig_next(&rig, 60000, &header, &payload) >= 0);
+		assert_int_not_equal(header.type, WIRE_EXIT);
+		if (header.type != WIRE_FAILED)
+			continue;
+		assert_int_equal(((const struct wire_failed *)(const void *)payload)->step,
+				 WIRE_STEP_BUSY);
+		n_busy++;
 	}
-	assert_int_equal(n_exit, SHIM_MAX_JOBS);
+	for (uint32_t i = 0; i < SHIM_MAX_JOBS; i++)
+		rig_send(&rig, WIRE_CANCEL, 100 + i, NULL, 0);
+	while (n_exit < SHIM_MAX_JOBS) {
+		assert_true(rig_next(&rig, 60000, &header, &payload) >= 0);
+		assert_int_not_equal(header.type, WIRE_FAILED);
+		n_exit += header.type == WIRE_EXIT;
+	}
 	expect_true(2);
 }
 
@@ -260,12 +279,12 @@ static void test_commands_that_run_are_announced_again(void **state)
 	(void)state;
 	rig_require();
 	rig_shell(&rig, 7, "exec sleep 60");
-	assert_true(rig_next(&rig, 10000, &header, &payload) >= 0);
+	assert_true(rig_next(&rig, 60000, &header, &payload) >= 0);
 	assert_int_equal(header.type, WIRE_STARTED);
 	pid = ((const struct wire_started *)(const void *)payload)->pid;
 	rig_disconnect(&rig);
 	(void)rig_connect(&rig);
-	assert_true(rig_next(&rig, 10000, &header, &payload) >= 0);
+	assert_true(rig_next(&rig, 60000, &header, &payload) >= 0);
 	assert_int_equal(header.type, WIRE_STARTED);
 	assert_int_equal(header.job, 7);
 	assert_int_equal(((const struct wire_started *)(const void *)payload)->pid, pid);
@@ -291,7 +310,7 @@ static void test_second_connection_is_refused(void **state)
 		str_copy(address.un.sun_path, sizeof(address.un.sun_path), second.socket_path), 0);
 	poll_fd.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(poll_fd.fd, &address.any, sizeof(address)), 0);
-	assert_int_equal(poll(&poll_fd, 1, 5000), 1);
+	assert_int_equal(poll(&poll_fd, 1, 60000), 1);
 	assert_int_equal(recv(poll_fd.fd, &byte, 1, 0), 0);
 	(void)fd_close(poll_fd.fd);
 	expect_true(2);
@@ -305,7 +324,7 @@ static void meet_again(void)
 
 	rig_disconnect(&rig);
 	(void)rig_connect(&rig);
-	assert_int_equal(rig_next(&rig, 5000, &header, &payload), sizeof(struct wire_started));
+	assert_int_equal(rig_next(&rig, 60000, &header, &payload), sizeof(struct wire_started));
 	assert_int_equal(header.type, WIRE_STARTED);
 }
 
@@ -330,24 +349,24 @@ static void test_malformed_frames_drop_the_connection(void **state)
 	(void)state;
 	rig_require();
 	rig_shell(&rig, 40, "sleep 3; echo survived");
-	assert_int_equal(rig_next(&rig, 5000, &header, &payload), sizeof(struct wire_started));
+	assert_int_equal(rig_next(&rig, 60000, &header, &payload), sizeof(struct wire_started));
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		assert_int_equal(sockmsg_send(rig.api_fd, &wrong[i], sizeof(wrong[i]), NULL, 0), 0);
-		assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
+		assert_int_equal(rig_next(&rig, 60000, &header, &payload), -2);
 		meet_again();
 	}
 	assert_int_equal(sockmsg_send(rig.api_fd, "x", 1, NULL, 0), 0);
-	assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
+	assert_int_equal(rig_next(&rig, 60000, &header, &payload), -2);
 	meet_again();
 	/* Acknowledged what was never sent; a job id that is in use; input of the wrong kind. */
 	rig_send(&rig, WIRE_CREDIT, 0, &credit, sizeof(credit));
-	assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
+	assert_int_equal(rig_next(&rig, 60000, &header, &payload), -2);
 	meet_again();
 	rig_shell(&rig, 40, "true");
-	assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
+	assert_int_equal(rig_next(&rig, 60000, &header, &payload), -2);
 	meet_again();
 	rig_send(&rig, WIRE_PUT_DATA, 40, "x", 1);
-	assert_int_equal(rig_next(&rig, 5000, &header, &payload), -2);
+	assert_int_equal(rig_next(&rig, 60000, &header, &payload), -2);
 	meet_again();
 	/* Input for a job that nobody knows was sent too late, and is no error. */
 	rig_send(&rig, WIRE_STDIN, 4242, "x", 1);
@@ -367,7 +386,7 @@ static void test_ping_tells_what_is_held(void **state)
 	rig_require();
 	expect_true(2);
 	rig_send(&rig, WIRE_PING, 0, NULL, 0);
-	assert_int_equal(rig_next(&rig, 5000, &header, &payload), sizeof(stats));
+	assert_int_equal(rig_next(&rig, 60000, &header, &payload), sizeof(stats));
 	assert_int_equal(header.type, WIRE_STATS);
 	memcpy(&stats, payload, sizeof(stats));
 	assert_int_equal(stats.n_jobs, 0);

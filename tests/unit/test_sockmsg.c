@@ -190,7 +190,7 @@ static void test_sockmsg_peer_is_us(void **state)
 static int lingering_socket(int *ret_listener)
 {
 	static const char block[65536];
-	const struct linger linger = {.l_onoff = 1, .l_linger = 20};
+	const struct linger linger = {.l_onoff = 1, .l_linger = 60};
 	struct sockaddr_in address = {.sin_family = AF_INET,
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t size = sizeof(address);
@@ -227,7 +227,7 @@ static void test_sockmsg_pushed_socket_does_not_linger(void **state)
 	fd = fd_close(fd);
 	sockmsg_drain(fds[1]);
 	fds[1] = fd_close(fds[1]);
-	assert_true(clock_boottime() - begun_at < 2 * USEC_PER_SEC);
+	assert_true(clock_boottime() - begun_at < 30 * USEC_PER_SEC);
 	listener = fd_close(listener);
 }
 
