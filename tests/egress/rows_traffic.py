@@ -3,7 +3,7 @@ import os
 import re
 import time
 
-from harness import wait_until
+from harness import SLOW, wait_until
 from rows_names import RESET, each
 from sessions import PRODUCTION_NAME, Background, outside
 from table import row
@@ -68,7 +68,7 @@ def exhaustion(t):
     t.check(all(int(got.get("open", 0)) <= CONNECTIONS for got in open_now), f"held at once: {open_now}")
     t.check(int(open_now[2]["begun"]) > 1000, f"{open_now[2]}")
     t.check(most - before <= 2 * 2 * CONNECTIONS + 300, f"{most - before} descriptors of the worker more")
-    t.check(max(late) < 15, f"another session waited for {max(late):.1f} s")
+    t.check(max(late) < 15 * SLOW, f"another session waited for {max(late):.1f} s")
     t.counted.append(f"inside: {open_now}, at most {most - before} descriptors more; another session's "
                      f"worst turn of 4 requests {max(late):.2f} s")
     t.nothing_came(seen, (SITE, 80), (SITE, 8080), (SILENT, 80))
@@ -116,8 +116,8 @@ def inbound(t):
     port = 9999
     made = t.session("web.example.com")
     places = each(["127.0.0.1", "::1", HERE, HERE6], port)
-    going = Background(made, "listen", port, 6)
-    time.sleep(2)
+    going = Background(made, "listen", port, 6 * SLOW)
+    time.sleep(2 * SLOW)
     t.refused(outside("dial", *places), "ECONNREFUSED")
     from_world = t.world.namespace.run("python3", "-c", f"import socket; socket.create_connection(('{HERE}', {port}), 5)")
     t.check("ConnectionRefused" in from_world.stderr, f"from the world: {from_world}")
@@ -126,8 +126,8 @@ def inbound(t):
     if t.controls:
         class Here:
             attack = staticmethod(outside)
-        control = Background(Here, "listen", port, 6)
-        time.sleep(1)
+        control = Background(Here, "listen", port, 6 * SLOW)
+        time.sleep(2 * SLOW)
         outside("dial", *places)
         t.worked(int(control.result()["came"]) == 4, f"{control.got}")
 
@@ -150,7 +150,7 @@ def clean(t):
         n_before = len(made.denials())
         started = time.monotonic()
         t.refused(made.attack(*attack), RESET + "|no address|403|421")
-        t.check(time.monotonic() - started < 8, f"{attack}: {time.monotonic() - started:.1f} s")
+        t.check(time.monotonic() - started < 8 * SLOW, f"{attack}: {time.monotonic() - started:.1f} s")
         found = wait_until(lambda: made.denials()[:] if len(made.denials()) > n_before else None, 10, f"record of {attack}")
         t.check(any(record in row["what"] for row in found), f"{attack}: {[row['what'] for row in found]}")
         t.check(all(row["rule"] and row["advice"] for row in found), f"{attack}: {found}")

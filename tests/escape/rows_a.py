@@ -158,7 +158,7 @@ def start_with(runtime, state):
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
         env={"PATH": "/usr/bin:/bin"}, start_new_session=True)
     try:
-        _, text = process.communicate(timeout=3)
+        _, text = process.communicate(timeout=5 * harness.SLOW)
         return process.returncode, text.decode(errors="replace")
     except subprocess.TimeoutExpired:
         process.terminate()

@@ -354,9 +354,9 @@ def locks(t):
     def both(first, second):
         result = {}
         holder = threading.Thread(
-            target=lambda: result.update(first.attack("lock", "/usr/bin/env", 1500)))
+            target=lambda: result.update(first.attack("lock", "/usr/bin/env", 3000 * harness.SLOW)))
         holder.start()
-        time.sleep(0.6)
+        time.sleep(harness.SLOW)
         got = second.attack("lock", "/usr/bin/env", 0)
         holder.join()
         return result, got

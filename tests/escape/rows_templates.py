@@ -213,9 +213,9 @@ def shared_template(t):
 
         def both(path):
             held = {}
-            holder = threading.Thread(target=lambda: held.update(first.attack("lock", path, 1500)))
+            holder = threading.Thread(target=lambda: held.update(first.attack("lock", path, 3000 * harness.SLOW)))
             holder.start()
-            time.sleep(0.6)
+            time.sleep(harness.SLOW)
             got = second.attack("lock", path, 0)
             holder.join()
             return {**{f"first {step}": result for step, result in held.items()},
@@ -228,9 +228,9 @@ def shared_template(t):
                     "umount /tmp/bind.$$; rmdir /tmp/bind.$$", made.root)
             t.worked(target.read_text() == "changed\n", "a bind of the tree is not shared")
             target.write_text("of the template\n")
-            holder = threading.Thread(target=lambda: outside("lock", target, 1500, private=False))
+            holder = threading.Thread(target=lambda: outside("lock", target, 3000 * harness.SLOW, private=False))
             holder.start()
-            time.sleep(0.6)
+            time.sleep(harness.SLOW)
             got = outside("lock", target, 0, private=False)
             holder.join()
             t.worked(got.get("flock") == "EAGAIN", f"a lock does not cross by a bind: {got}")
