@@ -10,7 +10,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from harness import UnixConnection, all_pids, cgroup_mounts, is_zombie, wait_until
+from harness import PATIENCE, UnixConnection, all_pids, cgroup_mounts, is_zombie, wait_until
 
 IMAGE = "localhost/sandbox-test:1"
 BUSYBOX = "/bin/busybox"  # Debian's busybox-static
@@ -68,7 +68,7 @@ class Engine:
 
     def podman(self, *words, check=True):
         done = subprocess.run(["podman", f"--tmpdir={self.home}/tmp", *words], env=self.env, cwd=self.home,
-                              capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+                              capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60 * PATIENCE)
         assert not check or done.returncode == 0, (words, done.stderr)
         return done.stdout
 
@@ -88,7 +88,7 @@ class Engine:
             return False
 
     def ask(self, method, path, body=None):
-        connection = UnixConnection(str(self.socket), 30)
+        connection = UnixConnection(str(self.socket), 30 * PATIENCE)
         try:
             connection.request(method, path, body=json.dumps(body) if body else None,
                                headers={"Content-Type": "application/json"})
@@ -116,7 +116,7 @@ class Engine:
         if self.process:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(10 * PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

@@ -20,6 +20,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
+from harness import PATIENCE
 
 BUILD = Path(os.environ["SANDBOX_BUILD"])
 WORLD = "93.184.10"
@@ -58,7 +59,7 @@ class Namespace:
         return ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net",
                 f"--mount=/proc/{self.holder.pid}/ns/mnt", "--", *argv]
 
-    def run(self, *argv, timeout=20, **options):
+    def run(self, *argv, timeout=20 * PATIENCE, **options):
         return subprocess.run(self.command(*argv), capture_output=True, text=True,
                               timeout=timeout, check=False, **options)
 
@@ -148,7 +149,7 @@ class World:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((address, port))
         server.listen(64)
-        server.settimeout(10)
+        server.settimeout(10 * PATIENCE)
         self.servers.append(server)
         return server
 
@@ -383,7 +384,7 @@ class Worker:
                 "rule": index, "port": port, "count": count, "source": source, "name": name,
                 "label": label}
 
-    def expect(self, kind, timeout=20):
+    def expect(self, kind, timeout=20 * PATIENCE):
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             for found in self.queue:
@@ -393,7 +394,7 @@ class Worker:
             self.take(1)
         raise AssertionError(f"no message {kind}")
 
-    def expect_denial(self, timeout=20, **wanted):
+    def expect_denial(self, timeout=20 * PATIENCE, **wanted):
         """The next denial with these values; those before it are dropped."""
         until = time.monotonic() + timeout
         seen = []

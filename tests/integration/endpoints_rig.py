@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import egress_rig
-from harness import ROOT, SESSIONS, wait_until
+from harness import PATIENCE, ROOT, SESSIONS, wait_until
 
 SANDBOX, PRODUCTION, OTHER = (f"{egress_rig.WORLD}.{n}" for n in (2, 3, 4))
 WHEELS = ROOT / "build" / "wheels"
@@ -54,7 +54,7 @@ class Counting(Server):
         super().__init__(listener, self.listen)
 
     def listen(self, client):
-        client.settimeout(5)
+        client.settimeout(5 * PATIENCE)
         try:
             self.heard.append(client.recv(4096))
         except OSError:

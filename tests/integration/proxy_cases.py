@@ -5,7 +5,7 @@ import json
 import pytest
 import websockets
 
-from harness import SESSIONS, sse_events, stopped_shim
+from harness import PATIENCE, SESSIONS, sse_events, stopped_shim
 from proxy_rig import lines_of, proxied_daemon, token
 
 ALICE = token("alice", "blue")
@@ -169,7 +169,7 @@ async def socket_frames(proxy, task, cookie, origin=None, after=0):
         frames = []
         try:
             while True:
-                frames.append(json.loads(await asyncio.wait_for(ws.recv(), 20)))
+                frames.append(json.loads(await asyncio.wait_for(ws.recv(), 20 * PATIENCE)))
         except websockets.ConnectionClosed:
             return frames, ws.close_code
 

@@ -2,7 +2,7 @@
 import os
 import subprocess
 
-from harness import Daemon
+from harness import PATIENCE, Daemon
 
 
 class SmallDisk(Daemon):
@@ -27,10 +27,10 @@ class SmallDisk(Daemon):
         st = os.stat(self.folder)
         owner = f"mode={st.st_mode & 0o7777:o},uid={st.st_uid},gid={st.st_gid}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.size},{owner}", "none", self.folder],
-                       check=True, timeout=30)
+                       check=True, timeout=30 * PATIENCE)
 
     def remount(self, how):
-        subprocess.run(["mount", "-o", f"remount,{how}", self.folder], check=True, timeout=30)
+        subprocess.run(["mount", "-o", f"remount,{how}", self.folder], check=True, timeout=30 * PATIENCE)
 
     def fill(self):
         with open(self.folder / "filler", "wb", buffering=0) as filler:
@@ -50,4 +50,4 @@ class SmallDisk(Daemon):
         try:
             super().done()
         finally:
-            subprocess.run(["umount", "-l", self.folder], check=False, timeout=30)
+            subprocess.run(["umount", "-l", self.folder], check=False, timeout=30 * PATIENCE)

@@ -1,4 +1,5 @@
 """The supervisor or the keeper dies, or leaves: every session is adopted, or nothing of it is left."""
+import http.client
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import (BIN, RUNTIME, SESSIONS, Daemon, cgroup_mounts, descendants, id_blocks_at_rest,
+from harness import (BIN, PATIENCE, RUNTIME, SESSIONS, Daemon, cgroup_mounts, descendants, id_blocks_at_rest,
                      id_blocks_in_use, is_zombie, name_of, parent_of, status_of, wait_until)
 
 
@@ -109,7 +110,7 @@ def test_sessions_and_their_processes_live_on(private, way):
             assert caller.get(f"{SESSIONS}/{session}").status == 200
             assert caller.shell(session, "cat /session/mark").text.strip() == session
             assert caller.shell(session, "pgrep -c sleep").text.strip() == "1"
-    assert id_blocks_at_rest(private.instance) == blocks
+    wait_until(lambda: id_blocks_in_use(private.instance) == blocks, 10, "as many blocks are in use")
     # What is adopted ends as what was launched.
     assert caller.remove(sessions.pop()).status == 200
     os.kill(shims_of(private)[0], signal.SIGKILL)
@@ -183,7 +184,7 @@ def test_without_a_keeper():
         for sig in (signal.SIGKILL, signal.SIGUSR2, signal.SIGKILL):
             worker = daemon.worker_pid("sandboxd-api")
             daemon.process.send_signal(sig)
-            assert daemon.process.wait(30) == (0 if sig == signal.SIGUSR2 else -sig)
+            assert daemon.process.wait(30 * PATIENCE) == (0 if sig == signal.SIGUSR2 else -sig)
             wait_dead(worker)
             daemon.start()
             assert shims_of(daemon) == shims and caller.run(session, "/bin/true").code == 0
@@ -270,11 +271,11 @@ def test_contradiction_ends_that_session_alone(private, spoil):
     spoil(private.runtime / "private" / "sessions", bad)
     private.start()
     assert caller.run(good, "/bin/true").code == 0
-    assert len(shims_of(private)) == 1
+    wait_until(lambda: len(shims_of(private)) == 1, 10, "the other one has ended")
     assert records(private) == [f"{good}.record", f"{good}.sock"]
     assert not [path for path in private.cgroups() if path.endswith(bad)]
     assert id_blocks_in_use(private.instance) >= 2
-    assert "and is ended" in private.log.read_text()
+    wait_until(lambda: "and is ended" in private.log.read_text(), 10, "the log says so")
 
 
 @pytest.mark.parametrize("spoil", [spoil_version, spoil_remove_record])
@@ -307,10 +308,11 @@ def test_launches_under_way_are_not_half_done(private):
         caller = private.client(f"user{number}")
         while not stop.is_set():
             try:
-                answer = caller.post(SESSIONS, {}, timeout=20)
+                answer = caller.post(SESSIONS, {}, timeout=20 * PATIENCE)
                 if answer.status == 201:
                     made.append(answer.json["id"])
-            except OSError:
+                time.sleep(0.05)  # not so many that there is no room for more
+            except (OSError, http.client.HTTPException):
                 time.sleep(0.05)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
@@ -319,17 +321,17 @@ def test_launches_under_way_are_not_half_done(private):
     try:
         for _ in range(3):
             time.sleep(0.3)
-            os.kill(private.supervisor_pid(), signal.SIGKILL)
-            time.sleep(0.3)
-            wait_until(lambda: answers(private), 20, "answers")
+            kill_supervisor(private)
     finally:
         stop.set()
         for thread in threads:
             thread.join()
+    # Of others, whose answer was cut, the end may be under way.
+    wait_until(lambda: whole(private), 30, "adopted or gone")
     listed = {row["id"] for row in private.root.get(SESSIONS).json}
     assert set(made) <= listed
-    names = {name.split(".")[0] for name in records(private)}
-    assert set(made) <= names and len(shims_of(private)) == len(names)
+    names, = whole(private)
+    assert set(made) <= names
 
 
 def test_ceilings_count_what_was_adopted():
@@ -372,7 +374,7 @@ def start_by_hand(daemon, runtime, state, *more):
     return subprocess.run(
         [str(BIN / "sandboxd"), "--runtime-dir", str(runtime), "--state-dir", str(state),
          "--libexec-dir", str(BIN), "--config", str(daemon.config), *more],
-        capture_output=True, timeout=30, check=False)
+        capture_output=True, timeout=30 * PATIENCE, check=False)
 
 
 def test_two_on_one_directory_are_refused(private):
@@ -411,7 +413,7 @@ def test_started_in_another_place_ends_what_is_elsewhere(private, is_parted):
         private.arguments = ("--cgroup-parent", f"/{place.name}")
         private.start()
         assert all(is_zombie(pid) for pid in shims)
-        assert not [p for p in private.cgroups() if p.endswith(session) and place.name not in p]
+        wait_until(lambda: not [p for p in private.cgroups() if p.endswith(session) and place.name not in p], 10, "its groups go")
         assert caller.run(session, "/bin/true").code == 0  # in a new tree
         assert len(shims_of(private)) == 1
         private.stop()
@@ -512,7 +514,7 @@ def test_stop_that_comes_when_the_supervisor_has_left(private):
     assert len(shims_of(private)) == 1
     keeper.send_signal(signal.SIGTERM)
     keeper.send_signal(signal.SIGCONT)
-    assert keeper.wait(30) == 0, private.log.read_text()[-3000:]
+    assert keeper.wait(30 * PATIENCE) == 0, private.log.read_text()[-3000:]
     wait_until(lambda: not private.leftovers(), 5, "nothing is left")
 
 
@@ -528,7 +530,7 @@ def test_stop_while_the_supervisor_leaves(private):
     private.process.send_signal(signal.SIGUSR2)
     wait_dead(api)
     private.process.send_signal(signal.SIGTERM)
-    assert private.process.wait(30) == 0
+    assert private.process.wait(30 * PATIENCE) == 0
     wait_until(lambda: not private.leftovers(), 5, "nothing is left")
 
 
@@ -568,7 +570,7 @@ def test_supervisor_that_dies_after_a_step(step):
                 assert answer.status == 201
                 made = {answer.json["id"]}
                 told = caller.remove(answer.json["id"]).status == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             pass
         wait_until(lambda: "supervisor died" in daemon.log.read_text(), 10, "the crash")
         wait_until(lambda: answers(daemon), 20, "answers")

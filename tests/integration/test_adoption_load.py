@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import SESSIONS, Daemon, id_blocks_in_use, parent_of, wait_until
+from harness import PATIENCE, SESSIONS, Daemon, id_blocks_in_use, parent_of, wait_until
 from test_adoption import answers, kill_both, kill_supervisor, leave, records, shims_of
 
 ROOMY = ("[identity]\ntrusted_peers = 0\n[supervisor]\nlaunches_per_second = 1000\n"
@@ -105,7 +105,7 @@ def test_500_sessions_are_adopted_by_the_next_worker(roomy):
             late.append(session)
 
     def read(task):
-        frames = made[task[0]].frames(task[1], timeout=300)
+        frames = made[task[0]].frames(task[1], timeout=300 * PATIENCE)
         assert [f["seq"] for f in frames] == list(range(1, len(frames) + 1)), frames
         assert [f["stage"] for f in frames if f["stage"] in ("done", "error")] == ["done"], frames[-1]
         assert keys(frames) == [("sandbox", f"c{i}") for i in range(10)]
@@ -149,7 +149,7 @@ def test_running_task_goes_on_without_hole_or_double(roomy, way):
         time.sleep(0.3)
         assert caller.get(state).json["status"] == "running"
         way(roomy)
-    frames = caller.frames(task, timeout=120)
+    frames = caller.frames(task, timeout=120 * PATIENCE)
     assert [f["seq"] for f in frames] == list(range(1, len(frames) + 1))
     assert [f["stage"] for f in frames].count("done") == 1, frames[-1]
     assert frames[-1]["stage"] == "done"
@@ -205,7 +205,7 @@ def test_deaths_in_a_loop_under_load_leave_nothing(roomy):
         while not stop.is_set() or (mine and roomy.process.poll() is None):
             try:
                 if not stop.is_set():
-                    made = caller.post(SESSIONS, {}, timeout=20)
+                    made = caller.post(SESSIONS, {}, timeout=20 * PATIENCE)
                     if made.status == 201:
                         mine.append(made.json["id"])
                     elif made.status not in (429, 500, 503):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import SESSIONS, Daemon, ctl
+from harness import PATIENCE, SESSIONS, Daemon, ctl
 
 CONNECTIONS = "/dagster/sandbox/airbyte-connections"
 NOT_FOUND = {"detail": "airbyte connection not found"}
@@ -251,7 +251,7 @@ def test_what_waits_for_the_store_at_the_end_is_dropped():
             daemon.stop()
             store.execute("ROLLBACK")
         for thread in waiting:
-            thread.join(30)
+            thread.join(30 * PATIENCE)
     finally:
         daemon.done()
 
@@ -299,7 +299,7 @@ def dagster(tmp_path_factory):
         folder = str(tmp_path_factory.mktemp("dagster"))
         done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--target", folder,
                                "--root-user-action=ignore", "dagster", "dagster-airbyte"],
-                              capture_output=True, text=True, timeout=900, check=False)
+                              capture_output=True, text=True, timeout=900 * PATIENCE, check=False)
         if done.returncode != 0:
             pytest.skip("dagster and dagster-airbyte cannot be fetched")
     return folder
@@ -319,7 +319,7 @@ def test_real_dagster_loads_it(dagster, tmp_path, workspace, fields):
     finally:
         daemon.done()
     env = {name: "1-x" for name in yaml.safe_load(file.read_text())["requirements"]["env"]}
-    done = subprocess.run([sys.executable, "-c", LOAD, str(file)], capture_output=True, text=True, timeout=300,
+    done = subprocess.run([sys.executable, "-c", LOAD, str(file)], capture_output=True, text=True, timeout=300 * PATIENCE,
                           cwd=tmp_path, check=False,
                           env={**env, "PATH": "/usr/bin:/bin", "PYTHONPATH": dagster, "HOME": str(tmp_path),
                                "DAGSTER_HOME": str(tmp_path), "DAGSTER_DISABLE_TELEMETRY": "1"})

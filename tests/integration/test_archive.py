@@ -9,7 +9,7 @@ import tarfile
 
 import pytest
 
-from harness import BUILD
+from harness import BUILD, PATIENCE
 
 PROGRAM = BUILD / "bin" / "sandbox-archive"
 MAX_BYTES = 1 << 30
@@ -36,7 +36,7 @@ def run(mode, *paths, stdin=b"", max_bytes=MAX_BYTES, max_entries=MAX_ENTRIES, e
     words = [PROGRAM, mode, str(max_bytes), str(max_entries)]
     for pattern in exclude:
         words += ["-x", pattern]
-    done = subprocess.run([*words, *paths], input=stdin, capture_output=True, timeout=300,
+    done = subprocess.run([*words, *paths], input=stdin, capture_output=True, timeout=300 * PATIENCE,
                           check=False)
     return Ended(done)
 

@@ -54,6 +54,8 @@ def test_a_life_is_told(daemon, alice):
     alice.frames(task)
     alice.run(session, "/bin/echo", SECRET)
     answer = alice.remove(session)
+    # Of a stream that has ended the line may come a moment later.
+    wait_until(lambda: of(daemon, session=session, action="command.run"), 10, "the command is told")
     told = of(daemon, session=session)
     assert [line["action"] for line in told] == [
         "session.create", "component.write", "session.load", "session.execute", "command.run",
@@ -183,8 +185,7 @@ def test_a_flood_of_refusals_is_counted(daemon, alice):
             answers = b""
             while answers.count(b"HTTP/1.1 401 ") < 100:
                 answers += connection.recv(65536)
-    skipped = wait_until(lambda: of(daemon, action="audit.skipped"), 20, "they are counted")
-    assert sum(line["count"] for line in skipped) > 500
+    wait_until(lambda: sum(line["count"] for line in of(daemon, action="audit.skipped")) > 500, 20, "they are counted")
     # What succeeds is told all the same.
     alice.remove(session)
     assert of(daemon, session=session, action="session.delete")
@@ -228,9 +229,11 @@ def test_what_cannot_be_written_shows(daemon, alice):
     path_of(daemon).rename(kept)
     kept.unlink()
     path_of(daemon).mkdir()
-    wait_until(lambda: daemon.root.get("/readyz").json.get("reason") == "audit", 20, "not ready")
+    wait_until(lambda: "audit" in daemon.root.get("/readyz").json.get("parts", {}), 20, "not ready")
     for _ in range(20):
         assert daemon.root.get("/readyz").status == 503
+    # A line of the log takes its way through the supervisor.
+    wait_until(lambda: "the audit cannot be written" in daemon.log.read_text(), 10, "the log says so")
     assert daemon.log.read_text().count("the audit cannot be written") == 1
     session = alice.create()
     text = daemon.root.get("/metrics").body.decode()

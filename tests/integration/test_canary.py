@@ -32,6 +32,8 @@ def daemon():
 def test_it_has_run_before_the_service_is_ready_and_is_gone(daemon):
     assert readyz(daemon)[0] == 200
     assert doctor(daemon) == ("ok", "was refused everything")
+    # A line of the log takes its way through the supervisor.
+    wait_until(lambda: SAID in daemon.log.read_text(), 10, "the log says so")
     assert daemon.log.read_text().count(SAID) == 1
     assert daemon.root.get(SESSIONS).json == []
     assert daemon.shim_pids() == [], "its session is left"
@@ -41,6 +43,7 @@ def test_it_has_run_before_the_service_is_ready_and_is_gone(daemon):
 def test_a_reload_does_not_repeat_it_and_a_new_worker_does(daemon):
     daemon.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "configuration is reloaded" in daemon.log.read_text(), 10, "the reload")
+    wait_until(lambda: SAID in daemon.log.read_text(), 10, "the log says so")
     assert daemon.log.read_text().count(SAID) == 1
     daemon.deaths_expected = True
     os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import ABSENT_ID, DATA, SESSIONS, stopped_shim
+from harness import ABSENT_ID, DATA, PATIENCE, stopped_shim
 
 MODULES = "/usr/share/nodejs"
 NODE = shutil.which("node")
@@ -16,7 +16,7 @@ if not NODE or not Path(MODULES, "ws").exists():
     pytest.skip("node or node-ws is not installed", allow_module_level=True)
 
 
-def chat_stream(caller, task, auth=False, delay=0, timeout=120):
+def chat_stream(caller, task, auth=False, delay=0, timeout=120 * PATIENCE):
     time.sleep(delay)
     ran = subprocess.run(
         [NODE, str(DATA / "chat_stream.js"), caller.path, f"/chat/stream/{task}",

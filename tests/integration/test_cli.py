@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from harness import ABSENT_ID, BIN, DATA, ctl, wait_until
+from harness import ABSENT_ID, BIN, DATA, PATIENCE, ctl, wait_until
 
 
 def test_run_prints_output_and_takes_the_status(daemon):
@@ -55,7 +55,7 @@ def test_a_command_that_lost_its_session_is_1(daemon):
                            "-c", "echo started; sleep 60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"started\n"
         assert ctl(daemon, "rm", made).returncode == 0
-        assert process.wait(15) == 1 and process.stderr.read() == b"sandboxctl: session ended\n"
+        assert process.wait(15 * PATIENCE) == 1 and process.stderr.read() == b"sandboxctl: session ended\n"
 
 
 def test_run_interrupted_removes_its_session(daemon):
@@ -64,7 +64,7 @@ def test_run_interrupted_removes_its_session(daemon):
     ) as process:
         wait_until(lambda: ctl(daemon, "-q", "ls").stdout, 10, "the session exists")
         process.send_signal(signal.SIGINT)
-        assert process.wait(15) == 128 + signal.SIGINT
+        assert process.wait(15 * PATIENCE) == 128 + signal.SIGINT
     wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 5, "the session is gone")
 
 
@@ -81,7 +81,7 @@ def test_run_interrupted_while_its_session_is_made_removes_it(daemon):
         time.sleep(0.2)
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    assert process.wait(15) == 128 + signal.SIGINT
+    assert process.wait(15 * PATIENCE) == 128 + signal.SIGINT
     wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 5, "the session is gone")
 
 
@@ -184,7 +184,7 @@ def on_terminal(daemon, *words, stderr=False, **env):
                 got += more
         except OSError:
             pass
-        run.wait(20)
+        run.wait(20 * PATIENCE)
     os.close(master)
     return got
 
@@ -234,10 +234,8 @@ def test_output_is_not_changed_in_a_pipe(daemon):
 
 
 def test_doctor_needs_no_service():
-    start = time.monotonic()
     result = subprocess.run([str(BIN / "sandboxctl"), "-o", "json", "doctor"], capture_output=True,
-                            check=False)
-    assert time.monotonic() - start < 10
+                            check=False, timeout=10 * PATIENCE)
     rows = json.loads(result.stdout)
     assert {row["state"] for row in rows} <= {"ok", "degraded", "missing"}
     assert {"kernel", "landlock", "namespace counts", "filter memory", "process ids", "inotify", "descriptors",

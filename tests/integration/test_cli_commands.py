@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from harness import ABSENT_ID, BIN, RUNTIME, SLOW, Client, ctl, wait_until
+from harness import ABSENT_ID, BIN, PATIENCE, RUNTIME, SLOW, Client, ctl, wait_until
 from test_websocket import handshake
 
 
@@ -241,7 +241,7 @@ def test_list_attach_and_kill(daemon, session):
 def test_commands_are_offered(daemon, session):
     cid = begin(daemon, session, "exec sleep 300")
     offered = subprocess.run([str(BIN / "sandboxctl"), "__complete", "--socket", str(daemon.operator), "attach", session,
-                              cid[:4]], capture_output=True, text=True, timeout=30, check=True).stdout
+                              cid[:4]], capture_output=True, text=True, timeout=30 * PATIENCE, check=True).stdout
     assert offered.startswith(f"{cid}\tsh -c exec sleep 300"), offered
     ctl(daemon, "kill", session, cid)
 

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from harness import ABSENT_ID, BIN, ROOT, ctl
+from harness import ABSENT_ID, BIN, PATIENCE, ROOT, SLOW, ctl
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f"
 WORDS = {"SESSION": ABSENT_ID, "SESSION...": ABSENT_ID, "TASK": ABSENT_ID, "FILE": "/dev/null", "MINUTES": "5",
@@ -55,21 +55,21 @@ def test_the_table_is_complete():
 def test_unknown_options_are_2(verb):
     # verbs() has seen that --help works for each.
     result = subprocess.run([str(BIN / "sandboxctl"), *verb.split(), "--nonsense"], capture_output=True,
-                            timeout=60, check=False)
+                            timeout=60 * PATIENCE, check=False)
     assert result.returncode == 2 and b"usage: sandboxctl " + verb.encode() in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["secret", "config", "template"])
 def test_help_of_a_verb_with_a_second_word(verb):
-    result = subprocess.run([str(BIN / "sandboxctl"), verb, "--help"], capture_output=True, timeout=60, check=False)
+    result = subprocess.run([str(BIN / "sandboxctl"), verb, "--help"], capture_output=True, timeout=60 * PATIENCE, check=False)
     assert result.returncode == 0 and b"usage: sandboxctl " + verb.encode() in result.stdout
-    result = subprocess.run([str(BIN / "sandboxctl"), verb], capture_output=True, timeout=60, check=False)
+    result = subprocess.run([str(BIN / "sandboxctl"), verb], capture_output=True, timeout=60 * PATIENCE, check=False)
     assert result.returncode == 2 and not result.stdout and b"usage: sandboxctl " + verb.encode() in result.stderr
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     path = str(tmp_path / "none.conf")
-    result = subprocess.run([str(BIN / "sandboxctl"), "config", "check", path], capture_output=True, timeout=60,
+    result = subprocess.run([str(BIN / "sandboxctl"), "config", "check", path], capture_output=True, timeout=60 * PATIENCE,
                             check=False)
     assert result.returncode == 3 and path.encode() + b" cannot be opened" in result.stderr
 
@@ -190,7 +190,7 @@ def on_terminal(socket, words, seconds=20):
                 got += more
         except OSError:
             pass
-        process.wait(30)
+        process.wait(30 * PATIENCE)
     os.close(master)
     assert b"Sanitizer" not in got and b"runtime error:" not in got, got
     return got
@@ -206,12 +206,12 @@ def is_clean(shown):
 def test_no_answer_reaches_the_terminal_as_it_is(hostile, verb):
     words = ASKING[verb]
     Handler.status = 200
-    shown = on_terminal(hostile, words, 2 if verb == "watch" else 20)
+    shown = on_terminal(hostile, words, 3 * SLOW if verb == "watch" else 20 * SLOW)
     assert is_clean(shown), (words, shown)
     silent = ("run", "create", "write", "rm", "purge", "top", "proof", "airbyte rm", "airbyte write", "shell", "attach", "kill", "cp", "snapshot rm",
               "snapshot create", "snapshot restore", "airbyte import", "git push")
     assert b"pwned" in shown or verb in silent, (words, shown)
-    assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20)), words
+    assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20 * SLOW)), words
     for Handler.status, Handler.detail in ((404, EVIL), (422, [{"loc": ["body", EVIL], "msg": EVIL}]), (503, EVIL)):
         shown = on_terminal(hostile, words, 2)
         assert is_clean(shown), (words, Handler.status, shown)
@@ -220,7 +220,7 @@ def test_no_answer_reaches_the_terminal_as_it_is(hostile, verb):
 def test_a_short_id_that_fits_several_lists_them(hostile):
     Handler.status = 200
     result = subprocess.run([str(BIN / "sandboxctl"), "--socket", str(hostile), "show", ABSENT_ID[:6]],
-                            capture_output=True, timeout=30, check=False)
+                            capture_output=True, timeout=30 * PATIENCE, check=False)
     assert result.returncode == 2 and result.stdout == b""
     listed = result.stderr.decode().splitlines()
     assert listed[0] == f"sandboxctl: {ABSENT_ID[:6]} is the beginning of several ids:"

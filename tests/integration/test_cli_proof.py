@@ -5,12 +5,12 @@ import signal
 import threading
 import time
 
-from harness import ctl
+from harness import PATIENCE, ctl
 
 
 def test_deep_proof_runs_into_each_limit(daemon):
     session = ctl(daemon, "create").stdout.decode().strip()
-    report = json.loads(ctl(daemon, "-o", "json", "proof", "--deep", session, timeout=300).stdout)
+    report = json.loads(ctl(daemon, "-o", "json", "proof", "--deep", session, timeout=300 * PATIENCE).stdout)
     rows = {row["what"]: row for row in report["rows"]}
     for what in ("fill the disk", "take memory", "start processes"):
         assert rows[what]["inside"] in ("stopped", "undecided"), rows[what]

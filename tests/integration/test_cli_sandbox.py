@@ -143,7 +143,7 @@ def test_a_stop_of_the_service_loses_processes(daemon, agent):
     ok(ctl(daemon, "suspend", "--durable", "wait", agent, timeout=WAIT))
     daemon.stop()
     daemon.start()
-    wait_until(lambda: daemon.root.get("/readyz").status == 200, 30, "ready")
+    wait_until(lambda: daemon.readiness() == 200, 30, "ready")
     resumed = ctl(daemon, "resume", agent, timeout=WAIT)
     assert ok(resumed) == "open\n" and b"its processes were lost" in resumed.stderr, resumed
     assert ok(ctl(daemon, "exec", agent, "--", "cat", "kept")) == "one\n"

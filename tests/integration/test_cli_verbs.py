@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness import BIN, Daemon, ctl, descendants, wait_until
+from harness import BIN, PATIENCE, Daemon, ctl, descendants, wait_until
 
 
 def lines(result):
@@ -75,7 +75,7 @@ def test_top_shows_who_works(daemon, made):
             ctl(daemon, "-o", "json", "top", "--once").stdout) if row["cpu_pct"] and row["cpu_pct"] > 5],
             20, "the busy one")
         busy.send_signal(signal.SIGTERM)
-        assert busy.wait(20) == 128 + signal.SIGTERM
+        assert busy.wait(20 * PATIENCE) == 128 + signal.SIGTERM
     assert [row["id"] for row in rows] == [made]
     assert rows[0]["memory_bytes"] > 0 and rows[0]["memory_limit_bytes"] > rows[0]["memory_bytes"]
     table = lines(ctl(daemon, "top", "--once"))
@@ -89,12 +89,12 @@ def test_watching_repeats_until_interrupted(daemon, made, verb):
     with start(daemon, "-o", "json", verb, "--interval", "1") as process:
         looks = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(10 * PATIENCE) == 0
     assert all(look[0]["id"] == made for look in looks)
     with start(daemon, verb, "--interval", "1") as process:
         assert process.stdout.readline().startswith(b"ID")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 128 + signal.SIGTERM
+        assert process.wait(10 * PATIENCE) == 128 + signal.SIGTERM
 
 
 def test_watch_on_a_terminal_redraws_and_takes_its_size(daemon, made):
@@ -111,7 +111,7 @@ def test_watch_on_a_terminal_redraws_and_takes_its_size(daemon, made):
         while made.encode() not in got:
             got += os.read(master, 65536)
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(10 * PATIENCE) == 0
     os.close(master)
 
 
@@ -119,7 +119,7 @@ def test_a_reader_that_goes_away_ends_the_command_and_its_session(daemon):
     with start(daemon, "run", "--", "/usr/bin/yes") as process:
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(20) == 128 + signal.SIGPIPE
+        assert process.wait(20 * PATIENCE) == 128 + signal.SIGPIPE
         assert process.stderr.read() == b""
     wait_until(lambda: ctl(daemon, "-q", "ls").stdout == b"", 10, "the session is gone")
 
@@ -136,7 +136,7 @@ def test_execute_interrupted_cancels_the_task(daemon, made):
                                for line in daemon.log.read_text().splitlines()), 20, "the cancel was asked for")
     finally:
         os.kill(shim, signal.SIGCONT)
-    assert process.wait(20) == 128 + signal.SIGINT
+    assert process.wait(20 * PATIENCE) == 128 + signal.SIGINT
     assert b"the task was cancelled" in process.communicate()[1]
     frames = [json.loads(line) for line in ctl(daemon, "-o", "json", "logs", "-f", task).stdout.splitlines()]
     assert (frames[-1]["stage"], frames[-1]["code"]) == ("error", "cancelled")
@@ -193,7 +193,7 @@ def test_purge_asks_on_a_terminal(daemon):
         with subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "purge"],
                               stdin=slave, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
             os.write(master, answer)
-            assert process.wait(20) == (0 if not left else 2)
+            assert process.wait(20 * PATIENCE) == (0 if not left else 2)
             assert b"Tear down 1 sessions? [y/N]" in process.stderr.read()
         os.close(slave)
         os.close(master)
@@ -228,7 +228,7 @@ def test_what_an_older_service_does_not_have_is_said(daemon, tmp_path):
     try:
         result = ctl(daemon, "quota", socket_path=tmp_path / "older.sock")
     finally:
-        service.join(10)
+        service.join(10 * PATIENCE)
         older.close()
     assert result.returncode == 1 and b"not available" in result.stderr, result
 
@@ -239,7 +239,7 @@ def test_identity_comes_from_the_environment(daemon):
 
     def run(*words):
         return subprocess.run([str(BIN / "sandboxctl"), *words], env=env, capture_output=True,
-                              timeout=60, check=False)
+                              timeout=60 * PATIENCE, check=False)
 
     session = lines(run("create"))[0]
     assert json.loads(run("-o", "json", "show", session[:8]).stdout)["owner"] == "alice"
@@ -252,7 +252,7 @@ def test_identity_comes_from_the_environment(daemon):
 
 def test_nobody_there_is_5_and_says_how_to_start_it(tmp_path):
     result = subprocess.run([str(BIN / "sandboxctl"), "--runtime-dir", str(tmp_path), "ls"],
-                            capture_output=True, timeout=60, check=False)
+                            capture_output=True, timeout=60 * PATIENCE, check=False)
     assert result.returncode == 5 and re.search(rb"start it (as root )?with: ", result.stderr)
     if b"as root" in result.stderr:
         assert result.stderr.endswith(b" sandboxd --runtime-dir %s\n" % str(tmp_path).encode())
@@ -288,7 +288,7 @@ def test_gc_removes_the_groups_of_a_dead_instance(daemon):
     def gc(*options):
         return json.loads(subprocess.run(
             [str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "-o", "json", "gc", *options],
-            env={**os.environ, "SANDBOX_GC_NOW": dead.instance}, capture_output=True, timeout=60, check=True).stdout)
+            env={**os.environ, "SANDBOX_GC_NOW": dead.instance}, capture_output=True, timeout=60 * PATIENCE, check=True).stdout)
 
     def mine(plan):
         return {group for group in plan["groups"] if dead.instance in group}

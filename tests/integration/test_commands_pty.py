@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import RUNTIME, SLOW, Result, wait_until
+from harness import PATIENCE, RUNTIME, SLOW, Result, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_commands import begin, commands, ended, stream
 from test_websocket import connect, frame, frames_of, handshake
@@ -191,7 +191,7 @@ def test_who_waits_for_a_command_that_does_not_read_is_not_cut(caller, session):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.connect(caller.path)
         sock.sendall(handshake(caller, commands(session, cid, "/attach")) + frame(2, b"x" * 2000))
-        sock.settimeout(100)
+        sock.settimeout(100 * PATIENCE)
         data, pings, begun = b"", 0, time.monotonic()
         while time.monotonic() < begun + 85 or pings < 3:
             more = sock.recv(65536)

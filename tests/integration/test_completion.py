@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import BIN, ctl
+from harness import BIN, PATIENCE, ctl
 
 SHELLS = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
@@ -22,7 +22,7 @@ SET_UP = {
 
 def offered(daemon, *words):
     result = subprocess.run([str(BIN / "sandboxctl"), "__complete", *words], env=environment(daemon),
-                            capture_output=True, text=True, timeout=30, check=True)
+                            capture_output=True, text=True, timeout=30 * PATIENCE, check=True)
     assert result.stderr == ""
     return [line.split("\t")[0] for line in result.stdout.splitlines()]
 
@@ -52,7 +52,7 @@ class Shell:
     def type(self, text):
         os.write(self.master, text.encode())
 
-    def read_until(self, wanted, timeout=20):
+    def read_until(self, wanted, timeout=20 * PATIENCE):
         got = b""
         end = time.monotonic() + timeout
         while wanted.encode() not in got:
@@ -131,7 +131,7 @@ def test_fish_completes_what_is_typed(daemon, session, tmp_path):
     def complete(line):
         result = subprocess.run(
             ["fish", "--no-config", "-c", f'sandboxctl completion fish | source; complete -C "{line}"'],
-            env=environment(daemon, tmp_path), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+            env=environment(daemon, tmp_path), cwd=tmp_path, capture_output=True, text=True, timeout=60 * PATIENCE, check=True)
         return [row.split("\t")[0] for row in result.stdout.splitlines()]
 
     (tmp_path / "unmistakable.yaml").write_text("type: a.B\n")

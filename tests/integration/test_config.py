@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import ASAN, BIN, ROOT, RUNTIME, SESSIONS, Daemon, is_zombie, name_of, status_of, wait_until
+from harness import ASAN, BIN, PATIENCE, ROOT, RUNTIME, SESSIONS, Daemon, is_zombie, name_of, status_of, wait_until
 
 BASE = "[identity]\ntrusted_peers = 0\n"
 
@@ -86,7 +86,7 @@ def test_reload_of_a_bad_file_changes_nothing_and_says_so(own):
     own.deaths_expected = True
     os.kill(own.worker_pid("sandboxd-api"), signal.SIGKILL)
     wait_until(own.ready, what="the next worker")
-    wait_until(lambda: own.root.get("/readyz").status == 503)
+    wait_until(lambda: own.readiness() == 503)
     assert own.root.get("/v1/capabilities").json["max_sessions"] == 7
     (own.config.parent / "conf.d" / "50-bad.conf").unlink()
     reload(own, "configuration is reloaded")
@@ -169,9 +169,8 @@ def test_launches_go_on_while_a_reader_hangs(own):
         return None
 
     reader = wait_until(stop_a_reader, 30, "a reader is caught")
-    started = time.monotonic()
     session = own.root.create()
-    assert time.monotonic() - started < 9, "less than the reader is given"
+    assert os.path.exists(f"/proc/{reader}") and not is_zombie(reader), "nobody waited for the reader's end"
     own.root.remove(session)
     wait_until(lambda: not os.path.exists(f"/proc/{reader}"), 20, "the reader is ended")
 
@@ -217,7 +216,7 @@ def test_config_state_is_for_administrators(own):
 
 def sandboxctl(*words, **more):
     return subprocess.run([BIN / "sandboxctl", *map(str, words)], capture_output=True, text=True,
-                          check=False, timeout=30, **more)
+                          check=False, timeout=30 * PATIENCE, **more)
 
 
 def test_config_check_names_file_line_and_nearest_option(own):

@@ -178,7 +178,7 @@ def test_an_engine_that_is_started_again(engine, front, sandbox):
     assert sandbox.bytes("file") == b"kept"
     assert sandbox.state(command)["status"] == "running"
     size = sandbox.size("beat")
-    wait_until(lambda: sandbox.size("beat") > size, 10)
+    wait_until(lambda: sandbox.size("beat") > size, 10, "it goes on")
 
 
 def test_a_container_that_is_gone_is_made_again(engine, caller, sandbox):

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from celery_rig import Broker, make_app
-from harness import BIN, CONFIG, SLOW, Daemon, wait_until
+from harness import BIN, CONFIG, PATIENCE, SLOW, Daemon, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,7 @@ def literal_after(text, heading):
 
 def run(script, socket):
     return subprocess.run(
-        ["bash", "-euc", f"sock={socket}\n{script}"], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-euc", f"sock={socket}\n{script}"], capture_output=True, text=True, timeout=60 * PATIENCE, check=False
     )
 
 
@@ -54,7 +54,7 @@ def test_agent_of_the_readme_works(daemon):
     script = re.search(r"^(ctl\(\) .*?)\n```", readme, re.S | re.M).group(1)
     assert "build/release/bin/" in script
     result = subprocess.run(["bash", "-euc", f"sock={daemon.operator}\n" + script.replace("build/release/bin/", shlex.quote(f"{BIN}/"))],
-                            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+                            cwd=ROOT, capture_output=True, text=True, timeout=120 * PATIENCE, check=False)
     assert (result.returncode, result.stderr) == (0, ""), result
     assert str(len((ROOT / "README.md").read_text(encoding="utf-8").splitlines())) in result.stdout
 
@@ -97,7 +97,7 @@ def test_examples_of_sandboxctl_work(daemon, tmp_path, identity):
         f"{line}\nstatus=$?; [ $status = 0 ] || echo \"$status from: \"{shlex.quote(line)} >>failed"
         for line in examples)
     result = subprocess.run(["bash", "-c", script + "\necho all-ran"], env=env, cwd=tmp_path, capture_output=True,
-                            text=True, timeout=120, check=False)
+                            text=True, timeout=120 * PATIENCE, check=False)
     failed = tmp_path / "failed"
     assert not failed.exists(), failed.read_text() + result.stderr
     assert result.stdout.endswith("all-ran\n"), result.stderr

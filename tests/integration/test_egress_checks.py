@@ -1,4 +1,5 @@
 """What the relay reads of a connection: the TLS server name, the HTTP Host, the path."""
+import contextlib
 import socket
 import ssl
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import egress_rig as rig
 from egress_rig import WORLD, rule
 from test_egress_relay import fixture_worker, fixture_world  # noqa: F401 (fixtures)
+from harness import PATIENCE, wait_until
 
 
 class Server:
@@ -33,7 +35,18 @@ class Server:
             self.accepts += 1
             threading.Thread(target=self.serve, args=(peer,), daemon=True).start()
 
+    @staticmethod
+    def more(peer):
+        part = peer.recv(65536)
+        if not part:
+            raise ConnectionResetError("in the middle of a body")
+        return part
+
     def serve(self, peer):
+        with contextlib.suppress(ConnectionResetError):
+            self.answer_all(peer)
+
+    def answer_all(self, peer):
         data = b""
         with peer:
             while True:
@@ -54,14 +67,14 @@ class Server:
                     return
                 if b"chunked" in head.lower():
                     while b"0\r\n\r\n" not in data:
-                        data += peer.recv(65536)
+                        data += self.more(peer)
                     body, _, data = data.partition(b"0\r\n\r\n")
                     self.bodies += body
                 for line in head.split(b"\r\n"):
                     if line.lower().startswith(b"content-length:"):
                         size = int(line.split(b":")[1])
                         while len(data) < size:
-                            data += peer.recv(65536)
+                            data += self.more(peer)
                         self.bodies += data[:size]
                         data = data[size:]
                 peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -166,7 +179,7 @@ def test_a_request_behind_a_chunked_body_is_checked(web, worker):
 def waits_of_the_inspector(worker):
     """How often it went to sleep: once for each question that comes alone."""
     pid = worker.process.pid
-    inspector = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
+    inspector = wait_until(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().split(), 10, "an inspector")[0]
     status = Path(f"/proc/{inspector}/status").read_text()
     return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
 
@@ -263,10 +276,7 @@ def fixture_tls(world, tmp_path_factory):
     server = world.start("openssl", "s_server", "-accept", f"{WORLD}.4:443", "-www",
                          "-key", str(folder / "key"), "-cert", str(folder / "cert"),
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(100):
-        if "443" in world.namespace.run("ss", "-ltnH").stdout:
-            break
-        time.sleep(0.1)
+    wait_until(lambda: ":443 " in world.namespace.run("ss", "-ltnH").stdout, 10, "the server listens")
     yield folder
     server.kill()
 
@@ -295,7 +305,7 @@ def hello(name):
 
 def server_answers(session, *parts):
     with session.connect(session.address, 443) as client:
-        client.settimeout(10)
+        client.settimeout(10 * PATIENCE)
         try:
             for part in parts:
                 client.sendall(part)

@@ -12,6 +12,7 @@ import pytest
 
 from egress_rig import PRODUCTION, WORLD, rule
 from test_egress_relay import fixture_worker, fixture_world, refused  # noqa: F401 (fixtures)
+from harness import PATIENCE, wait_until
 
 NAME = "many.example.com"
 NOBODY = "02:00:00:00:00:01"
@@ -46,16 +47,21 @@ def test_addresses_that_say_nothing_delay_only_by_the_stagger(world, worker):
     session = worker.session(7301)
     session.policy(rule(NAME, 7301))
     with black_holes(*dead):
-        began = time.monotonic()
-        client = session.connect(session.resolve(NAME), 7301)
-        peer = server.accept()[0]
-        # Seven times a quarter of a second; one after the other it would be seven seconds.
-        assert time.monotonic() - began < 6
+        for tries_left in (2, 1, 0):
+            began = time.monotonic()
+            client = session.connect(session.resolve(NAME), 7301)
+            peer = server.accept()[0]
+            # Seven times a quarter of a second; one after the other it would be seven seconds, each time.
+            if time.monotonic() - began < 6:
+                break
+            assert tries_left, "it took too long each time"
+            client.close()
+            peer.close()
         client.sendall(b"ping")
         assert peer.recv(4) == b"ping"
         peer.sendall(b"pong")
         assert client.recv(4) == b"pong"
-        assert sockets_of(worker) == 0
+        wait_until(lambda: sockets_of(worker) == 0, 10, "the others are closed")
     client.close()
     peer.close()
     server.close()
@@ -70,13 +76,12 @@ def test_one_that_answers_late_is_taken_though_others_were_tried_since(world, wo
     session.policy(rule("late.example.com", 7302))
     with black_holes(late, dead):
         client = session.connect(session.resolve("late.example.com"), 7302)
-        time.sleep(1.5)
-        assert sockets_of(worker) == 2
+        wait_until(lambda: sockets_of(worker) == 2, 10, "both are tried")
         subprocess.run(["ip", "neigh", "del", late, "dev", "out0"], check=True)
         peer = server.accept()[0]
         peer.sendall(b"hello")
         assert client.recv(5) == b"hello"
-        assert sockets_of(worker) == 0
+        wait_until(lambda: sockets_of(worker) == 0, 10, "the other one is closed")
     client.close()
     peer.close()
 
@@ -89,9 +94,9 @@ def test_when_nobody_answers_the_whole_takes_the_time_of_one(world, worker):
     with black_holes(*dead):
         began = time.monotonic()
         assert refused(session, session.resolve("dead.example.com"), 7303)
-        assert 2.5 < time.monotonic() - began < 9
+        assert 2.5 < time.monotonic() - began < 15, "one after the other it would be 21 seconds"
         assert worker.expect_denial(reason="connect")["name"] == "dead.example.com"
-        assert sockets_of(worker) == 0
+        wait_until(lambda: sockets_of(worker) == 0, 10, "all are closed")
 
 
 class Aliases:
@@ -162,7 +167,7 @@ def test_a_name_that_is_an_alias_of_production_is_refused(world, worker, aliases
     with pytest.raises(TimeoutError):
         server.accept()
     # The control: an alias of something else is reached, and so is the first one where nothing is production.
-    server.settimeout(10)
+    server.settimeout(10 * PATIENCE)
     with session.connect(session.resolve("c.sandbox.example"), 7304) as client, server.accept()[0] as peer:
         peer.sendall(b"x")
         assert client.recv(1) == b"x"
@@ -242,7 +247,7 @@ def test_without_a_descriptor_connections_wait_and_nothing_spins(world, worker):
             server.accept()
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-    server.settimeout(20)
+    server.settimeout(20 * PATIENCE)
     for client in clients:
         with client, server.accept()[0]:
             pass

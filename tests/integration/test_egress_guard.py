@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import CONFIG, Daemon, wait_until
+from harness import CONFIG, PATIENCE, Daemon, wait_until
 
 # Public-looking addresses on lo: this namespace has no way out.
 PUBLIC = ["8.8.8.8", "93.184.216.34", "2606:4700::1"]
@@ -104,7 +104,7 @@ def group_of(daemon):
 
 def dial(group, rows):
     result = subprocess.run([sys.executable, "-c", PROGRAM, group, json.dumps(rows)], capture_output=True,
-                            text=True, timeout=120, check=True)
+                            text=True, timeout=120 * PATIENCE, check=True)
     return result.stdout.split()
 
 
@@ -170,7 +170,7 @@ def test_a_reload_puts_the_new_rules_in_force_for_workers_that_run():
         daemon.configure(CONFIG + "[network]\nallow_private = 10.1.0.0/16\n")
         os.kill(daemon.process.pid, signal.SIGHUP)
         wait_until(lambda: "configuration is reloaded" in daemon.log.read_text(), 20, "reload")
-        assert dial(group, rows(["10.1.2.3", "44.1.1.1"], kinds=("tcp",))) == ["ok"] * 2
+        wait_until(lambda: dial(group, rows(["10.1.2.3", "44.1.1.1"], kinds=("tcp",))) == ["ok"] * 2, 10, "they are in force")
         assert dial(group, rows(["10.9.1.1", "169.254.169.254"], kinds=("tcp",))) == ["EPERM"] * 2
         assert daemon.worker_pid("sandboxd-egress") == worker
     finally:

@@ -5,6 +5,7 @@ import pytest
 
 import egress_rig as rig
 from egress_rig import WORLD, rule
+from harness import PATIENCE, wait_until
 
 
 @pytest.fixture(name="world", scope="module")
@@ -95,7 +96,7 @@ def test_an_address_that_no_rule_lists_is_reset(world, worker):
         server.accept()
     # The control: the same server, the same address, with a rule.
     session.policy(rule(f"{WORLD}.2", 7002))
-    server.settimeout(10)
+    server.settimeout(10 * PATIENCE)
     with session.connect(f"{WORLD}.2", 7002):
         server.accept()[0].close()
 
@@ -238,9 +239,7 @@ def test_connections_are_bounded_and_come_back(world, worker):
     worker.expect_denial(reason="limit")
     for opened in clients[:1] + peers[:1]:
         opened.close()
-    for _ in range(100):
-        if session.counters()[-1]["open"] < 3:
-            break
+    wait_until(lambda: session.counters()[-1]["open"] < 3, 10, "one is over")
     with session.connect(f"{WORLD}.2", 7012):
         server.accept()[0].close()
     for opened in clients[1:] + peers[1:]:
@@ -266,10 +265,13 @@ def test_denials_of_a_flood_are_counted_not_told(world, worker):
         refused(session, f"93.185.0.{n}", 7014)
     told = session.counters()[-1]
     assert told["denials"] == 150
-    while worker.take(0.5):
-        pass
+    def all_told():
+        while worker.take(0.5):
+            pass
+        return told["untold"] + len(worker.denials) >= 149
+
+    wait_until(all_told, 10, "each is told or counted")
     assert len(worker.denials) < 150
-    assert told["untold"] + len(worker.denials) >= 149
 
 
 def test_a_slow_reader_holds_up_nobody_else(world, worker):
@@ -286,7 +288,7 @@ def test_a_slow_reader_holds_up_nobody_else(world, worker):
             pass
         second.sendall(b"here")
         assert fast.recv(4) == b"here"
-        slow.settimeout(10)
+        slow.settimeout(10 * PATIENCE)
         assert slow.recv(1) == b"z"
         first.close()
         second.close()

@@ -88,7 +88,7 @@ def test_values_are_in_the_session_and_its_row_and_nowhere_else(private):
     # One worker of the service dies in the middle, and the session is found again.
     os.kill(private.worker_pid("sandboxd-api"), signal.SIGKILL)
     wait_until(lambda: answers(alice, session), 15, "the next worker answers")
-    alice.shell(session, f"sh -c 'sleep 60; :' {SHOWN} >/dev/null 2>&1 &")
+    alice.shell(session, f"sh -c 'sleep 900; :' {SHOWN} >/dev/null 2>&1 &")
     # What it dials is refused, at its endpoints' hosts as well: none has an address.
     for place in ("a.example 443", "c.example 80", "f.example 9092", "f.example 1"):
         alice.run(session, "/usr/bin/python3", "-c", DIAL, MARK + place)
@@ -157,7 +157,7 @@ def test_a_crash_leaves_no_core(private, tmp_path):
     for sig in ("SEGV", "ABRT"):
         assert alice.shell(session, f"kill -{sig} $$").exit["signal"] == getattr(signal, f"SIG{sig}")
     assert alice.shell(session, "ls -A /session /tmp | grep core").text == ""
-    alice.shell(session, f"sh -c 'sleep 60; :' {SHOWN} >/dev/null 2>&1 &")
+    alice.shell(session, f"sh -c 'sleep 900; :' {SHOWN} >/dev/null 2>&1 &")
     [shim] = private.shim_pids()
     workers = [pid for name, pids in private.processes().items() if name != "sandboxd" for pid in pids]
     assert len(workers) >= 2 and not any(map(is_dumpable, workers))

@@ -11,7 +11,7 @@ import pytest
 import egress_rig
 from endpoints_rig import (PRODUCTION, SANDBOX, Counting, Quiet, carry, carry_wheels, heard, needs, records,
                            web_server)
-from harness import CONFIG, ROOT, Daemon, wait_until
+from harness import CONFIG, PATIENCE, ROOT, SLOW, Daemon, wait_until
 
 NAMES = {"lake.sandbox.example": [SANDBOX], "gms.sandbox.example": [SANDBOX], "b0.sandbox.example": [SANDBOX],
          "lake.prod.example": [PRODUCTION], "gms.prod.example": [PRODUCTION], "b0.prod.example": [PRODUCTION]}
@@ -68,7 +68,7 @@ KAFKA = SETTINGS + """
 from confluent_kafka.admin import AdminClient
 for servers in (kafka, "b0.prod.example:9092", "%(production)s:9092"):
     try:
-        AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=3)
+        AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=3 * %(slow)s)
     except Exception as error:
         print(error.args[0].name())
 """
@@ -122,9 +122,9 @@ sys.path.insert(0, "/session/wheels")
 from aiokafka import AIOKafkaProducer
 async def main():
     for servers in (kafka, "b0.prod.example:9092", "%(production)s:9092"):
-        producer = AIOKafkaProducer(bootstrap_servers=servers, request_timeout_ms=3000)
+        producer = AIOKafkaProducer(bootstrap_servers=servers, request_timeout_ms=3000 * %(slow)s)
         try:
-            await asyncio.wait_for(producer.start(), 15)
+            await asyncio.wait_for(producer.start(), 15 * %(slow)s)
         except Exception as error:
             print(type(error).__name__)
         finally:
@@ -141,8 +141,8 @@ public class Topics {
         for (String servers : all) {
             Properties settings = new Properties();
             settings.put("bootstrap.servers", servers);
-            settings.put("default.api.timeout.ms", "4000");
-            settings.put("request.timeout.ms", "2000");
+            settings.put("default.api.timeout.ms", "" + 6000 * %(slow)s);
+            settings.put("request.timeout.ms", "" + 3000 * %(slow)s);
             try (Admin admin = Admin.create(settings)) {
                 System.out.println(admin.listTopics().names().get());
             } catch (Exception error) {
@@ -201,7 +201,7 @@ def fixture_session(ann):
 
 def python(client, session, program, library):
     needs(client, session, f"import {library}")
-    done = client.run(session, "/usr/bin/python3", "-c", program.replace("%(production)s", PRODUCTION), timeout=90)
+    done = client.run(session, "/usr/bin/python3", "-c", program.replace("%(production)s", PRODUCTION).replace("%(slow)s", str(SLOW)), timeout=90 * PATIENCE)
     return done.text.split()
 
 
@@ -229,7 +229,7 @@ def test_librdkafka(servers, ann, session):
     """The stand-in is no broker: that the client's first request arrives there, and nowhere else, is the test."""
     broker, production = servers
     assert len(python(ann, session, KAFKA, "confluent_kafka")) == 3
-    assert any(b"rdkafka" in heard for heard in broker.heard)
+    wait_until(lambda: any(b"rdkafka" in heard for heard in broker.heard), 10, "its first request")
     records(ann, session, "kafka_bootstrap")
     assert heard(production) == [[], []]
 
@@ -245,7 +245,7 @@ def fixture_with_wheels(ann):
 
 def test_pyiceberg(servers, ann, with_wheels):
     Catalog.asked.clear()
-    done = ann.run(with_wheels, "/usr/bin/python3", "-c", PYICEBERG, timeout=120)
+    done = ann.run(with_wheels, "/usr/bin/python3", "-c", PYICEBERG, timeout=120 * PATIENCE)
     assert done.text == "refused\n", done
     assert Catalog.asked and all(path.startswith("/catalog/v1/config") for path in Catalog.asked)
     records(ann, with_wheels, "iceberg_rest_uri")
@@ -254,8 +254,8 @@ def test_pyiceberg(servers, ann, with_wheels):
 
 def test_datahub(servers, ann, with_wheels):
     Catalog.asked.clear()
-    program = DATAHUB.replace("%(production)s", PRODUCTION)
-    done = ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=150, timeout_ms=140000)
+    program = DATAHUB.replace("%(production)s", PRODUCTION).replace("%(slow)s", str(SLOW))
+    done = ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=150 * PATIENCE, timeout_ms=140000)
     assert done.text.split() == ["answered", "refused", "refused"], done
     assert "/gms/config" in Catalog.asked and any("/aspects" in path for path in Catalog.asked), Catalog.asked
     records(ann, with_wheels, "datahub_gms_url")
@@ -264,8 +264,8 @@ def test_datahub(servers, ann, with_wheels):
 
 def test_datahub_reads(servers, ann, with_wheels):
     Catalog.asked.clear()
-    program = DATAHUB_READS.replace("%(production)s", PRODUCTION)
-    done = ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=150, timeout_ms=140000)
+    program = DATAHUB_READS.replace("%(production)s", PRODUCTION).replace("%(slow)s", str(SLOW))
+    done = ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=150 * PATIENCE, timeout_ms=140000)
     assert done.text.split() == ["True", "refused", "refused"], done
     assert any(path.startswith("/gms/aspects/urn") for path in Catalog.asked), Catalog.asked
     records(ann, with_wheels, "datahub_gms_url")
@@ -275,9 +275,9 @@ def test_datahub_reads(servers, ann, with_wheels):
 def test_aiokafka(servers, ann, with_wheels):
     broker, production = servers
     before = len(broker.heard)
-    program = AIOKAFKA.replace("%(production)s", PRODUCTION)
-    assert len(ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=120).text.split()) == 3
-    assert any(b"aiokafka" in heard for heard in broker.heard[before:])
+    program = AIOKAFKA.replace("%(production)s", PRODUCTION).replace("%(slow)s", str(SLOW))
+    assert len(ann.run(with_wheels, "/usr/bin/python3", "-c", program, timeout=120 * PATIENCE).text.split()) == 3
+    wait_until(lambda: any(b"aiokafka" in heard for heard in broker.heard[before:]), 10, "its first request")
     records(ann, with_wheels, "kafka_bootstrap")
     assert heard(production) == [[], []]
 
@@ -290,14 +290,14 @@ def test_jvm_kafka_client(servers, ann, session, tmp_path):
     broker, production = servers
     before = len(broker.heard)
     source, classes = tmp_path / "Topics.java", tmp_path / "jvm"
-    source.write_text(JVM.replace("%(production)s", PRODUCTION))
+    source.write_text(JVM.replace("%(production)s", PRODUCTION).replace("%(slow)s", str(SLOW)))
     subprocess.run(["/usr/bin/javac", "-cp", f"{jars}/*", "-d", classes, source], check=True)
     shutil.copytree(jars, classes, dirs_exist_ok=True)
     carry(ann, session, classes)
     done = ann.run(session, "/usr/bin/java", "-Xmx128m", "-XX:+UseSerialGC", "-cp", "/session/jvm:/session/jvm/*",
-                   "Topics", timeout=120, timeout_ms=110000)
+                   "Topics", timeout=120 * PATIENCE, timeout_ms=110000)
     assert done.text.split() == ["refused"] * 3, done
-    assert any(b"apache-kafka-java" in heard for heard in broker.heard[before:]), broker.heard
+    wait_until(lambda: any(b"apache-kafka-java" in heard for heard in broker.heard[before:]), 10, "its first request")
     records(ann, session, "kafka_bootstrap")
     assert heard(production) == [[], []]
 

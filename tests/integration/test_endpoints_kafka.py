@@ -8,7 +8,7 @@ import pytest
 
 import egress_rig
 from endpoints_rig import PRODUCTION, SANDBOX, Counting, carry, carry_wheels, needs, records
-from harness import CONFIG, ROOT, Daemon, wait_until
+from harness import CONFIG, PATIENCE, ROOT, Daemon, wait_until
 
 PORT = 9092
 BOOTSTRAP, ADVERTISED = "boot.kafka.sandbox.internal", "b1.kafka.sandbox.internal"
@@ -139,7 +139,7 @@ def fixture_broker(world, tmp_path_factory):
     properties.write_text(BROKER + f"log.dirs={folder}/logs\n")
     (folder / "log4j2.xml").write_text(LOG4J)
     subprocess.run(java(folder, "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", properties),
-                   check=True, capture_output=True, timeout=300)
+                   check=True, capture_output=True, timeout=300 * PATIENCE)
     with open(folder / "log", "wb") as log:
         process = world.start(*java(folder, "kafka.Kafka", properties), stdout=log, stderr=log)
 
@@ -149,7 +149,7 @@ def fixture_broker(world, tmp_path_factory):
     wait_until(ready, 120, "the broker answers")
     yield process
     process.terminate()
-    process.wait(60)
+    process.wait(60 * PATIENCE)
 
 
 @pytest.fixture(name="ann", scope="module")
@@ -168,7 +168,7 @@ def fixture_session(ann):
 
 
 def python(client, session, program):
-    return client.run(session, "/usr/bin/python3", "-c", program, timeout=200, timeout_ms=190000)
+    return client.run(session, "/usr/bin/python3", "-c", program, timeout=200 * PATIENCE, timeout_ms=190000)
 
 
 def advertised_was_reached(client, session):
@@ -178,7 +178,7 @@ def advertised_was_reached(client, session):
 
 
 def test_kcat_by_a_real_broker(ann, session, production):
-    done = ann.shell(session, KCAT, timeout=150, timeout_ms=140000)
+    done = ann.shell(session, KCAT, timeout=150 * PATIENCE, timeout_ms=140000)
     assert done.text == "said-by-kcat\n", done
     assert advertised_was_reached(ann, session) and production.heard == []
 
@@ -207,14 +207,14 @@ def test_jvm_client_by_a_real_broker(ann, session, production, tmp_path):
         shutil.copy(jar, classes)
     carry(ann, session, classes)
     done = ann.run(session, "/usr/bin/java", "-Xmx128m", "-XX:+UseSerialGC", "-cp", "/session/jvm:/session/jvm/*", "Both",
-                   timeout=200, timeout_ms=190000)
+                   timeout=200 * PATIENCE, timeout_ms=190000)
     assert done.text == "said-by-jvm\n", done
     assert advertised_was_reached(ann, session) and production.heard == []
 
 
 def test_a_name_of_the_pattern_of_production_is_refused(ann, session, production):
     """The control: the broker that answers is the sandbox's; production's pattern is refused, and told."""
-    done = ann.shell(session, "timeout 20 kcat -L -b b1.kafka.prod.example:9092 -m 5", timeout=60, timeout_ms=50000)
+    done = ann.shell(session, "timeout 20 kcat -L -b b1.kafka.prod.example:9092 -m 5", timeout=60 * PATIENCE, timeout_ms=50000)
     assert done.code != 0
     records(ann, session, "kafka_bootstrap", "b1.kafka.prod.example")
     assert production.heard == []

@@ -10,7 +10,7 @@ import pytest
 from egress_rig import hosted_world
 from endpoints_rig import (PRODUCTION, SANDBOX, Counting, Quiet, Server, denials, heard, needs, records,
                            web_server)
-from harness import CONFIG, ENDPOINT_NAMES, Daemon, ctl, wait_until
+from harness import CONFIG, ENDPOINT_NAMES, PATIENCE, Daemon, ctl, wait_until
 from test_jobs import GO_ON, stopped_task
 
 HTTP, STORE, KAFKA = 8181, 9000, 9092
@@ -154,7 +154,7 @@ def fixture_session(alice):
 
 def use_all(client, session, program):
     needs(client, session, "from pydantic import BaseSettings; import requests")
-    done = client.run(session, "/usr/bin/python3", "-c", program, timeout=200)
+    done = client.run(session, "/usr/bin/python3", "-c", program, timeout=200 * PATIENCE)
     assert done.code == 0, done
     return dict(line.split() for line in done.text.splitlines())
 
@@ -235,7 +235,13 @@ def test_a_broker_that_advertises_production(production, broker, alice, session)
     for advertised, fetched in (("b1.prod.example", False), ("b1.sandbox.example", True)):
         broker.advertised = advertised
         broker.keys.clear()
-        alice.shell(session, consume)
+
+        def came():
+            """Where the machine is slow it may not have come so far within its time."""
+            alice.shell(session, consume)
+            return (FETCH if fetched else METADATA) in broker.keys
+
+        wait_until(came, 20, f"it is led to {advertised}")
         assert METADATA in broker.keys and (FETCH in broker.keys) == fetched, broker.keys
     records(alice, session, "kafka_bootstrap", "b1.prod.example")
     assert heard(production) == [[], [], []]

@@ -23,7 +23,7 @@ ASK = r"""
 import socket, sys
 words = []
 try:
-    with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10) as s:
+    with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as s:
         for head in sys.argv[3:]:
             s.sendall(head.encode().decode("unicode_escape").encode("latin-1"))
             got = b""

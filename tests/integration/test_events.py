@@ -1,10 +1,11 @@
 """The stream of what happens to a sandbox."""
+import contextlib
 import json
 import os
 import signal
 import threading
 
-from harness import RUNTIME, sse_events, wait_until
+from harness import PATIENCE, RUNTIME, sse_events, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401  pylint: disable=unused-import
 
 
@@ -23,11 +24,17 @@ class Reader(threading.Thread):
         self.start()
 
     def run(self):
-        for event in events(*self.arguments, timeout=180):
+        for event in events(*self.arguments, timeout=180 * PATIENCE):
             self.seen.append(event)
 
     def types(self):
         return [event["type"] for event in self.seen]
+
+
+def kill_shims(daemon):
+    for pid in daemon.shim_pids():
+        with contextlib.suppress(ProcessLookupError):  # of an earlier session, which was just ending
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_whole_life(daemon, caller):
@@ -35,8 +42,7 @@ def test_a_whole_life(daemon, caller):
     reader = Reader(caller, session)
     wait_until(lambda: len(reader.seen) == 2, 10, "what was before")
     # Its first process dies, and the next use makes others.
-    for pid in daemon.shim_pids():
-        os.kill(pid, signal.SIGKILL)
+    kill_shims(daemon)
     wait_until(lambda: "stopped" in reader.types(), 10, "it stops")
     assert caller.shell(session, "true").code == 0
     wait_until(lambda: len(reader.seen) == 4, 10, "it starts again")
@@ -44,7 +50,7 @@ def test_a_whole_life(daemon, caller):
     wait_until(lambda: len(late.seen) == 2, 10, "what was after that number")
     assert caller.delete(f"{RUNTIME}/{session}").status == 200
     for one in (reader, late):
-        one.join(10)
+        one.join(10 * PATIENCE)
         assert not one.is_alive(), "the stream ends with the sandbox"
     assert reader.types() == ["created", "started", "stopped", "started", "destroyed"]
     assert reader.seen[-1]["reason"] == "deleted" and "reason" not in reader.seen[0]
@@ -63,13 +69,13 @@ def test_expiry(caller):
     body = {"path": "w", "message": "x", "allow_empty": True, "author_name": "a", "author_email": "a@b"}
     answers = []
     commit = threading.Thread(daemon=True, target=lambda: answers.append(
-        caller.post(f"{RUNTIME}/{session}/git/commit", body, timeout=180)))
+        caller.post(f"{RUNTIME}/{session}/git/commit", body, timeout=180 * PATIENCE)))
     commit.start()
     wait_until(lambda: caller.get(f"{RUNTIME}/{session}/files/stat?path=at-work").status == 200, 20, "it is at work")
     assert caller.post(f"{RUNTIME}/{session}/timeout", {"timeout_ms": 60000}).status == 200
-    reader.join(90)
+    reader.join(90 * PATIENCE)
     assert reader.types()[-2:] == ["expired", "destroyed"] and reader.seen[-1]["reason"] == "expired"
-    commit.join(30)
+    commit.join(30 * PATIENCE)
     assert (answers[0].status, answers[0].json["code"], answers[0].json["retryable"]) == (410, "expired", False), answers
     assert caller.get(f"{RUNTIME}/{session}").status == 404
 
@@ -97,7 +103,6 @@ def test_forms(daemon, caller, session):
     wait_until(daemon.ready, 20, "the worker is back")
     wait_until(lambda: caller.get(f"{RUNTIME}/{session}").status == 200, 20, "adopted")
     reader = Reader(caller, session, after=last)
-    for pid in daemon.shim_pids():
-        os.kill(pid, signal.SIGKILL)
+    kill_shims(daemon)
     wait_until(lambda: reader.types() == ["stopped"], 10, "it is heard of")
     assert reader.seen[0]["seq"] > last

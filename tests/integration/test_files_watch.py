@@ -1,4 +1,5 @@
 """What changes in a folder of a session, as a stream."""
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import urllib.parse
 
 import pytest
 
-from harness import BIN, RUNTIME, UnixConnection, ctl, sse_events, wait_until
+from harness import BIN, PATIENCE, RUNTIME, SLOW, UnixConnection, ctl, sse_events, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401  pylint: disable=unused-import
 
 WATCHES = 4
@@ -58,7 +59,7 @@ class Watch(threading.Thread):
 
     def stop(self):
         self.socket.shutdown(socket.SHUT_RDWR)
-        self.join(20)
+        self.join(20 * PATIENCE)
         assert not self.is_alive()
 
 
@@ -86,7 +87,7 @@ def test_a_folder(caller, session):
     watch.has("moved", "/session/w/put")
     shell(caller, session, "rm -r w")
     watch.has("gone", "/session/w")
-    watch.join(20)
+    watch.join(20 * PATIENCE)
     assert not watch.is_alive(), "the stream has ended"
     assert watch.seen[-1]["type"] == "gone"
 
@@ -178,14 +179,21 @@ def test_as_many_as_may_be(daemon, caller, session):
         watch.stop()
     # The room of those whose clients left is free again, and nothing of them is left.
     wait_until(lambda: not helpers(daemon), 20, "the helpers have ended")
-    again = Watch(caller, session, "/session")
+
+    def another():
+        try:
+            return Watch(caller, session, "/session")
+        except AssertionError:  # that they have ended is not known yet
+            return None
+
+    again = wait_until(another, 10, "there is room")
     assert caller.shell(session, "true").code == 0
     again.stop()
 
 
 def test_a_slow_reader_is_told_of_a_loss(caller, session):
     """It reads nothing while far more happens than anybody keeps; then it hears of that, and of what follows."""
-    stream = caller.lines("GET", url(session, "/tmp", recursive="true"), timeout=300)
+    stream = caller.lines("GET", url(session, "/tmp", recursive="true"), timeout=300 * PATIENCE)
     assert json.loads(next(stream))["type"] == "ready"
     name = "n" * 200
     shell(caller, session, f"python3 - <<'X'\nimport os\nfor n in range(60000):\n"
@@ -204,7 +212,7 @@ def test_a_slow_reader_is_told_of_a_loss(caller, session):
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     wait_until(lambda: "overflow" in seen, 120, "it is told")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * SLOW
     while not reading.is_set() and time.monotonic() < deadline:
         # Made again and again: by when the folder is found again is not known.
         shell(caller, session, "rm -f /tmp/after/a/loss/end; : >/tmp/after/a/loss/end")
@@ -217,15 +225,16 @@ def test_it_ends_with_its_session(daemon, caller):
     session = caller.create_runtime()
     watch = Watch(caller, session, "/session")
     assert caller.delete(f"{RUNTIME}/{session}").status == 200
-    watch.join(20)
+    watch.join(20 * PATIENCE)
     assert not watch.is_alive()
     assert watch.seen[-1]["type"] == "error" and watch.seen[-1]["code"] == "session_closed", watch.seen
     # A tree that dies.
     session = caller.create_runtime()
     watch = Watch(caller, session, "/session")
     for pid in daemon.shim_pids():
-        os.kill(pid, signal.SIGKILL)
-    watch.join(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    watch.join(20 * PATIENCE)
     assert not watch.is_alive() and watch.seen[-1]["type"] == "error", watch.seen
     assert caller.delete(f"{RUNTIME}/{session}").status == 200
 
@@ -265,7 +274,7 @@ def test_the_verb(daemon, caller, session, tmp_path):
             return "moved     /session/d/a -> /session/d/b\\x1b\n" in name.read_text()
         wait_until(told, 30, "lines")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(20 * PATIENCE) == 0
     finally:
         process.kill()
         process.wait()

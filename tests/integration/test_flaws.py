@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import RUNTIME, Daemon, wait_until
+from harness import PATIENCE, RUNTIME, SLOW, Daemon, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_restart import kill_worker
 from test_suspend import JSON, at, begin, resume, run, suspend
@@ -91,7 +91,8 @@ def test_exit_codes_are_the_commands_own(caller, session, code):
     told = answer_of(caller, session, f"echo out; echo err >&2; exit {code}")
     assert (told["code"], told["signal"], told["timed_out"]) == (code, None, False)
     assert (told["stdout"], told["stderr"]) == ("out\n", "err\n")
-    told = answer_of(caller, session, f"trap 'exit {code}' TERM; echo err >&2; while :; do sleep 0.1; done", timeout_ms=1000)
+    told = answer_of(caller, session, f"trap 'exit {code}' TERM; echo err >&2; while :; do sleep 0.1; done",
+                     timeout_ms=2000 * SLOW)
     assert told["timed_out"] is True and told["stderr"].startswith("err\n"), told
 
 
@@ -103,11 +104,11 @@ def test_no_end_is_no_success(private):
     cid = begin(caller, session, "sleep 1000")
     told = []
     asking = threading.Thread(target=lambda: told.append(
-        caller.post(at(session, "/commands"), {"cmd": "touch begun; sleep 1000"}, headers=JSON, timeout=120)))
+        caller.post(at(session, "/commands"), {"cmd": "touch begun; sleep 1000"}, headers=JSON, timeout=120 * PATIENCE)))
     asking.start()
     wait_until(lambda: "begun" in run(caller, session, "ls"))
     os.kill(private.shim_pids()[0], signal.SIGKILL)
-    asking.join(120)
+    asking.join(120 * PATIENCE)
     assert told and told[0].status != 200 and "code" in told[0].json, told
     assert not isinstance(told[0].json["code"], int)
     state = caller.get(at(session, f"/commands/{cid}"))
@@ -174,7 +175,7 @@ def test_a_read_is_of_one_version(caller, session):
         bodies = {caller.get(url).body for _ in range(30)}
     finally:
         ends.set()
-        writer.join(60)
+        writer.join(60 * PATIENCE)
     assert bodies <= versions and bodies
 
 
@@ -193,7 +194,7 @@ def test_files_that_change_are_counted(caller):
         run(caller, session, "head -c 30000000 /dev/urandom > big")
         begin(caller, session, "while :; do printf x | dd of=big bs=1 conv=notrunc status=none; done")
         for _ in range(20):
-            answer = caller.post(f"{RUNTIME}/{session}/snapshots", timeout=120)
+            answer = caller.post(f"{RUNTIME}/{session}/snapshots", timeout=120 * PATIENCE)
             assert answer.status == 201, answer
             assert caller.delete(f"{RUNTIME}/{session}/snapshots/{answer.json['snapshot_id']}").status == 200
             if answer.json["changed"] > 0:

@@ -9,7 +9,7 @@ import pytest
 
 from egress_rig import WORLD
 from git_rig import GitServer, git, make_authority
-from harness import ASAN, RUNTIME, wait_until
+from harness import ASAN, RUNTIME, SLOW, wait_until
 from world_rig import fixture_daemon, fixture_world  # noqa: F401  pylint: disable=unused-import
 
 TOKEN = "ghs_planted0123456789TOKEN"
@@ -382,7 +382,8 @@ def test_nobody_in_the_session_sees_it(alice, session, call, repository, daemon,
         ok(call("push", branch="main"))
         ok(call("pull"))
     write(alice, session, "enough", "")
-    ended = alice.get(f"{RUNTIME}/{session}/commands/{looker.json['command_id']}/wait")
+    ended = alice.get(f"{RUNTIME}/{session}/commands/{looker.json['command_id']}/wait?timeout_ms={60000 * SLOW}",
+                      timeout=90 * SLOW)
     assert ended.json["exit"]["code"] == 0, ended
     stream = alice.get(f"{RUNTIME}/{session}/commands/{looker.json['command_id']}/stream").body.decode()
     assert "'git'" in stream, "the control: git's own processes are seen"

@@ -8,7 +8,7 @@ import pytest
 
 from egress_rig import WORLD
 from git_rig import make_authority
-from harness import RUNTIME, wait_until
+from harness import PATIENCE, RUNTIME, SLOW, wait_until
 from world_rig import fixture_daemon, fixture_world  # noqa: F401  pylint: disable=unused-import
 
 TOKEN = "ghs_planted0123456789TOKEN"
@@ -41,7 +41,7 @@ class Server:
 
     def talk(self, sock):
         try:
-            sock.settimeout(60)
+            sock.settimeout(60 * PATIENCE)
             with self.context.wrap_socket(sock, server_side=True) as tls:
                 self.seen.append(tls.recv(65536))
                 for piece in self.say(self.seen[-1]):
@@ -80,7 +80,7 @@ def fixture_clone(alice, servers):
             other.say = lambda request: [ok(TYPE, GOOD)]
         answer = alice.post(f"{RUNTIME}/{made}/git/clone", {
             "path": "w", "url": URL, "ca_certificates": servers[0], "timeout_ms": 20000,
-            "credentials": {"username": "x-access-token", "password": TOKEN}, **more}, timeout=120)
+            "credentials": {"username": "x-access-token", "password": TOKEN}, **more}, timeout=120 * PATIENCE)
         worker["answer"] = answer
         assert TOKEN.encode() not in answer.body and BASIC.encode() not in answer.body, answer
         return answer
@@ -172,7 +172,7 @@ def test_an_answer_behind_the_advertisement_has_an_end(clone):
     b"ftp://git.example.com" + ADVERTISED.encode(),
 ])
 def test_no_redirect_leads_elsewhere(clone, servers, place):
-    answer = clone(redirect(place))
+    answer = clone(redirect(place), timeout_ms=60000 * SLOW)
     assert answer.status >= 400 and answer.json["code"] in ("denied", "git_failed", "git_unreachable"), answer
     for other in servers[2]:
         assert not other.seen, (place, other.seen)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from harness import SESSIONS, SLOW, Daemon, sse_events, wait_until
+from harness import PATIENCE, SESSIONS, SLOW, Daemon, sse_events, wait_until
 from test_jobs import GO_ON, TASKS, stopped_task
 from test_websocket import read as read_messages
 
@@ -153,7 +153,7 @@ def test_restart_ends_answers_and_streams_go_on(private):
     private.process.send_signal(signal.SIGUSR2)
     wait_until(lambda: 'msg="leaving"' in private.log.read_text(), 20, "it leaves")
     middle.finish()
-    assert private.process.wait(30) == 0
+    assert private.process.wait(30 * PATIENCE) == 0
     parts = [reader.result(90 * SLOW) for reader in readers]
     private.start()
     assert "late.yaml" in caller.get(f"{SESSIONS}/{session}").json["components"]
@@ -187,7 +187,7 @@ def test_stop_ends_answers_and_tells_every_reader(private):
     status, body = middle.answer()
     assert status == 200 and len(json.loads(body)) > N_SESSIONS
     frames = [reader.result(90 * SLOW) for reader in readers]
-    assert private.process.wait(60) == 0
+    assert private.process.wait(60 * PATIENCE) == 0
     for told in frames:
         assert (told[-1]["stage"], told[-1]["code"]) == ("error", "host_stopped")
         assert told == frames[0]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import SESSIONS
+from harness import PATIENCE, SESSIONS
 
 
 def linger(tcp, seconds):
@@ -43,5 +43,5 @@ def test_a_pushed_descriptor_does_not_stop_the_worker(daemon, alice):
             pushed.close()
             os.kill(worker, signal.SIGCONT)
         begin = time.monotonic()
-        assert alice.get(SESSIONS, timeout=40).status == 200
-        assert time.monotonic() - begin < 5
+        assert alice.get(SESSIONS, timeout=40 * PATIENCE).status == 200
+        assert time.monotonic() - begin < 15, "less than it lingers"

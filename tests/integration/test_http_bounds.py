@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import CONFIG, RUNTIME, SESSIONS, Daemon, status_of, stopped_shim, wait_until
+from harness import CONFIG, PATIENCE, RUNTIME, SESSIONS, Daemon, status_of, stopped_shim, wait_until
 
 IDENTITY = "X-Sandbox-User: alice\r\nX-Sandbox-Scopes: data:read data:write\r\n"
 OTHER = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -22,8 +22,8 @@ def same_worker(daemon):
     yield
     assert daemon.client("alice").get("/healthz").status == 200
     assert daemon.worker_pid("sandboxd-api") == worker
-    wait_until(lambda: metric(daemon, "http_connections") <= 1, 10, "connections are over")
-    assert metric(daemon, "http_streams") == 0
+    wait_until(lambda: metric(daemon, "http_connections") <= 1 and metric(daemon, "http_streams") == 0, 10,
+               "connections and streams are over")
 
 
 def metric(daemon, name):
@@ -35,7 +35,7 @@ def metric(daemon, name):
 
 def connect(path, data=b""):
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(10)
+    sock.settimeout(10 * PATIENCE)
     sock.connect(path)
     sock.sendall(data)
     return sock
@@ -77,7 +77,7 @@ def statuses(answer):
 ])
 def test_nothing_behind_a_refused_body_is_a_request(alice, method, path, identity, headers):
     """Whatever the head says of its body, what follows is never taken for requests of their own."""
-    answer = alice.raw(request(method, path, headers, OTHER * 3, identity), timeout=0.2)
+    answer = alice.raw(request(method, path, headers, OTHER * 3, identity), timeout=0.2, answered=False)
     # The library sends the head of some of its own refusals twice, then closes.
     assert len(set(statuses(answer))) <= 1 and b'"ok"' not in answer, answer
     assert all(status >= 400 for status in statuses(answer)), answer
@@ -162,9 +162,9 @@ def test_clients_that_leave_while_they_wait(alice, session):
 def test_flood_of_headers_is_refused(alice):
     many = "".join(f"X-{i}: y\r\n" for i in range(20000))
     for headers in (many, f"X-Long: {'y' * 200000}\r\n"):
-        answer = alice.raw(request("GET", SESSIONS, headers), timeout=5)
+        answer = alice.raw(request("GET", SESSIONS, headers), timeout=5, answered=False)
         assert all(status >= 400 for status in statuses(answer)), answer[:100]
-    long_path = alice.raw(request("GET", "/" + "x" * 100000), timeout=5)
+    long_path = alice.raw(request("GET", "/" + "x" * 100000), timeout=5, answered=False)
     assert all(status >= 400 for status in statuses(long_path)), long_path[:100]
 
 
@@ -271,17 +271,29 @@ def test_bodies_in_flight_are_bounded_in_all(alice):
                            identity=identity_of(f"u{number % 16}"))
             sock = connect(alice.path)
             held.append(sock)
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 sock.sendall(head + b"x" * (size - 1))
-            except BrokenPipeError:
-                refused += statuses(sock.recv(1000)) == [503]
-                continue
-        for sock in held:
             sock.setblocking(False)
-            try:
-                refused += statuses(sock.recv(1000)) == [503]
-            except (BlockingIOError, ConnectionResetError):
-                pass
+        waiting = list(held)
+
+        def hear():
+            """Of those that are refused; the others wait for the last byte."""
+            nonlocal refused
+            for sock in list(waiting):
+                answer = b""
+                try:
+                    answer = sock.recv(1000)
+                except BlockingIOError:
+                    continue
+                except ConnectionResetError:
+                    pass
+                waiting.remove(sock)
+                refused += statuses(answer) == [503]
+            return refused
+
+        wait_until(lambda: hear() >= 15, 20, "those beyond are refused")
+        time.sleep(0.5)
+        hear()
         assert 15 <= refused <= 30, refused
         assert alice.get("/healthz").status == 200
     finally:
@@ -365,6 +377,7 @@ def test_one_user_keeps_nobody_waiting(crowded):
         for _ in range(61):
             held.append(connect(mallory.path, request("GET", f"{RUNTIME}?limit=1", identity=scopes.format("nobody"))))
             assert statuses(held[-1].recv(10000)) == [200]
+        wait_until(lambda: crowded.log.read_text().count("user=nobody ") >= 61, 30, "what was before is logged")
         before = len(crowded.log.read_bytes())
         os.kill(worker, signal.SIGSTOP)
         try:

@@ -5,12 +5,12 @@ import subprocess
 
 import pytest
 
-from harness import BUILD, ROOT
+from harness import BUILD, PATIENCE, ROOT
 
 
 def cmake(folder, *words):
     return subprocess.run(["cmake", *map(str, words)], cwd=BUILD, capture_output=True, text=True,
-                          env={**os.environ, "DESTDIR": str(folder)}, timeout=300, check=False)
+                          env={**os.environ, "DESTDIR": str(folder)}, timeout=300 * PATIENCE, check=False)
 
 
 def files_below(folder):
@@ -70,5 +70,5 @@ def test_uninstall_without_an_install_is_an_error(tmp_path):
     if not shutil.which("cmake"):
         pytest.skip("no cmake")
     done = subprocess.run(["cmake", "-P", str(ROOT / "cmake/Uninstall.cmake")], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
     assert done.returncode != 0 and "nothing was installed" in done.stderr

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import CONFIG, NOT_FOUND, RUNTIME, SESSIONS, Client, Daemon, wait_until
+from harness import CONFIG, NOT_FOUND, PATIENCE, RUNTIME, SESSIONS, Client, Daemon, wait_until
 from test_restart import kill_worker
 
 
@@ -56,7 +56,7 @@ def test_supervisor_dies_while_sessions_are_made_and_removed(private):
     wait_until(lambda: row_is_closed(private, session), 10, "the row is closed")
     os.kill(supervisor, signal.SIGKILL)
     for thread, _ in waiting:
-        thread.join(20)
+        thread.join(20 * PATIENCE)
         assert not thread.is_alive()
     wait_until(lambda: private.supervisor_pid() not in (supervisor, private.process.pid), 10,
                "a new supervisor")
@@ -78,7 +78,7 @@ def test_delete_is_answered_also_when_the_supervisor_hangs(private):
     os.kill(supervisor, signal.SIGSTOP)
     try:
         start = time.monotonic()
-        answer = caller.delete(f"{SESSIONS}/{session}", timeout=60)
+        answer = caller.delete(f"{SESSIONS}/{session}", timeout=60 * PATIENCE)
         assert answer.status == 503, answer
         assert time.monotonic() - start < 45
         assert caller.get(f"{SESSIONS}/{session}").body == NOT_FOUND
@@ -121,7 +121,7 @@ def test_delete_ends_what_runs_with_its_reason(private):
     assert [json.loads(line) for line in lines if line] == [
         {"type": "error", "seq": 1, "code": "session_closed", "retryable": False, "detail": "session ended"}]
     for thread, got in (load, write):
-        thread.join(10)
+        thread.join(10 * PATIENCE)
         # The load is refused while a task runs.
         assert (got[0].status, got[0].body) == (404, NOT_FOUND) or got[0].status == 409, got
     assert caller.frames(task)[-1]["code"] == "session_closed"
@@ -181,7 +181,7 @@ def test_delete_in_every_moment_of_a_session(private):
     assert lines_in_log(private, "event is not possible") == 0
     for summary in one.get(SESSIONS).json:
         one.remove(summary["id"])
-    wait_until(lambda: not private.shim_pids(), 10, "nothing lives")
+    wait_until(lambda: not private.shim_pids() and Client(private.operator).get(SESSIONS).json == [], 10, "nothing lives")
     assert Client(private.operator).get(SESSIONS).json == []
 
 
@@ -195,7 +195,7 @@ def test_nothing_is_begun_in_a_session_that_is_closed(private):
         time.sleep(i * 0.001)
         assert caller.delete(f"{RUNTIME}/{session}").status == 200
         for thread, answers in asking:
-            thread.join(30)
+            thread.join(30 * PATIENCE)
             assert answers and answers[0].status in (200, 404, 409), answers
     assert private.worker_pid("sandboxd-api") == worker
 
@@ -217,7 +217,7 @@ def test_what_an_earlier_worker_left_is_heard_of_while_the_session_is_closed(pri
         time.sleep(0.5)
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    deleting.join(30)
+    deleting.join(30 * PATIENCE)
     assert [answer.status for answer in deleted] == [200], deleted
     time.sleep(0.2)
     assert private.worker_pid("sandboxd-api") == worker

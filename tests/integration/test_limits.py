@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from harness import ROOT, wait_until
+from harness import ROOT, SLOW, wait_until
 
 COMMON = """
 import ctypes, errno, mmap, os, signal, socket
@@ -143,7 +143,7 @@ def test_program_sees_the_error_of_its_row(alice, fresh, profile, what):
     _, component, agent, sees = rows()[what]
     limit = component if profile == "component" else agent
     expected = limit if limit.startswith("`E") else sees
-    result = alice.run(fresh, "python3", "-c", COMMON + PROGRAMS[what], timeout_ms=60000)
+    result = alice.run(fresh, "python3", "-c", COMMON + PROGRAMS[what], timeout_ms=60000 * SLOW)
     if expected == "`SIGKILL`":
         assert result.signal == 9, result
         return
@@ -158,7 +158,7 @@ def test_program_sees_the_error_of_its_row(alice, fresh, profile, what):
 
 def test_memory_row(alice, fresh, profile):
     assert rows()["memory"][3] == "`SIGKILL`"
-    result = alice.run(fresh, "python3", "-c", MEMORY, timeout_ms=60000)
+    result = alice.run(fresh, "python3", "-c", MEMORY, timeout_ms=60000 * SLOW)
     assert result.signal == 9, result
     assert alice.run(fresh, "/bin/true").code == 0
 
@@ -177,7 +177,7 @@ def test_numbers_are_those_of_the_profiles():
 
 
 def test_command_runs_out_of_time(alice, fresh):
-    result = alice.shell(fresh, "trap 'echo TERM' TERM; while :; do sleep 0.1; done", timeout_ms=500)
+    result = alice.shell(fresh, "trap 'echo TERM' TERM; while :; do sleep 0.1; done", timeout_ms=2000 * SLOW)
     assert result.exit["timed_out"] and result.signal == 9 and b"TERM" in result.out, result
 
 

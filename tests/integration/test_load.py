@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from harness import DATA, SESSIONS
+from harness import DATA, PATIENCE, SESSIONS
 
 
 BROKEN = {"wrong_indent.yaml"}
@@ -134,7 +134,7 @@ def test_more_records_than_the_ring_holds(daemon):
     script = "cd /session; i=0; while [ $i -lt 200 ]; do cp n.txt n$i.yaml; i=$((i+1)); done"
     documents = "for d in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do echo 'a: 1'; echo ---; done"
     assert caller.shell(session, f"({documents}) >n.txt; {script}").code == 0
-    frames = caller.frames(caller.execute(session), timeout=50)
+    frames = caller.frames(caller.execute(session))
     assert frames[-1]["stage"] == "done", frames[-1]
     assert frames[-1]["result"]["asset_count"] == 200
     assert frames[-1]["result"]["problem_count"] == 3200

@@ -7,8 +7,9 @@ import signal
 import subprocess
 
 import pytest
+import time
 
-from harness import ROOT, wait_until
+from harness import PATIENCE, ROOT, SLOW, wait_until
 
 NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (-?[0-9.]+|\+Inf|NaN)$')
@@ -145,10 +146,10 @@ def test_readyz_names_the_supervisor(daemon, root):
             made = pool.submit(root.create)
             wait_until(lambda: root.get("/readyz").json.get("reason") == "supervisor", 20, "noticed")
             os.kill(supervisor, signal.SIGCONT)
-            session = made.result(30)
+            session = made.result(30 * PATIENCE)
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    assert root.get("/readyz").json == {"status": "ready"}
+    wait_until(lambda: root.get("/readyz").json == {"status": "ready"}, 20, "ready again")
     root.remove(session)
 
 
@@ -176,8 +177,19 @@ def test_counts(daemon, alice):
     alice.remove(session)
 
 
+def at_rest(daemon, name):
+    """What those before this test have left behind them is counted, too."""
+    last = value(daemon, name)
+    while True:
+        time.sleep(1 * SLOW)
+        now = value(daemon, name)
+        if now == last:
+            return now
+        last = now
+
+
 def test_a_secret_that_is_not_there_is_no_failed_launch(daemon, alice):
-    ended = value(daemon, "sandboxd_sessions_ended_total")
+    ended = at_rest(daemon, "sandboxd_sessions_ended_total")
     failed = value(daemon, "sandboxd_launch_failures_total")
     assert alice.post("/dagster/sandbox/sessions", {"secrets": ["none"]}).status == 422
     assert value(daemon, "sandboxd_launch_failures_total") == failed
@@ -195,8 +207,8 @@ def test_a_restart_shows(daemon, alice):
     os.kill(daemon.worker_pid("sandboxd-api"), signal.SIGKILL)
     wait_until(daemon.ready, 20, "the next worker serves")
     wait_until(lambda: daemon.root.get("/readyz").status == 200, 20, "ready")
-    assert value(daemon, "sandboxd_worker_restarts_total", worker="api") == before + 1
-    assert value(daemon, "sandboxd_adoptions_total", result="adopted") == 1
+    wait_until(lambda: value(daemon, "sandboxd_worker_restarts_total", worker="api") == before + 1, 10, "it is counted")
+    wait_until(lambda: value(daemon, "sandboxd_adoptions_total", result="adopted") == 1, 10, "and what it adopted")
     alice.remove(session)
 
 
@@ -208,11 +220,17 @@ def test_readyz_names_the_egress_worker(daemon):
         return answer.status == 503 and answer.json["reason"] == "egress" and answer.json["text"]
 
     # A worker that is killed again and again is paused longer and longer before its next try.
-    for _ in range(4):
+    seen = None
+    for n in range(12):
         pid = daemon.worker_pid("sandboxd-egress")
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: pid not in daemon.processes().get("sandboxd-egress", []), 10, "killed")
-    assert wait_until(down, 10, "not ready") == "0 of 1 egress workers are up"
+        end = time.monotonic() + 2
+        while n >= 3 and not seen and time.monotonic() < end:
+            seen = down()
+        if seen:
+            break
+    assert seen == "0 of 1 egress workers are up"
     wait_until(lambda: daemon.root.get("/readyz").status == 200, 30, "ready again")
     assert daemon.root.get("/readyz").json == {"status": "ready"}
     assert daemon.root.get("/healthz").json == {"status": "ok"}
@@ -230,6 +248,6 @@ def test_client_that_leaves_is_no_failure_of_ours(daemon, alice):
     head = "\r\n".join(["POST /dagster/sandbox/sessions HTTP/1.1",
                         *[f"{name}: {text}" for name, text in headers.items()], "", "{"])
     for _ in range(3):
-        alice.raw(head.encode(), timeout=0.2)
+        alice.raw(head.encode(), timeout=0.2, answered=False)
     wait_until(lambda: daemon.log.read_text().count("status=0 ") >= 3, 10, "they left")
     assert told() == failed

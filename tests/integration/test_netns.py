@@ -3,6 +3,7 @@
 The listener's other end is the egress worker. It is stopped here, and the suite, which is root,
 takes the supervisor's copy of the listener and accepts in its place.
 """
+import contextlib
 import ctypes
 import errno
 import json
@@ -15,7 +16,7 @@ import threading
 
 import pytest
 
-from harness import CONFIG, Daemon, namespace_of, parent_of, stopped, wait_until
+from harness import CONFIG, PATIENCE, Daemon, namespace_of, parent_of, stopped, wait_until
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 RESOLVER = "127.0.0.53"
@@ -42,7 +43,11 @@ def pidfd_getfd(pid, number):
 
 def sockets_of(pid):
     """Copies of its IP sockets."""
-    for entry in os.listdir(f"/proc/{pid}/fd"):
+    try:
+        entries = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return  # it has just ended
+    for entry in entries:
         try:
             if not os.readlink(f"/proc/{pid}/fd/{entry}").startswith("socket:"):
                 continue
@@ -66,7 +71,7 @@ def taken(daemon, kind):
         return None
 
     sock = wait_until(only_one, 20, "the sockets of one session")
-    sock.settimeout(10)
+    sock.settimeout(10 * PATIENCE)
     return sock
 
 
@@ -99,7 +104,7 @@ def accept_all(listener, n):
     for _ in range(n):
         connection, _ = listener.accept()
         with connection:
-            connection.settimeout(10)
+            connection.settimeout(10 * PATIENCE)
             name = connection.getsockname()
             seen.append((plain(name[0]), name[1], connection.recv(100).decode()))
     return seen
@@ -108,7 +113,7 @@ def accept_all(listener, n):
 DIAL = """
 import json, socket, sys
 for address, port in json.loads(sys.argv[1]):
-    s = socket.create_connection((address, port), 5)
+    s = socket.create_connection((address, port), 60)
     s.sendall(f"{address} {port}".encode())
     s.shutdown(socket.SHUT_WR)
     while s.recv(100):
@@ -126,7 +131,7 @@ def arrives(daemon, alice, session, destinations):
         other = threading.Thread(target=lambda: seen.extend(accept_all(listener, len(destinations))))
         other.start()
         result = dial(alice, session, destinations)
-        other.join(30)
+        other.join(30 * PATIENCE)
     assert result.code == 0, result
     assert seen == [(address, port, f"{address} {port}") for address, port in destinations]
 
@@ -142,12 +147,12 @@ def serve(family, address, port):
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
         s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    s.bind((address, port)); s.listen(); s.settimeout(5)
+    s.bind((address, port)); s.listen(); s.settimeout(60)
     return s
 servers = [serve(socket.AF_INET, "0.0.0.0", 80), serve(socket.AF_INET6, "::", 80),
            serve(socket.AF_INET, "0.0.0.0", 443), serve(socket.AF_INET, "127.0.0.53", 5353)]
 for address, port in json.loads(sys.argv[1]):
-    s = socket.create_connection((address, port), 5)
+    s = socket.create_connection((address, port), 60)
     s.sendall(f"{address} {port}".encode()); s.shutdown(socket.SHUT_WR)
     while s.recv(100):
         pass
@@ -157,11 +162,11 @@ for s in servers:
         s.accept(); print("a server of the session got a connection to the world")
     except BlockingIOError:
         pass
-    s.settimeout(5)
+    s.settimeout(60)
 for s, address, port in ((servers[0], "127.0.0.1", 80), (servers[0], "127.9.9.9", 80),
                          (servers[1], "::1", 80), (servers[2], "localhost", 443),
                          (servers[3], "127.0.0.53", 5353)):
-    c = socket.create_connection((address, port), 5); s.accept(); c.close()
+    c = socket.create_connection((address, port), 60); s.accept(); c.close()
 print("done")
 """
 
@@ -174,7 +179,7 @@ def test_own_servers_keep_their_ports_and_hear_loopback_only(quiet):
         other = threading.Thread(target=lambda: seen.extend(accept_all(listener, len(outward))))
         other.start()
         result = alice.run(session, "python3", "-c", OWN_SERVERS, json.dumps(outward))
-        other.join(30)
+        other.join(30 * PATIENCE)
     assert result.out == b"done\n", result
     assert [(address, port) for address, port, _ in seen] == outward
 
@@ -209,12 +214,12 @@ UDP = [(2, ("1.1.1.1", 53)), (2, ("10.0.0.1", 443)), (2, ("198.18.0.1", 1)), (2,
 for family, where in UDP:
     s = socket.socket(family, socket.SOCK_DGRAM)
     s.setsockopt(1, 6, 1)
-    s.settimeout(3)
+    s.settimeout(60)
     row(f"sendto {where[0]}", lambda: s.sendto(b"x", where))
     row(f"connect {where[0]}", lambda: s.connect(where))
 def open_and_send(family, kind, protocol, where):
     s = socket.socket(family, kind, protocol)
-    s.settimeout(3)
+    s.settimeout(60)
     s.sendto(b"\\x08\\0\\0\\0\\0\\0\\0\\0", where) if kind != 1 else s.connect(where)
 row("icmp", lambda: open_and_send(2, 2, 1, ("1.1.1.1", 0)))
 row("icmp6", lambda: open_and_send(10, 2, 58, ("2001:db8::1", 0)))
@@ -239,14 +244,14 @@ def test_what_is_not_tcp_is_refused_in_the_call(alice, session):
              "udplite": {"EACCES", "EPROTONOSUPPORT", "EAFNOSUPPORT"}}
     for name, what, ms in rows:
         assert what in kinds.get(name, {"EACCES"}), (name, what)
-        assert int(ms) < 2000, (name, ms)
+        assert int(ms) < 30000, (name, ms, "it waits for a minute")
 
 
 def test_control_without_the_rules_a_packet_goes_into_the_void():
     script = ("ip link set lo up; ip route add local default dev lo; "
               "python3 -c 'import socket\n"
               "s = socket.socket(2, 2); print(s.sendto(b\"x\", (\"1.1.1.1\", 53)))'")
-    result = subprocess.run(["unshare", "-n", "sh", "-c", script], capture_output=True, timeout=30)
+    result = subprocess.run(["unshare", "-n", "sh", "-c", script], capture_output=True, timeout=30 * PATIENCE)
     assert result.stdout == b"1\n", result
 
 
@@ -270,7 +275,7 @@ def test_questions_to_the_resolver_arrive_over_both_protocols(quiet):
         other = threading.Thread(target=answer)
         other.start()
         result = alice.run(session, "python3", "-c", script)
-        other.join(30)
+        other.join(30 * PATIENCE)
     assert result.out == b"b'answer to question'\n", result
     assert alice.run(session, "cat", "/etc/resolv.conf").text.splitlines()[0] == f"nameserver {RESOLVER}"
     arrives(daemon, alice, session, [(RESOLVER, 53)])
@@ -295,7 +300,11 @@ def test_a_new_supervisor_makes_the_network_again(private):
 
 def listens_for(pid, session_sockets):
     """Does the process hold those very sockets?"""
-    held = {os.readlink(f"/proc/{pid}/fd/{entry}") for entry in os.listdir(f"/proc/{pid}/fd")}
+    held = set()
+    with contextlib.suppress(OSError):
+        for entry in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                held.add(os.readlink(f"/proc/{pid}/fd/{entry}"))
     return {f"socket:[{os.fstat(sock.fileno()).st_ino}]" for sock in session_sockets} <= held
 
 
@@ -308,7 +317,7 @@ def test_a_new_egress_worker_gets_the_sockets_that_there_are(private):
         os.kill(worker, signal.SIGKILL)
         # A connection of the meantime waits, and ends as one of any other time.
         script = ("import socket\n"
-                  "try: print(socket.create_connection(('1.1.1.1', 80), 30).recv(1))\n"
+                  "try: print(socket.create_connection(('1.1.1.1', 80), 55).recv(1))\n"
                   "except ConnectionResetError: print('reset')\n")
         assert alice.run(session, "python3", "-c", script).out == b"reset\n"
         new = wait_until(lambda: [p for p in private.processes().get("sandboxd-egress", [])
@@ -405,7 +414,10 @@ def all_links():
 
 
 def links_of(daemon):
-    namespaces = {int(namespace_of(pid, "net")[5:-1]) for pid in daemon.shim_pids()}
+    namespaces = set()
+    for pid in daemon.shim_pids():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            namespaces.add(int(namespace_of(pid, "net")[5:-1]))
     return [row for row in all_links() if row[2] in namespaces]
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 import redis
 
-from harness import CONFIG, Daemon, wait_until
+from harness import CONFIG, PATIENCE, Daemon, wait_until
 from redis_rig import PLATFORM, Redis
 
 BODY = "type: demo.Thing\n"
@@ -66,7 +66,7 @@ class Relay(threading.Thread):
             finally:
                 client.close()
 
-    def all(self, timeout=30):
+    def all(self, timeout=60 * PATIENCE):
         self.join(timeout)
         assert not self.is_alive(), self.frames
         return self.frames
@@ -90,7 +90,7 @@ def test_a_relay_that_comes_five_seconds_late_misses_nothing(server, daemon):
     assert frames == own and [f["stage"] for f in frames] == ["start"] + ["materialize"] * 3 + ["done"]
     for text in relay.texts:
         assert text.isascii() and isinstance(json.loads(text)["timestamp"], float)
-    assert metric(daemon, "frames_published_total") == len(own)
+    wait_until(lambda: metric(daemon, "frames_published_total") == len(own), 10, "each is counted")
     assert metric(daemon, "frames_unheard_total") == 0
     alice.remove(session)
 
@@ -173,6 +173,7 @@ def test_a_server_that_refuses_is_said_once(server):
         session = three(alice)
         n = sum(len(alice.frames(alice.execute(session))) for _ in range(2))
         wait_until(lambda: metric(daemon, "frames_unpublished_total") == n, 10, "counted")
+        wait_until(lambda: "frames are not published" in daemon.log.read_text(), 10, "the log says so")
         assert daemon.log.read_text().count("frames are not published") == 1
     finally:
         daemon.done()
@@ -196,6 +197,7 @@ def test_the_end_of_the_service_is_published_too(server, daemon):
     alice.shell(session, "kill -STOP 1 2>/dev/null; true")
     task = alice.execute(session)
     relay = Relay(server, task)
-    assert relay.subscribed.wait(10)
+    assert relay.subscribed.wait(10 * PATIENCE)
+    wait_until(lambda: server.ask("pubsub", "numsub", f"alphaswarm:task:{task}").split()[-1:] == ["1"], 10, "it listens")
     assert daemon.stop() == 0
     assert relay.all()[-1]["stage"] in ("done", "error")

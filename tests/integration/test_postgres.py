@@ -1,5 +1,6 @@
 """The store on PostgreSQL: one real server, the service's role on the schema of another."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,11 +9,13 @@ import subprocess
 import threading
 import time
 import uuid
+from pathlib import Path
 
+import psycopg2
 import pytest
 
-from harness import BIN, CONFIG, Daemon, RUNTIME, SESSIONS, wait_until
-from postgres_rig import OWNER, READER, SERVICE, Postgres
+from harness import BIN, CONFIG, PATIENCE, RUNTIME, SESSIONS, SLOW, Daemon, wait_until
+from postgres_rig import DATABASE, OWNER, READER, SERVICE, Postgres
 
 BODY = "type: demo.Thing\n"
 
@@ -189,7 +192,7 @@ def test_store_passes_the_suite_of_the_embedded_one(postgres, part, passed):
     postgres.new_database("suite")
     postgres.ready("suite")
     done = subprocess.run([str(suite)], env={"SANDBOX_TEST_DSN": postgres.dsn(database="suite")},
-                          capture_output=True, text=True, timeout=120, check=False)
+                          capture_output=True, text=True, timeout=120 * PATIENCE, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert int(re.search(r"PASSED  \] (\d+) test", done.stderr).group(1)) >= passed
 
@@ -350,8 +353,8 @@ def test_password_is_in_no_log_and_no_argument(postgres, daemon):
     for pids in daemon.processes().values():
         for pid in pids:
             for name in ("cmdline", "environ"):
-                with open(f"/proc/{pid}/{name}", "rb") as file:
-                    assert password.encode() not in file.read()
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has one job, and is done
+                    assert password.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
 
 
 def test_password_of_its_own_option(postgres):
@@ -408,7 +411,7 @@ def ready(daemon):
 
 
 def why_not_ready(daemon):
-    return daemon.root.get("/readyz").json["parts"]["store"]
+    return daemon.root.get("/readyz").json.get("parts", {}).get("store")
 
 
 @pytest.fixture
@@ -427,7 +430,7 @@ def test_server_that_stops_loses_nothing(postgres, own):
     answer = alice.post(SESSIONS, {})
     assert answer.status == 201 and answer.json["sandbox"]["persisted"] is False, answer
     assert answer.headers["Sandbox-Degraded"] == "store"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 10 * SLOW
     session = answer.json["id"]
     assert alice.write(session, "one", BODY).status == 200
     assert alice.run(before, "/bin/true").code == 0
@@ -472,7 +475,7 @@ def test_server_that_is_away_and_what_only_it_knows(postgres, own):
 def test_server_that_stands_still_holds_up_nobody(postgres, own):
     alice = own.client("alice", workspace="blue")
     with postgres.paused():
-        answer = alice.post(SESSIONS, {}, timeout=20)
+        answer = alice.post(SESSIONS, {}, timeout=20 * PATIENCE)
         assert answer.status == 201 and answer.json["sandbox"]["persisted"] is False
         assert alice.shell(answer.json["id"], "echo here").text == "here\n"
     session = answer.json["id"]
@@ -502,13 +505,10 @@ def test_read_that_was_slow_is_over_with_its_answer(postgres, own):
     alice.frames(task)
     own.stop()
     own.start()
-    locked = threading.Thread(target=postgres.sql, args=(
-        "BEGIN; LOCK TABLE sandbox_tasks IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2.2); COMMIT",))
-    locked.start()
-    try:
+    with contextlib.closing(psycopg2.connect(host=str(postgres.home), port=postgres.port, user="postgres",
+                                             dbname=DATABASE)) as other, other.cursor() as cursor:
+        cursor.execute("LOCK TABLE sandbox_tasks IN ACCESS EXCLUSIVE MODE")
         wait_until(lambda: alice.get(f"/dagster/sandbox/tasks/{task}").status == 503, 2, "it is slow")
-    finally:
-        locked.join()
     wait_until(lambda: ready(own) == 200, 5, "ready again")
     assert alice.get(f"/dagster/sandbox/tasks/{task}").status == 200
 
@@ -545,7 +545,7 @@ def test_restarts_of_the_server_under_load_lose_and_double_nothing(postgres, own
     def load(number):
         caller = own.client(f"u{number}", workspace=f"w{number}")
         while not stop.is_set():
-            answer = caller.post(SESSIONS, {}, timeout=60)
+            answer = caller.post(SESSIONS, {}, timeout=60 * PATIENCE)
             if answer.status != 201:
                 time.sleep(0.1)
                 continue
@@ -561,11 +561,12 @@ def test_restarts_of_the_server_under_load_lose_and_double_nothing(postgres, own
     for sig in (signal.SIGQUIT, signal.SIGINT, signal.SIGQUIT):
         time.sleep(1.5)
         postgres.restart(sig)
-    time.sleep(1)
-    stop.set()
+    try:
+        wait_until(lambda: len(told) > 10, 60, "some were told")
+    finally:
+        stop.set()
     for thread in threads:
         thread.join()
-    assert len(told) > 10
     wait_until(lambda: ready(own) == 200, 20, "ready again")
     wait_until(lambda: own.root.get("/metrics").body.find(b"sandboxd_store_waiting 0") >= 0, 60, "all is written")
     rows = dict(line.split("|") for line in postgres.sql(

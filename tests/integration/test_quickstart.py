@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import ROOT, Client
+from harness import PATIENCE, ROOT, Client
 
 pytestmark = pytest.mark.quickstart
 
@@ -36,7 +36,7 @@ def checkout(tmp_path_factory):
 
 def quickstart(place, *words, cwd="/"):
     return subprocess.run([str(place / "quickstart"), *map(str, words)], capture_output=True,
-                          text=True, timeout=900, cwd=cwd, check=False)
+                          text=True, timeout=900 * PATIENCE, cwd=cwd, check=False)
 
 
 def test_demonstration_twice_in_a_row(checkout):
@@ -65,7 +65,7 @@ def test_a_later_prefix_is_the_one_of_the_programs(checkout, tmp_path):
     """The README's package is made in the folder that the quickstart has configured."""
     for words, folder in (([], "/usr/local/libexec/sandboxd"), (["-DCMAKE_INSTALL_PREFIX=/usr"], "/usr/libexec/sandboxd")):
         subprocess.run(["cmake", "-S", str(checkout), "--preset", "release", "-B", str(tmp_path), *words],
-                       capture_output=True, timeout=300, check=True)
+                       capture_output=True, timeout=300 * PATIENCE, check=True)
         commands = (tmp_path / "compile_commands.json").read_text()
         assert set(re.findall(r'SANDBOXD_LIBEXECDIR=[\\"]*([^\\"]+)', commands)) == {folder}
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import redis as client
 
-from harness import CONFIG, SESSIONS, Daemon, wait_until
+from harness import CONFIG, PATIENCE, SESSIONS, Daemon, wait_until
 from redis_rig import ADMIN, Redis
 
 CACHE_KEY, CACHE_VALUE = "alphaswarm:cache:prices", "marker-of-the-cache"
@@ -282,7 +282,7 @@ class Talk:
     """A client of the server, as bytes: what it answers is looked at as it comes."""
 
     def __init__(self, port, user, password):
-        self.socket = socket.create_connection(("127.0.0.1", port), 5)
+        self.socket = socket.create_connection(("127.0.0.1", port), 30 * PATIENCE)
         assert self.say("auth", user, password) == b"+OK\r\n"
 
     def say(self, *words):

@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from harness import SESSIONS, Daemon, NOT_FOUND, name_of, wait_until
+from harness import NOT_FOUND, PATIENCE, SESSIONS, Daemon, name_of, wait_until
 
 
 def answers(daemon):
@@ -48,7 +48,7 @@ def test_job_interrupted_by_the_worker_ends_with_a_frame(private):
     caller.write(session, "slow", "type: a.B\nattributes: [" + "1, " * 300000 + "1]\n")
     task = caller.execute(session)
     kill_worker(private, "sandboxd-api")
-    frames = caller.frames(task, timeout=60)
+    frames = caller.frames(task, timeout=60 * PATIENCE)
     assert frames[-1]["stage"] in ("done", "error")
     assert [f["seq"] for f in frames] == sorted({f["seq"] for f in frames})
     assert caller.get(f"{SESSIONS}/{session}").json["status"] == "open"
@@ -132,5 +132,5 @@ def test_a_group_that_cannot_be_removed_holds_up_nobody(private):
         assert not statuses and folder.exists()
     finally:
         inner.rmdir()
-    remover.join(timeout=5)
+    remover.join(timeout=5 * PATIENCE)
     assert statuses == [200] and not folder.exists()

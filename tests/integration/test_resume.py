@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import SESSIONS, name_of, wait_until
+from harness import PATIENCE, SESSIONS, name_of, wait_until
 from test_adoption import kill_supervisor
 from test_jobs import BODY, GO_ON, TASKS, cancel, state, stopped_task, terminal
 
@@ -92,7 +92,7 @@ def test_worker_killed_at_any_moment_of_a_task(private):
         time.sleep(random.uniform(0, span))
         n_unended += state(caller, task) != "done"
         kill_worker(private)
-        frames = caller.frames(task, timeout=60)
+        frames = caller.frames(task, timeout=60 * PATIENCE)
         assert terminal(frames)["stage"] == "done", (attempt, frames[-1])
         assert told(frames) == reference, attempt
     assert n_unended > 0
@@ -119,7 +119,7 @@ def test_sixteen_commands_left_by_a_worker_are_ended(private):
         wait_until(lambda: caller.shell(session, "pgrep -c sleep").text == "15\n", 15, "all run")
         kill_worker(private)
         for thread in threads:
-            thread.join(10)
+            thread.join(10 * PATIENCE)
         wait_until(lambda: caller.get(f"{SESSIONS}/{session}").status == 200, 5, "adopted")
         wait_until(lambda: caller.shell(session, "pgrep -c sleep").text == "0\n", 15, "ended")
     assert private.shim_pids() == shim
@@ -136,7 +136,7 @@ def test_running_task_outlives_a_restart_of_the_service(private):
     waiting = caller.execute(session)
     assert private.stop(signal.SIGUSR2) == 0
     private.start()
-    assert (state(caller, task), state(caller, waiting)) == ("running", "queued")
+    wait_until(lambda: (state(caller, task), state(caller, waiting)) == ("running", "queued"), 10, "they go on")
     caller.shell(session, GO_ON)
     assert [terminal(caller.frames(t))["stage"] for t in (task, waiting)] == ["done"] * 2
 
@@ -151,7 +151,7 @@ def test_shim_that_does_not_answer_is_ended(private):
     shim = private.shim_pids()[0]
     os.kill(shim, signal.SIGSTOP)
     kill_worker(private)
-    answer = caller.post(f"{SESSIONS}/{session}/load", timeout=100)
+    answer = caller.post(f"{SESSIONS}/{session}/load", timeout=100 * PATIENCE)
     assert answer.status == 200 and "one.yaml" in answer.json["components"], answer
     assert terminal(caller.frames(task))["code"] == "session_lost"
     assert private.shim_pids() != [shim]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from harness import RUNTIME, ctl, wait_until
+from harness import RUNTIME, SLOW, ctl, wait_until
 
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID
 SEVEN = sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7))
@@ -181,9 +181,13 @@ def test_user_is_one_of_two_words(alice, agent, user):
 
 def test_root_command_is_in_the_audit(daemon, alice, agent):
     assert root(alice, agent, "true").code == 0
-    lines = map(json.loads, (daemon.state / "api" / "audit.jsonl").read_text().splitlines())
-    assert any(line["action"] == "command.run" and line.get("run_as") == "root"
-               and line["session"] == agent for line in lines)
+    def told():
+        """Of a stream that has ended the line may come a moment later."""
+        lines = map(json.loads, (daemon.state / "api" / "audit.jsonl").read_text().splitlines())
+        return any(line["action"] == "command.run" and line.get("run_as") == "root"
+                   and line["session"] == agent for line in lines)
+
+    wait_until(told, 10, "a line")
 
 
 def test_what_root_of_the_host_owns_is_roots(alice, agent):
@@ -264,8 +268,8 @@ def test_watches_of_many_ids_are_one_sum(daemon, alice, agent):
               "    a = os.read(r, 2); n += a[0] + 256 * a[1]\n"
               "print(n)\n")
     # Standard input has no end while the command runs.
-    result = alice.shell(agent, f"sleep 20 | python3 -c \"{script}\"; kill -9 $!; true", user="root",
-                         timeout_ms=5000)
+    result = alice.shell(agent, f"sleep 900 | python3 -c \"{script}\"; kill -9 $!; true", user="root",
+                         timeout_ms=8000 * SLOW)
     assert 0 < int(result.text) <= limit, result
 
 

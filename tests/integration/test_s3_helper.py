@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness import ASAN, BIN, SLOW
+from harness import ASAN, BIN, PATIENCE, SLOW
 from s3_rig import BUCKET, REGION, Liar, Store, certificate, fixture_store, fixture_way, whole  # noqa: F401 (fixtures)
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ class Job:
         self.socket.settimeout(seconds * SLOW)
         answer = self.socket.recv(4096)
         self.socket.close()
-        assert self.process.wait(30) == 0
+        assert self.process.wait(30 * PATIENCE) == 0
         fields = REPORT.unpack(answer)
         assert fields[:2] == (MAGIC, 1)
         return (*fields[2:8], fields[8].rstrip(b"\0").decode())
@@ -248,7 +248,7 @@ def test_the_list_has_the_objects_of_the_instance_alone(store):
     names = {key.rstrip(b"\0").decode(): (size, at) for key, size, at in found}
     assert all(key.startswith(f"{PREFIX}{INSTANCE}/") for key in names)
     assert names[f"{PREFIX}{INSTANCE}/list-1"][0] == 60
-    assert abs(names[f"{PREFIX}{INSTANCE}/list-2"][1] / 1e6 - time.time()) < 60
+    assert abs(names[f"{PREFIX}{INSTANCE}/list-2"][1] / 1e6 - time.time()) < 600
 
 
 def test_a_list_has_pages(store, way):

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from harness import RUNTIME, Daemon, wait_until
+from harness import PATIENCE, RUNTIME, Daemon, wait_until
 
 CONFIG = ("[identity]\ntrusted_peers = 0\n[limits]\nsessions = 200\nmemory = 1024GiB\n"
           "[owner]\nsessions = 200\nmemory = 1024GiB\n[supervisor]\nlaunches_per_second = 1000\n")
@@ -23,10 +23,10 @@ def drive(caller, number, made):
     assert caller.get(url).json["metadata"] == {"n": str(number)}
     # Every eighth is resumed when its snapshot is in the store, the others in the middle of that.
     durable = "wait" if number % 8 == 0 else "background"
-    answer = caller.post(f"{url}/suspend", {"durable": durable}, timeout=300)
+    answer = caller.post(f"{url}/suspend", {"durable": durable}, timeout=300 * PATIENCE)
     assert answer.status == 200 and answer.json["status"] == "suspended", answer
     assert answer.json["durable"] or durable == "background", answer
-    answer = caller.post(f"{url}/resume", timeout=300)
+    answer = caller.post(f"{url}/resume", timeout=300 * PATIENCE)
     assert answer.status == 200 and answer.json["resumed"] == "memory", answer
     assert caller.get(f"{url}/files?path=out").body == body
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import CONFIG, Daemon, cgroup_mounts, wait_until
+from harness import CONFIG, PATIENCE, Daemon, cgroup_mounts, status_of, wait_until
 
 
 class Manager:
@@ -29,6 +29,13 @@ class Manager:
                 break
         return self.words
 
+    def until(self, word, n, seconds=30):
+        """All there is, until there are n of this word."""
+        end = time.monotonic() + seconds * PATIENCE
+        while self.words.count(word) < n:
+            assert time.monotonic() < end, (word, self.words)
+            self.read(0.1)
+
     def count(self, seconds, word):
         before = self.words.count(word)
         return self.read(seconds).count(word) - before
@@ -44,13 +51,15 @@ def manager(tmp_path):
 def test_watchdog_gets_its_life_signs(manager):
     daemon = Daemon(env={"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "300000"})
     try:
-        assert manager.count(2, "WATCHDOG=1") >= 3
+        manager.until("WATCHDOG=1", manager.words.count("WATCHDOG=1") + 3)
         assert manager.words.count("READY=1") == 1
         os.kill(daemon.process.pid, signal.SIGSTOP)
+        wait_until(lambda: status_of(daemon.process.pid)["State"].startswith("T"), 10, "it stands still")
         manager.read(0.2)
         assert manager.count(1, "WATCHDOG=1") == 0
         os.kill(daemon.process.pid, signal.SIGCONT)
         assert daemon.stop() == 0
+        manager.until("STOPPING=1", 1)
         manager.read(0.2)
         assert manager.words.count("STOPPING=1") == 1
     finally:
@@ -62,8 +71,9 @@ def test_watchdog_gets_its_life_signs(manager):
 def test_no_life_signs_where_nobody_waits(manager, env):
     daemon = Daemon(env={"NOTIFY_SOCKET": str(manager.path), **env})
     try:
-        assert manager.count(1, "WATCHDOG=1") == 0
-        assert "READY=1" in manager.words
+        manager.until("READY=1", 1)
+        manager.read(1)
+        assert "WATCHDOG=1" not in manager.words
     finally:
         daemon.done()
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from harness import BIN, RUNTIME, SESSIONS, ctl
+from harness import BIN, PATIENCE, RUNTIME, SESSIONS, ctl
 
 TAKEN = {"detail": "a session of this name exists"}
 PREFIXES = {"dagster": (SESSIONS, "id"), "runtime": (RUNTIME, "sandbox_uuid")}
@@ -113,7 +113,7 @@ def test_sandboxctl_takes_names(daemon):
     table = ctl(daemon, "ls").stdout.decode().splitlines()
     assert table[0].split()[:3] == ["ID", "NAME", "STATUS"] and table[1].split()[:3] == [made, "work", "open"]
     offered = subprocess.run([str(BIN / "sandboxctl"), "__complete", "-S", str(daemon.operator), "show", "wo"],
-                             capture_output=True, timeout=30, check=True)
+                             capture_output=True, timeout=30 * PATIENCE, check=True)
     assert offered.stdout == b"work\topen\n"
     again = ctl(daemon, "run", "-n", "work", "--", "/bin/true")
     assert again.returncode == 4 and b"a session of this name exists" in again.stderr

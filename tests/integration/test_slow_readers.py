@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness import stopped_shim, wait_until
+from harness import PATIENCE, stopped_shim, wait_until
 from test_http_bounds import connect, metric, request
 from test_websocket import frames_of, handshake, resident_kib
 
@@ -120,7 +120,7 @@ def cut_and_continue(daemon, alice, task, frames):
     for sock in (*sleeping.values(), rest):
         sock.close()
     dripping.shutdown(socket.SHUT_RDWR)
-    reader.join(10)
+    reader.join(10 * PATIENCE)
     dripping.close()
     assert b"".join(drops).startswith(b"HTTP/1.1 200 ")
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import ASAN, CONFIG, RUNTIME, Daemon, ctl, status_of, wait_until
+from harness import ASAN, CONFIG, PATIENCE, RUNTIME, Daemon, ctl, status_of, wait_until
 from small_disk import SmallDisk
 from test_snapshots import done, files_of, folder_of, make, restore, snapshots
 from test_suspend import at, resume, suspend
@@ -70,7 +70,7 @@ def sandbox(caller):
 def content(daemon, name):
     """What zstd makes of the file; b"": nothing."""
     path = folder_of(daemon) / name
-    return subprocess.run(["zstd", "-dc", path], capture_output=True, check=False, timeout=60).stdout
+    return subprocess.run(["zstd", "-dc", path], capture_output=True, check=False, timeout=60 * PATIENCE).stdout
 
 
 def counts(daemon):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness import ABSENT_ID, ASAN, Daemon, RUNTIME, RUNTIME_NOT_FOUND, descendants, name_of, status_of, wait_until
+from harness import ABSENT_ID, ASAN, PATIENCE, RUNTIME, RUNTIME_NOT_FOUND, Daemon, descendants, name_of, status_of, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 
 MIB = 1 << 20
@@ -53,20 +53,20 @@ def snapshots(session, what=""):
 
 
 def make(caller, session, status=201):
-    answer = caller.post(snapshots(session), timeout=300)
+    answer = caller.post(snapshots(session), timeout=300 * PATIENCE)
     assert answer.status == status, answer
     return answer.json
 
 
 def restore(caller, session, snapshot, status=200, **more):
-    answer = caller.post(f"{RUNTIME}/{session}/restore", {"snapshot_id": snapshot, **more}, timeout=300)
+    answer = caller.post(f"{RUNTIME}/{session}/restore", {"snapshot_id": snapshot, **more}, timeout=300 * PATIENCE)
     assert answer.status == status, answer
     return answer.json
 
 
 def shell(caller, session, text, **more):
     answer = caller.post(f"{RUNTIME}/{session}/commands", {"cmd": text, "timeout_ms": 300000, **more},
-                         headers={"Accept": "application/json"}, timeout=330)
+                         headers={"Accept": "application/json"}, timeout=330 * PATIENCE)
     assert answer.status == 200, answer
     return answer.json
 
@@ -206,7 +206,7 @@ def test_a_second_one_at_once_is_refused(caller, agent):
     answers = []
 
     def ask():
-        answers.append(caller.post(snapshots(session), timeout=300))
+        answers.append(caller.post(snapshots(session), timeout=300 * PATIENCE))
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -279,12 +279,12 @@ def test_a_lower_limit_leaves_old_ones_readable(private):
     session = caller.post(RUNTIME, {"profile": "agent", "workspace": {"include": ["w"]}}).json["sandbox_uuid"]
     done(caller, session, "mkdir w; head -c 3000000 /dev/urandom >w/noise; cd w; touch 1 2 3 4 5 6 7 8 9; sha256sum * >../sums; mv ../sums sums")
     one = make(caller, session)["snapshot_id"]
-    assert caller.post(f"{RUNTIME}/{session}/suspend", {"durable": "wait"}, timeout=300).json["durable"] is True
+    assert caller.post(f"{RUNTIME}/{session}/suspend", {"durable": "wait"}, timeout=300 * PATIENCE).json["durable"] is True
     private.configure("[snapshots]\nmax_bytes = 1MiB\nmax_entries = 5\n")
     private.stop()
     private.start()
     caller = private.client("ana")
-    assert caller.post(f"{RUNTIME}/{session}/resume", timeout=300).json["resumed"] == "snapshot"
+    assert caller.post(f"{RUNTIME}/{session}/resume", timeout=300 * PATIENCE).json["resumed"] == "snapshot"
     done(caller, session, "cd w && sha256sum -c --status sums && rm noise")
     assert make(caller, session, 413)["code"] == "snapshot_too_large"  # the control: there are eleven entries
     restore(caller, session, one, replace=True)
@@ -407,7 +407,7 @@ def test_worker_that_dies_meanwhile(private):
     caller = private.client("ana")
     session = caller.post(RUNTIME, {"profile": "agent"}).json["sandbox_uuid"]
     done(caller, session, "head -c 200000000 /dev/urandom >big; sha256sum big >sum")
-    killed_while(private, caller, session, lambda: caller.post(snapshots(session), timeout=60))
+    killed_while(private, caller, session, lambda: caller.post(snapshots(session), timeout=60 * PATIENCE))
     assert caller.get(snapshots(session)).json["snapshots"] == []
     one = make(caller, session)  # whatever was left is in nobody's way
     killed_while(private, caller, session, lambda: restore(caller, session, one["snapshot_id"], replace=True))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import CONFIG, Daemon, ROOT, RUNTIME, ctl, wait_until
+from harness import CONFIG, PATIENCE, ROOT, RUNTIME, Daemon, ctl, wait_until
 from s3_rig import Store, certificate, fixture_store, fixture_way  # noqa: F401 (fixtures)
 from test_snapshots import done, make, restore, snapshots
 from test_suspend import at, resume, run, suspend
@@ -132,7 +132,7 @@ def test_a_store_that_is_away_loses_nothing(service, store, way):
     # What it had is what a fresh tree would get.
     restart(service)
     caller = service.client("ana")
-    answer = caller.post(at(session, "/resume"), timeout=120)
+    answer = caller.post(at(session, "/resume"), timeout=120 * PATIENCE)
     assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, "snapshot_store", True), answer
     way.rule = lambda method, target: None
     resume(caller, session, "snapshot")
@@ -185,7 +185,7 @@ def test_a_resume_does_not_wait_for_the_store(service, store, way):
     wait_until(lambda: way.requests, 20)
     begin = time.monotonic()
     resume(caller, session)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 5 * PATIENCE
     assert run(caller, session, "cat file") == "kept\n"
     wait_until(lambda: not service.processes().get("sandboxd-s3"), 20)
     assert not keys_of(store, session)
@@ -196,7 +196,7 @@ def test_a_snapshot_that_cannot_go_is_none(service, store, way):
     session = caller.create_runtime()
     done(caller, session, "echo kept >file")
     way.rule = lambda method, target: 403
-    answer = caller.post(snapshots(session), timeout=120)
+    answer = caller.post(snapshots(session), timeout=120 * PATIENCE)
     assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, "snapshot_store", True), answer
     assert caller.get(snapshots(session)).json["snapshots"] == []
     wait_until(lambda: not files_of(service, session))
@@ -243,7 +243,7 @@ def test_a_row_leads_to_nothing_beside_the_prefix(service, store, key):
                 json.dumps({"kind": "s3-tar", "key": key}), session)
     service.start()
     caller = service.client("ana")
-    answer = caller.post(at(session, "/resume"), timeout=60)
+    answer = caller.post(at(session, "/resume"), timeout=60 * PATIENCE)
     assert answer.status == 503, answer
     caller.delete(at(session))
     time.sleep(1)
@@ -263,7 +263,7 @@ def test_another_sandboxes_object_is_refused(service, store):
                 theirs if isinstance(theirs, str) else json.dumps(theirs), one)
     service.start()
     caller = service.client("ana")
-    assert caller.post(at(one, "/resume"), timeout=60).status == 503
+    assert caller.post(at(one, "/resume"), timeout=60 * PATIENCE).status == 503
     resume(caller, other, "snapshot")
     assert run(caller, other, "cat file") == f"{other}\n"
 
@@ -605,21 +605,21 @@ def test_a_store_that_is_away_is_as_documented(service, way, column):
     way.rule = TROUBLE[column]
     found = {}
     back = {"snapshot_id": made[0], "replace": True}
-    found["make a snapshot"] = word_of(caller.post(snapshots(live), timeout=200), 201)
-    found["put a snapshot back"] = word_of(caller.post(f"{RUNTIME}/{live}/restore", back, timeout=200))
+    found["make a snapshot"] = word_of(caller.post(snapshots(live), timeout=200 * PATIENCE), 201)
+    found["put a snapshot back"] = word_of(caller.post(f"{RUNTIME}/{live}/restore", back, timeout=200 * PATIENCE))
     begin = time.monotonic()
-    answer = caller.post(at(live, "/suspend"), timeout=10)
+    answer = caller.post(at(live, "/suspend"), timeout=60 * PATIENCE)
     found["suspend"] = word_of(answer)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 5 * PATIENCE
     wait_until(lambda: "durable_error" in suspend(caller, live), 60)
     assert suspend(caller, live)["durable_error"]["code"] == "snapshot_store"
     found["`durable` of a suspend"] = "waits"
-    found["resume of what is not"] = word_of(caller.post(at(gone, "/resume"), timeout=200))
+    found["resume of what is not"] = word_of(caller.post(at(gone, "/resume"), timeout=200 * PATIENCE))
     found["delete a snapshot"] = word_of(caller.delete(snapshots(live, f"/{made[1]}")))
     found["commands"] = "works" if run(caller, other, "echo x") == "x\n" else "none"
     found["delete a session"] = word_of(caller.delete(at(other)))
     found["`/readyz`"] = "works" if service.root.get("/readyz").status == 200 else "none"
-    answer = caller.post(at(live, "/resume"), timeout=10)
+    answer = caller.post(at(live, "/resume"), timeout=60 * PATIENCE)
     found["resume of what is in memory"] = word_of(answer)
     assert answer.json["resumed"] == "memory"
     assert found == {feature: words[column] for feature, words in cells().items()}
@@ -635,14 +635,14 @@ def test_one_waits_for_a_slow_store_at_a_time(service, store, way):
     free = threading.Event()
     way.rule = lambda method, target: free.wait(60) and None
     answers = []
-    first = threading.Thread(target=lambda: answers.append(caller.post(snapshots(session), timeout=120)))
+    first = threading.Thread(target=lambda: answers.append(caller.post(snapshots(session), timeout=120 * PATIENCE)))
     first.start()
     wait_until(lambda: way.requests, 20)
-    answer = other.post(snapshots(session), timeout=60)
+    answer = other.post(snapshots(session), timeout=60 * PATIENCE)
     assert (answer.status, answer.json["code"], answer.json["retryable"]) == (503, "busy", True), answer
     assert len(files_of(service, session)) == 1
     free.set()
-    first.join(120)
+    first.join(120 * PATIENCE)
     assert answers[0].status == 201
     make(other, session)
     assert len(keys_of(store, session)) == 2
@@ -656,9 +656,11 @@ def test_deletions_wait_for_those_that_somebody_waits_for(service, way):
     way.rule = lambda method, target: time.sleep(1) if method == "DELETE" else None
     for snapshot in made[1:]:
         assert caller.delete(snapshots(session, "/" + snapshot)).status == 200
+    asked = len(way.requests)
     restore(caller, session, made[0], replace=True)
     order = [method for method, _ in way.requests]
-    assert order[:order.index("GET")].count("DELETE") <= 8, order
+    # Those under way when it was asked for are not cut off; and some may have begun while it was on its way here.
+    assert order[asked:order.index("GET", asked)].count("DELETE") <= 8, order
     wait_until(lambda: sum(method == "DELETE" for method, _ in way.requests) == 13, 30)
 
 

@@ -60,7 +60,7 @@ def test_outage_of_the_store(small):
     for session in (before, during):
         wait_until(lambda s=session: caller.get(f"{SESSIONS}/{s}").json["sandbox"]["persisted"],
                    15, "persisted by itself")
-    assert caller.get("/readyz").status == 200
+    wait_until(lambda: caller.get("/readyz").status == 200, 15, "ready again")
     for task in more:
         assert caller.frames(task)[-1]["stage"] == "done"
     assert caller.run(during, "/bin/echo", "x").out == b"x\n"

@@ -1,14 +1,15 @@
 """A stream of a task that is not known yet: it may come, and a foreign one takes the same time."""
+import re
 import threading
 import time
 import uuid
 
 import pytest
 
-from harness import ABSENT_ID, CONFIG, SLOW, Daemon
+from harness import ABSENT_ID, CONFIG, PATIENCE, SLOW, Daemon, wait_until
 
 TASKS = "/dagster/sandbox/tasks"
-WAIT = 2
+WAIT = 4 * SLOW
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +90,14 @@ def test_the_end_of_the_service_does_not_wait(waiting):
     alice = waiting.client("alice")
     told = []
     reader = threading.Thread(target=lambda: told.append(timed(alice, f"{TASKS}/{uuid.uuid4()}/stream")))
+
+    def connections():
+        return int(re.search(rb"^sandboxd_http_connections (\d+)$", waiting.root.get("/metrics").body, re.M).group(1))
+
+    wait_until(lambda: connections() == 1, 10, "those of earlier tests are gone")
     reader.start()
-    time.sleep(0.3)
+    wait_until(lambda: connections() >= 2, 10, "it is connected")
+    time.sleep(0.3 * SLOW)
     waiting.stop()
-    reader.join(30)
+    reader.join(30 * PATIENCE)
     assert told and told[0][0].status == 404

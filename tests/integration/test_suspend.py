@@ -7,7 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from harness import RUNTIME, RUNTIME_NOT_FOUND, ctl, wait_until
+from harness import RUNTIME, RUNTIME_NOT_FOUND, SLOW, ctl, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_restart import kill_worker
 
@@ -127,9 +127,9 @@ def test_two_at_once(daemon, caller, session):
 
 
 def test_a_timeout_does_not_count_it(caller, session):
-    cid = begin(caller, session, "sleep 1; echo done > out; sleep 1", timeout_ms=4000)
+    cid = begin(caller, session, "sleep 1; echo done > out; sleep 1", timeout_ms=6000 * SLOW)
     suspend(caller, session)
-    time.sleep(5)
+    time.sleep(6 * SLOW)
     resume(caller, session)
     got = waited(caller, session, cid)
     assert (got["code"], got["timed_out"]) == (0, False), got
@@ -146,7 +146,7 @@ def test_life_time_stands_still(daemon, caller):
     session = caller.create_runtime(ttl=60)
     suspend(caller, session)
     left = daemon.sql("SELECT ttl_left_us FROM sandbox_registry WHERE sandbox_uuid = ?", session)[0][0]
-    assert 50_000_000 < left <= 60_000_000
+    assert 20_000_000 < left <= 60_000_000
     assert caller.post(at(session, "/timeout"), {"timeout_ms": 600000}).status == 200
     left = daemon.sql("SELECT ttl_left_us FROM sandbox_registry WHERE sandbox_uuid = ?", session)[0][0]
     assert left == 600_000_000, "what a next worker goes on with"
@@ -161,7 +161,7 @@ def test_a_frozen_one_ends_at_once(daemon, caller):
     suspend(caller, session)
     began = time.monotonic()
     assert caller.delete(at(session)).status == 200
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 10 * SLOW
     assert caller.get(at(session)).body == RUNTIME_NOT_FOUND
     row = daemon.sql("SELECT status FROM sandbox_registry WHERE sandbox_uuid = ?", session)
     assert row == [("destroyed",)]
@@ -171,15 +171,15 @@ def test_a_new_worker_leaves_it_frozen(private):
     caller = private.client("ana")
     session = caller.create_runtime()
     begin(caller, session, COUNT)
-    cid = begin(caller, session, "sleep 2; echo end", timeout_ms=6000)
-    suspend(caller, session)
+    cid = begin(caller, session, "sleep 2; echo end", timeout_ms=6000 * SLOW)
+    suspend(caller, session, durable="never")  # a snapshot's shim runs
     kill_worker(private, "sandboxd-api")
     wait_until(lambda: caller.get(at(session)).status == 200)
     assert caller.get(at(session)).json["status"] == "suspended"
     used = cpu_us(caller, session)
     time.sleep(0.5)
     assert cpu_us(caller, session) - used < 20000
-    time.sleep(5)
+    time.sleep(6 * SLOW)
     resume(caller, session)
     assert waited(caller, session, cid)["code"] == 0
     assert run(caller, session, "echo still here") == "still here\n"
@@ -282,12 +282,12 @@ def test_who_waits_for_a_resume_hears_of_the_end(daemon, caller):
     with ThreadPoolExecutor() as pool:
         with stopped(daemon.supervisor_pid()):
             asked = [pool.submit(caller.post, at(session, "/resume"))]
-            time.sleep(0.5)
+            wait_until(lambda: caller.get(at(session)).json["status"] != "suspended", 10, "it is asked for")
             asked += [pool.submit(caller.post, at(session, "/commands"), {"cmd": "true"}),
                       pool.submit(caller.get, at(session, "/files?path=n"))]
             time.sleep(0.5)
             deleted = pool.submit(caller.delete, at(session))
-            time.sleep(0.5)
+            wait_until(lambda: caller.get(at(session)).status == 404, 10, "its end is asked for")
         assert deleted.result().status == 200
         assert [(a.result().status, a.result().body) for a in asked] == [(404, RUNTIME_NOT_FOUND)] * 3
 

@@ -3,6 +3,7 @@ take them away."""
 import contextlib
 import os
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -254,9 +255,10 @@ def stopped_mover(caller, daemon, session):
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children")
     before = children.read_text().split()
 
+    over = threading.Event()
+
     def catch():
-        bound = Bound(20)
-        while bound.holds():
+        while not over.is_set():
             for pid in children.read_text().split():
                 if pid not in before and name_of(pid) == "sandboxd":
                     with contextlib.suppress(ProcessLookupError):
@@ -266,10 +268,15 @@ def stopped_mover(caller, daemon, session):
 
     for _ in range(10):
         with ThreadPoolExecutor(1) as pool:
+            over.clear()
             caught = pool.submit(catch)
-            suspend(caller, session)
+            try:
+                suspend(caller, session)
+                wait_until(lambda: caught.done() or is_durable(daemon, session), 60, "it is caught, or all is over")
+            finally:
+                over.set()
             mover = caught.result()
-        if eventually(lambda pid=mover: is_stopped(pid), 1):
+        if mover and eventually(lambda pid=mover: is_stopped(pid), 1):
             return mover
         wait_until(lambda: is_durable(daemon, session), 60)
         resume(caller, session)
@@ -406,12 +413,12 @@ def test_a_snapshot_that_fails_behind_the_answer_is_told():
 
 
 def test_nobody_uses_it():
-    with serving(CONFIG + "[api]\nidle_timeout = 3s\n") as daemon:
+    with serving(CONFIG + f"[api]\nidle_timeout = {4 * SLOW}s\n") as daemon:
         caller = daemon.client("ana")
         session = caller.create_runtime()
         run(caller, session, "echo kept > file")
         cid = begin(caller, session, "sleep 1000")
-        assert run(caller, session, "sleep 10; echo used") == "used\n", "a command that is waited for is a use"
+        assert run(caller, session, f"sleep {4 * SLOW + 7}; echo used") == "used\n", "a command that is waited for is a use"
         wait_until(lambda: caller.get(at(session)).json["status"] == "suspended", 60)
         assert run(caller, session, "cat file; pgrep -c sleep") == "kept\n1\n"
         assert caller.get(at(session)).json["status"] == "open"

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import CONFIG, RUNTIME, descendants, name_of, serving, status_of, stopped, wait_until
+from harness import CONFIG, PATIENCE, RUNTIME, descendants, name_of, serving, status_of, stopped, wait_until
 from test_suspend import JSON, at, begin, resume, run, suspend
 from test_suspend_durable import files_of, group_of, is_durable
 
@@ -56,7 +56,7 @@ def slow_archive(daemon, ask):
             with contextlib.suppress(ProcessLookupError):
                 for pid in found:
                     os.kill(pid, signal.SIGCONT)
-            asking.join(120)
+            asking.join(120 * PATIENCE)
     pytest.fail("no snapshot was found at work")
 
 
@@ -65,7 +65,7 @@ def test_no_suspend_beside_a_snapshot(private):
     caller = private.client("ana")
     session = caller.create_runtime()
     run(caller, session, FILL)
-    with slow_archive(private, lambda: caller.post(at(session, "/snapshots"), timeout=120)):
+    with slow_archive(private, lambda: caller.post(at(session, "/snapshots"), timeout=120 * PATIENCE)):
         answer = caller.post(at(session, "/suspend"))
         assert (answer.status, answer.json["code"]) == (503, "busy"), answer
         assert caller.get(at(session)).json["status"] == "open"
@@ -128,7 +128,7 @@ def test_variables_of_a_second_resume(private):
     answers = []
 
     def ask(body):
-        thread = threading.Thread(target=lambda: answers.append(caller.post(at(session, "/resume"), body, timeout=60)))
+        thread = threading.Thread(target=lambda: answers.append(caller.post(at(session, "/resume"), body, timeout=60 * PATIENCE)))
         thread.start()
         return thread
 
@@ -139,7 +139,7 @@ def test_variables_of_a_second_resume(private):
         threads.append(ask({"envs": {"NEW": "2"}}))
         time.sleep(1)
     for thread in threads:
-        thread.join(60)
+        thread.join(60 * PATIENCE)
     assert [answer.status for answer in answers] == [200, 200], answers
     assert run(caller, session, "echo $OLD $NEW") == "2\n"
 
@@ -153,7 +153,7 @@ def test_the_worker_leaves_in_a_snapshot(private):
 
     def make():
         try:
-            ends.append(caller.post(at(session, "/snapshots"), timeout=120).status)
+            ends.append(caller.post(at(session, "/snapshots"), timeout=120 * PATIENCE).status)
         except (OSError, http.client.HTTPException):
             ends.append(None)
 
@@ -164,7 +164,7 @@ def test_the_worker_leaves_in_a_snapshot(private):
         wait_until(lambda: len(ends) > before, 60)
     assert ends[-1] is None, ends
     wait_until(lambda: caller.get(at(session)).json["status"] == "open", 60)
-    assert caller.post(at(session, "/snapshots"), timeout=120).status == 201
+    assert caller.post(at(session, "/snapshots"), timeout=120 * PATIENCE).status == 201
     assert run(caller, session, "echo on") == "on\n"
 
 
@@ -191,7 +191,7 @@ def test_who_uses_one_while_the_store_is_away(postgres):
         suspend(caller, session, durable="wait")
         postgres.stop()
         try:
-            answer = caller.post(at(session, "/commands"), {"cmd": "true"}, timeout=60)
+            answer = caller.post(at(session, "/commands"), {"cmd": "true"}, timeout=60 * PATIENCE)
             assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
             assert caller.get(at(session)).json["status"] == "suspended"
         finally:

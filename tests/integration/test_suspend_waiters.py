@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness import SLOW, UnixConnection, wait_until
+from harness import PATIENCE, SLOW, UnixConnection, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_commands_pty import attach
 from test_files import MIB, Upload, files, get, names, put, temporaries
@@ -78,6 +78,7 @@ def test_an_attachment_says_it(caller, session):
     cid = begin(caller, session, UNTIL_GO)
     with ThreadPoolExecutor() as pool:
         attached = pool.submit(attach, caller, session, cid)
+        wait_until(lambda: b"sandboxd_http_streams 1\n" in caller.get("/metrics").body, 10, "it is attached")
         time.sleep(0.5)
         suspend(caller, session)
         time.sleep(0.5)
@@ -94,13 +95,13 @@ def test_who_waits_for_a_command(caller, session):
     with ThreadPoolExecutor() as pool:
         cid = begin(caller, session, UNTIL_GO)
         waits = pool.submit(caller.get, at(session, f"/commands/{cid}/wait?timeout_ms=60000"))
-        kept = pool.submit(caller.post, at(session, "/commands"), kept_body, headers=JSON, timeout=90)
-        own = pool.submit(caller.post, at(session, "/commands"), {"cmd": UNTIL_GO}, headers=JSON, timeout=90)
+        kept = pool.submit(caller.post, at(session, "/commands"), kept_body, headers=JSON, timeout=90 * PATIENCE)
+        own = pool.submit(caller.post, at(session, "/commands"), {"cmd": UNTIL_GO}, headers=JSON, timeout=90 * PATIENCE)
         wait_until(lambda: [c["status"] for c in caller.get(at(session, "/commands")).json["commands"]] == ["running"] * 3)
         time.sleep(0.3)
         suspend(caller, session)
-        assert is_suspended(waits.result(10)) and waits.result().json["command_id"] == cid
-        assert is_suspended(kept.result(10)), kept.result()
+        assert is_suspended(waits.result(10 * PATIENCE)) and waits.result().json["command_id"] == cid
+        assert is_suspended(kept.result(10 * PATIENCE)), kept.result()
         again = caller.get(at(session, f"/commands/{cid}/wait?timeout_ms=60000"))
         assert is_suspended(again), again
         time.sleep(0.3)
@@ -126,7 +127,7 @@ def test_files_on_their_way(caller, session):
     response = connection.getresponse()
     assert response.read(1000) == b"x" * 1000
     assert suspend(caller, session, durable="wait")["durable"] is True
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         upload.send(b"x" * 9 * MIB)
     answer = upload.answer()
     assert b" 409 " in answer and b'"suspended"' in answer, answer

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import template_rig
-from harness import BIN, CONFIG, RUNTIME, Daemon, ctl, wait_until
+from harness import BIN, CONFIG, PATIENCE, RUNTIME, SLOW, Daemon, ctl, wait_until
 from template_rig import in_use, make
 
 # Many agents at once.
@@ -302,7 +302,7 @@ def test_a_tree_that_is_made_again_has_it_and_one_without_it_waits(small):
 
 def template(daemon, *words):
     done = subprocess.run([str(BIN / "sandboxctl"), "-o", "json", "template", *words, "--state-dir", str(daemon.state)],
-                          capture_output=True, check=False, timeout=120)
+                          capture_output=True, check=False, timeout=120 * PATIENCE)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -349,12 +349,13 @@ def test_removed_and_imported_beside_launches(tmp_path):
     daemon = Daemon(config=ROOMY)
     try:
         assert template(daemon, "import", "torn", str(tmp_path / "root"))[0] == 0
-        end = time.monotonic() + 5
-        seen = {"whole": 0, "none": 0}
+        begin = time.monotonic()
+        seen = {"whole": 0, "none": 0, "removed": 0, "refused": 0}
 
         def launch():
             ana = daemon.client("ana")
-            while time.monotonic() < end or not seen["whole"]:
+            while time.monotonic() < begin + 5 or not (seen["whole"] and seen["removed"] and seen["refused"]):
+                assert time.monotonic() < begin + 60 * SLOW, seen
                 answer = ana.post(RUNTIME, {"template": "torn"})
                 if answer.status == 201:
                     session = answer.json["sandbox_uuid"]
@@ -368,14 +369,13 @@ def test_removed_and_imported_beside_launches(tmp_path):
 
         with ThreadPoolExecutor(1) as pool:
             launching = pool.submit(launch)
-            removed = refused = 0
             while not launching.done():
                 if template(daemon, "rm", "torn")[0] == 0:
                     assert template(daemon, "import", "torn", str(tmp_path / "root"))[0] == 0
-                    removed += 1
+                    seen["removed"] += 1
                 else:
-                    refused += 1
+                    seen["refused"] += 1
             launching.result()
-        assert seen["whole"] and removed and refused, (seen, removed, refused)
+        assert seen["whole"] and seen["removed"] and seen["refused"], seen
     finally:
         daemon.done()

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness import BIN, ROOT
+from harness import BIN, PATIENCE, ROOT
 
 UNITS = ROOT / "systemd"
 SERVICE = (UNITS / "sandboxd.service.in").read_text()
@@ -106,7 +106,7 @@ def analyze(*words):
     if not shutil.which("systemd-analyze"):
         pytest.skip("no systemd-analyze")
     return subprocess.run(["systemd-analyze", "--no-pager", *words], capture_output=True,
-                          text=True, timeout=60, check=False)
+                          text=True, timeout=60 * PATIENCE, check=False)
 
 
 def test_systemd_has_nothing_to_say_about_the_units(unit_dir):

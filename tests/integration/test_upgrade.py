@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import BIN, BUILD, ROOT, RUNTIME, SESSIONS, Daemon, wait_until
+from harness import BIN, BUILD, PATIENCE, ROOT, RUNTIME, SESSIONS, Daemon, wait_until
 from test_adoption import end_both, shims_of
 from test_commands import begin, commands, ended
 from test_files import get as get_file
@@ -74,12 +74,12 @@ class Load:
         caller = self.daemon.client(f"load{number}", workspace="load")
         while not self.stopping.is_set():
             try:
-                answer = caller.get(SESSIONS, timeout=20)
+                answer = caller.get(SESSIONS, timeout=20 * PATIENCE)
                 if answer.status not in (200, 503):  # the worker leaves
                     self.surprises.append(answer)
-                made = caller.post(SESSIONS, {}, timeout=20)
+                made = caller.post(SESSIONS, {}, timeout=20 * PATIENCE)
                 if made.status == 201:
-                    caller.delete(f"{SESSIONS}/{made.json['id']}", timeout=20)
+                    caller.delete(f"{SESSIONS}/{made.json['id']}", timeout=20 * PATIENCE)
                 elif made.status not in (429, 500, 503):
                     self.surprises.append(made)
                 self.n_answers += 1

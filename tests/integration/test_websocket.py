@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness import ABSENT_ID, CONFIG, SESSIONS, Daemon, stopped_shim, wait_until
+from harness import ABSENT_ID, CONFIG, PATIENCE, SESSIONS, Daemon, stopped_shim, wait_until
 
 websockets = pytest.importorskip("websockets", reason="python3-websockets is not installed")
 
@@ -46,7 +46,7 @@ async def read_all(caller, path, first=None, **more):
             await ws.send(first)
         try:
             while True:
-                messages.append(json.loads(await asyncio.wait_for(ws.recv(), 30)))
+                messages.append(json.loads(await asyncio.wait_for(ws.recv(), 30 * PATIENCE)))
         except websockets.ConnectionClosed:
             pass
         return messages, ws.close_code
@@ -103,15 +103,16 @@ def frames_of(data):
     return found
 
 
-def talk(caller, path, *sent, timeout=5):
-    """Handshake and these bytes; (head, frames) until the server says its last word."""
+def talk(caller, path, *sent, until=8, head=None):
+    """Handshake (or that head) and these bytes; (head, frames) until the server has sent a frame with this opcode,
+    by default its last word."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(timeout)
+        sock.settimeout(20 * PATIENCE)
         sock.connect(caller.path)
-        sock.sendall(handshake(caller, path) + b"".join(sent))
+        sock.sendall((head or handshake(caller, path)) + b"".join(sent))
         data, frames = b"", []
         try:
-            while not frames or frames[-1][0] != 8:
+            while until not in [opcode for opcode, _ in frames]:
                 more = sock.recv(65536)
                 if not more:
                     break
@@ -247,9 +248,8 @@ def test_upgrade_elsewhere_is_an_ordinary_request(alice):
 def test_body_before_the_upgrade_is_no_frame(alice, finished, headers, body):
     task, frames = finished
     head = handshake(alice, stream_url(task)).replace(b"\r\n", f"\r\n{headers}".encode(), 1)
-    answer = alice.raw(head + body + frame(9, b"ping"), timeout=1)
+    answer, got = talk(alice, stream_url(task), body + frame(9, b"ping"), head=head)
     assert answer.startswith(b"HTTP/1.1 101 "), answer
-    got = frames_of(answer.partition(b"\r\n\r\n")[2])
     assert got[0] == (10, b"ping")
     assert [json.loads(text) for opcode, text in got if opcode == 1] == frames
 
@@ -291,7 +291,7 @@ def test_end_of_the_service_is_an_error_frame_and_a_normal_close():
         with ThreadPoolExecutor() as pool, stopped_shim(own, caller, made):
             reading = read_in_background(pool, caller, caller.execute(made))
             own.stop()
-            frames, code = reading.result(30)
+            frames, code = reading.result(30 * PATIENCE)
         assert [frame["stage"] for frame in frames] == ["start", "error"]
         assert frames[-1]["code"] == "host_stopped" and code == 1000
     finally:
@@ -313,7 +313,7 @@ def test_worker_that_dies_costs_no_frame():
             assert json.loads(next(shown))["stage"] == "start"
             shown.close()
             os.kill(own.worker_pid("sandboxd-api"), signal.SIGKILL)
-            seen, code = reading.result(30)
+            seen, code = reading.result(30 * PATIENCE)
         assert [frame["stage"] for frame in seen] == ["start"] and code == 1006
         wait_until(lambda: answers(caller, task), 20, "the next worker")
         more, code = read(caller, f"{stream_url(task)}?after={seen[-1]['seq']}")
@@ -361,7 +361,7 @@ def test_close_of_the_client_is_answered(alice, unending):
 
 
 def test_ping_is_answered(alice, unending):
-    _, frames = talk(alice, stream_url(unending), frame(9, b"abc"), timeout=1)
+    _, frames = talk(alice, stream_url(unending), frame(9, b"abc"), until=10)
     assert (10, b"abc") in frames
 
 
@@ -369,10 +369,11 @@ def test_flood_of_pings_is_not_queued(alice, daemon, unending):
     """A client that pings and never reads costs a bounded amount of memory."""
     pid = daemon.worker_pid("sandboxd-api")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(1)
+        sock.settimeout(20 * PATIENCE)
         sock.connect(alice.path)
         sock.sendall(handshake(alice, stream_url(unending)))
         assert sock.recv(4000).startswith(b"HTTP/1.1 101 ")
+        sock.settimeout(1)
         before = resident_kib(pid)
         sent = 0
         burst = frame(9, b"x" * 100) * 500
@@ -395,10 +396,11 @@ def test_message_in_fragments_without_end_is_not_kept(alice, daemon, unending):
     socks = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(20)]
     try:
         for sock in socks:
-            sock.settimeout(1)
+            sock.settimeout(20 * PATIENCE)
             sock.connect(alice.path)
             sock.sendall(handshake(alice, stream_url(unending)))
             assert sock.recv(4000).startswith(b"HTTP/1.1 101 ")
+            sock.settimeout(1)
             try:
                 sock.sendall(message)
             except OSError:

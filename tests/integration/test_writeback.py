@@ -10,7 +10,7 @@ import pytest
 
 from egress_rig import WORLD
 from git_rig import GitServer, git, make_authority
-from harness import ROOT, RUNTIME
+from harness import PATIENCE, ROOT, RUNTIME
 from world_rig import fixture_daemon, fixture_world  # noqa: F401  pylint: disable=unused-import
 
 DBT = ROOT / "build" / "dbt"
@@ -73,11 +73,11 @@ def build_with_dbt(caller, session):
         text = io.BytesIO()
         with tarfile.open(fileobj=text, mode="w") as archive:
             archive.add(DBT, "dbt", filter=lambda info: None if "__pycache__" in info.name else info)
-        answer = caller.request("PUT", f"{RUNTIME}/{session}/files?path=/session/dbt.tar", raw_body=text.getvalue(), timeout=300)
+        answer = caller.request("PUT", f"{RUNTIME}/{session}/files?path=/session/dbt.tar", raw_body=text.getvalue(), timeout=300 * PATIENCE)
         assert answer.status == 200, answer
         assert caller.shell(session, "tar -xf dbt.tar && rm dbt.tar", timeout_ms=300000).code == 0
     return caller.run(session, "python3", "-c", "from dbt.cli.main import cli; cli()", "compile", "--profiles-dir", ".",
-                      cwd="/session/shop", timeout_ms=600000, timeout=600,
+                      cwd="/session/shop", timeout_ms=600000, timeout=600 * PATIENCE,
                       envs={"PYTHONPATH": "/session/dbt", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"})
 
 
