@@ -238,24 +238,38 @@ static void trim(struct command *command)
 	}
 }
 
+/* A first reader has what was held for it: from now on nobody waits for it. */
+static void caught_up(struct command *command)
+{
+	if (!command->catches_up)
+		return;
+	command->catches_up = false;
+	command->pacer = NULL;
+	settle_held(command);
+}
+
 void command_read(struct command *command, struct command_reader *reader, uint64_t after,
 		  bool pacing)
 {
+	bool is_first;
+
 	reader->command = command;
 	reader->after = after;
 	reader->next = command_log_after(&command->log, after);
 	reader->lost = after < command->log.dropped;
 	list_append(&command->readers, &reader->link);
-	if (command->holds && !pacing && command->state != COMMAND_STATE_ENDED)
-		settle_held(command);
+	is_first = command->holds && command->state != COMMAND_STATE_ENDED;
 	command->holds = false;
-	if (!pacing)
+	if (!pacing && !is_first)
 		return;
 	command->pacer = reader;
+	command->catches_up = !pacing;
 	command->unread_bytes = 0;
 	for (const struct command_event *event = reader->next; event;
 	     event = command_log_next(&command->log, event))
 		command->unread_bytes += command_event_cost(event);
+	if (!reader->next)
+		caught_up(command);
 }
 
 const struct command_event *command_take(struct command_reader *reader)
@@ -276,6 +290,8 @@ const struct command_event *command_take(struct command_reader *reader)
 		command->unread_bytes -= command_event_cost(event);
 		if (command->unread_bytes <= LOW_BYTES && command->state != COMMAND_STATE_ENDED)
 			settle_held(command);
+		if (!reader->next)
+			caught_up(command);
 	}
 	if (command->live)
 		count(command);
@@ -299,6 +315,7 @@ void command_read_end(struct command_reader *reader)
 	reader->command = NULL;
 	if (command->pacer == reader) {
 		command->pacer = NULL;
+		command->catches_up = false;
 		if (!ended)
 			settle_held(command);
 		if (!ended && !command->keeps)

@@ -6,7 +6,8 @@
  * taken is not settled, so the shim's ring fills and the kernel stops the command), and its end
  * ends the command, unless the caller asked to keep it. A *background* command belongs to the
  * session: its output is settled at once and the oldest makes room for the newest. One that holds
- * its output is paced until its first reader comes, so that this one misses nothing.
+ * its output is paced until its first reader has all that was there when it came, so that this one
+ * misses nothing.
  *
  * Whatever is to outlive this worker is kept by the shim too (WIRE_EXEC_KEEP), which says it all
  * again to the next worker; so nothing of it is in the store.
@@ -70,6 +71,7 @@ struct command {
 	bool ending; /* on_ended: not freed meanwhile */
 	bool background;
 	bool holds;          /* its output, until the first reader */
+	bool catches_up;     /* the pacer, a first reader: until it has what was held */
 	bool keeps;          /* outlives its request and this worker */
 	bool has_credential; /* on its input, for a program of ours */
 	bool stdin_open;

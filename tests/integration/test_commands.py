@@ -242,6 +242,19 @@ def test_stdin(caller, session):
     wait_until(closed, 15, "it is known to be closed")
 
 
+def test_held_output_waits_for_its_first_reader(caller, session):
+    """More of it than is kept otherwise, and the reader is slow: it misses nothing all the same."""
+    cid = begin(caller, session, "/bin/sh", "-c", "seq 260000; touch said; read x; echo $x", stdin_open=True, hold_output=True)
+    wait_until(lambda: caller.shell(session, "test -e said").code == 0, 20, "it has said all of it")
+    lines = caller.lines("GET", commands(session, cid, "/stream"))
+    events = [json.loads(next(lines))]
+    assert caller.post(commands(session, cid, "/stdin"), {"text": "on\n", "eof": True}).status == 200
+    time.sleep(1)  # what comes now would push out what was not taken
+    events += [json.loads(line) for line in lines if line]
+    assert "dropped" not in [event["type"] for event in events]
+    assert Result(events).out == "".join(f"{n}\n" for n in [*range(1, 260001), "on"]).encode()
+
+
 def test_signals(caller, session):
     cid = begin(caller, session, "sh", "-c",
                 "trap 'echo hup; exit 5' HUP; echo ready; while :; do sleep 0.1; done")
