@@ -18,15 +18,16 @@ static bool is_same_organization(const struct session *one, const struct session
 	return one->operator_owned == other->operator_owned && str_equal(one->owner, other->owner);
 }
 
+/* Files that have yet to go to the object store count as well: it may be away for long. */
 static uint64_t kept_bytes(const struct app *app, const struct session *asker)
 {
-	uint64_t sum = 0;
+	uint64_t sum = snapshots_sent_bytes(app, asker, is_same_organization);
 
 	LIST_FOR_EACH (entry, &app->lives) {
-		const struct session *session = LIST_ENTRY(entry, struct live, link)->session;
+		const struct live *live = LIST_ENTRY(entry, struct live, link);
 
-		if (is_same_organization(session, asker))
-			sum += snapshots_bytes(session);
+		if (is_same_organization(live->session, asker))
+			sum += snapshots_bytes(live->session) + snapshots_file_bytes(live->staged);
 	}
 	return sum;
 }

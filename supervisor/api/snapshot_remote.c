@@ -336,6 +336,27 @@ bool snapshot_is_sent(const struct app *app, const struct id *owner)
 	return false;
 }
 
+uint64_t snapshots_sent_bytes(const struct app *app, const struct session *asker,
+			      bool (*counts)(const struct session *session,
+					     const struct session *asker))
+{
+	uint64_t sum = 0;
+
+	LIST_FOR_EACH (entry, &app->transfers) {
+		const struct snapshot_transfer *transfer =
+			LIST_ENTRY(entry, struct snapshot_transfer, link);
+		const struct session *session =
+			transfer->job.action == S3_PUT
+				? registry_find(&app->registry, &transfer->owner)
+				: NULL;
+
+		if (session && live_of(session)->staged != transfer->reference &&
+		    counts(session, asker))
+			sum += transfer->job.bytes;
+	}
+	return sum;
+}
+
 int snapshot_fetch(struct app *app, const struct snapshot_reference *reference,
 		   snapshot_transferred done, void *userdata, int *ret_fd,
 		   struct snapshot_transfer **ret_transfer)

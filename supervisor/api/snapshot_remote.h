@@ -41,6 +41,11 @@ MUST_USE int snapshot_upload(struct app *app, const struct id *owner, json_t *re
 			     struct snapshot_transfer **ret_transfer);
 /* One of this sandbox's is on its way there, or waits for its turn. */
 bool snapshot_is_sent(const struct app *app, const struct id *owner);
+/* Of files on their way there of all sessions for which counts(session, asker) is true, but for
+ * those that are staged (struct live). */
+uint64_t snapshots_sent_bytes(const struct app *app, const struct session *asker,
+			      bool (*counts)(const struct session *session,
+					     const struct session *asker));
 /* Into *ret_fd, a new file without a name, the caller's, whose content is there with done. As
  * above.
  */

@@ -648,6 +648,42 @@ def test_one_waits_for_a_slow_store_at_a_time(service, store, way):
     assert len(keys_of(store, session)) == 2
 
 
+def test_what_waits_for_the_store_is_of_the_quota(store, way):
+    """A suspend's file and a snapshot's, which are on this host meanwhile. The control: there is room when they have gone."""
+    with running(CONFIG + store.config(way.port, max_bytes="20MiB", organization_bytes="30MiB")) as service:
+        caller = service.client("ana")
+        first, second, third = (caller.create_runtime() for _ in range(3))
+        for session in (first, second, third):
+            done(caller, session, "head -c 18000000 /dev/urandom >noise")
+        way.rule = lambda method, target: 503 if method != "GET" else None
+        assert suspend(caller, first, durable="wait")["durable_error"]["code"] == "snapshot_store"
+        answer = caller.post(snapshots(second), timeout=200)
+        assert (answer.status, answer.json["code"]) == (429, "quota"), answer
+        caller.delete(at(first))
+        free, begun = threading.Event(), threading.Event()
+
+        def slowly(target):
+            yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+            begun.set()
+            while not free.wait(0.5):
+                yield b" " * 2048
+            key = target.partition("/snapshots/")[2].partition("?")[0]
+            yield store.ask("POST", key, (("uploads", ""),))[1].partition(b"?>")[2]
+
+        way.rule = lambda method, target: slowly(target) if "uploads=" in target and not begun.is_set() else None
+        answers = []
+        sent = threading.Thread(target=lambda: answers.append(service.client("ana").post(snapshots(second), timeout=600)))
+        sent.start()
+        assert begun.wait(300)
+        answer = caller.post(snapshots(third), timeout=200)
+        free.set()
+        assert (answer.status, answer.json["code"]) == (429, "quota"), answer
+        sent.join(600)
+        assert answers[0].status == 201, answers
+        assert caller.delete(snapshots(second, "/" + answers[0].json["snapshot_id"])).status == 200
+        make(caller, third)
+
+
 def test_deletions_wait_for_those_that_somebody_waits_for(service, way):
     caller = service.client("ana")
     session = caller.create_runtime()

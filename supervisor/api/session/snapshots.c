@@ -113,16 +113,22 @@ bool snapshots_have_file(const struct session *session, const char *name)
 	return str_equal(text_of(session->suspension.snapshot, "name"), name);
 }
 
+uint64_t snapshots_file_bytes(const json_t *reference)
+{
+	json_int_t bytes = json_integer_value(json_object_get(reference, "bytes"));
+
+	return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
 static void add_to_sum(const json_t *reference, struct snapshots_sum *plain,
 		       struct snapshots_sum *encrypted)
 {
 	struct snapshots_sum *sum = snapshots_encryption_key(reference) ? encrypted : plain;
-	json_int_t bytes = json_integer_value(json_object_get(reference, "bytes"));
 
 	if (!reference)
 		return;
 	sum->n++;
-	sum->bytes += bytes > 0 ? (uint64_t)bytes : 0;
+	sum->bytes += snapshots_file_bytes(reference);
 }
 
 void snapshots_sum(const struct session *session, struct snapshots_sum *plain,

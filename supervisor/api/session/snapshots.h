@@ -40,6 +40,8 @@ json_t *snapshots_references(const struct session *session);
 /* Of a file of the store: one of these is it. */
 bool snapshots_have_file(const struct session *session, const char *name);
 uint64_t snapshots_bytes(const struct session *session);
+/* Of one reference; NULL: 0. */
+uint64_t snapshots_file_bytes(const json_t *reference);
 /* Of all of them, added to what is there; both may be the same. */
 struct snapshots_sum {
 	uint64_t n;
