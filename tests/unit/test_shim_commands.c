@@ -266,7 +266,8 @@ static void test_timeout_ends_double_forked_tree(void **state)
 	(void)state;
 	(void)second;
 	rig_require();
-	rig_exec(&rig, 11, &(struct rig_command){.argv = argv, .timeout_ms = 3000, .grace_ms = 200});
+	rig_exec(&rig, 11,
+		 &(struct rig_command){.argv = argv, .timeout_ms = 3000, .grace_ms = 200});
 	rig_wait(&rig, 11, &result);
 	assert_int_equal(result.last, WIRE_EXIT);
 	assert_int_equal(result.exit.signal, SIGKILL);
