@@ -1,18 +1,15 @@
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/str.h"
 
 #include "sandboxd/archive.h"
-#include "sandboxd/config.h"
 #include "supervisor/api/command.h"
-#include "supervisor/api/file_reply.h"
 #include "supervisor/api/loader_run.h"
 #include "supervisor/api/provider.h"
 #include "supervisor/api/snapshot_state.h"
+#include "supervisor/api/snapshot_words.h"
 
 #define PROGRAM        "sandbox-archive"
 #define TIMEOUT_MS     (60u * 60u * 1000u)
@@ -21,11 +18,6 @@
 #define READ_BYTES     ((size_t)60 * 1024)
 #define CHECK_BYTES    ((size_t)1024 * 1024)       /* looked at in one turn */
 #define QUOTA_EVERY    ((uint64_t)4 * 1024 * 1024) /* it looks at all sessions */
-#define ARGUMENTS_MAX  256
-#define NUMBER_BYTES   24
-/* Members of a reference: the limits when it was made. */
-#define MAX_BYTES      "max_bytes"
-#define MAX_ENTRIES    "max_entries"
 
 /* Life. */
 
@@ -260,68 +252,13 @@ static const struct activity_ops snapshot_ops = {
 
 /* Starting it. */
 
-struct words {
-	const char *word[ARGUMENTS_MAX + 1];
-	size_t n;
-	char max_bytes[NUMBER_BYTES];
-	char max_entries[NUMBER_BYTES];
-};
-
-static void add_word(struct words *words, const char *word)
-{
-	/* A workspace has at most 64 of each (spec_runtime.c). */
-	if (words->n < ARGUMENTS_MAX)
-		words->word[words->n++] = word;
-}
-
-/* A limit that is smaller by now leaves what was made readable. The reference is a row's word:
- * never more than any limit could be. */
-static uint64_t bound(const struct snapshot_run *run, const char *name, uint64_t limit,
-		      uint64_t most)
-{
-	json_int_t then =
-		run->makes ? 0 : json_integer_value(json_object_get(run->reference, name));
-	uint64_t max = then > 0 && (uint64_t)then > limit ? (uint64_t)then : limit;
-
-	return max < most ? max : most;
-}
-
-static void make_words(const struct snapshot_run *run, struct words *words)
-{
-	const struct api_config *config = run->app->config;
-	const json_t *item;
-	size_t i;
-
-	*words = (struct words){.n = 0};
-	IGNORE_RESULT(str_format(
-		words->max_bytes, NUMBER_BYTES, "%" PRIu64,
-		bound(run, MAX_BYTES, config->snapshot_max_bytes, CONFIG_SNAPSHOT_MAX_BYTES)));
-	IGNORE_RESULT(str_format(words->max_entries, NUMBER_BYTES, "%" PRIu64,
-				 bound(run, MAX_ENTRIES, config->snapshot_max_entries,
-				       CONFIG_SNAPSHOT_MAX_ENTRIES)));
-	add_word(words, PROGRAM);
-	if (run->makes)
-		add_word(words, "create");
-	else
-		add_word(words, run->replaces ? "replace" : "extract");
-	add_word(words, words->max_bytes);
-	add_word(words, words->max_entries);
-	json_array_foreach(json_object_get(run->reference, "exclude"), i, item)
-	{
-		add_word(words, "-x");
-		add_word(words, json_string_value(item));
-	}
-	json_array_foreach(json_object_get(run->reference, "include"), i, item)
-		add_word(words, json_string_value(item));
-}
-
 /* As the session's root where it has one: files that are not `user`'s keep their owners. */
 static int start_program(struct snapshot_run *run, struct live *live)
 {
 	static const char *const no_env[] = {NULL};
 	bool is_root =
 		live->provider->can.root && session_profile(live)->root == POLICY_ROOT_ALLOWED;
-	struct words words;
+	struct snapshot_words words;
 	struct shim_link_command command = {
 		.head = {.program = WIRE_PROGRAM_ARCHIVE,
 			 .flags = is_root ? WIRE_EXEC_ROOT : 0u,
@@ -335,7 +272,7 @@ static int start_program(struct snapshot_run *run, struct live *live)
 	uint32_t wire_job;
 	int r;
 
-	make_words(run, &words);
+	snapshot_words_make(run, PROGRAM, &words);
 	r = live->shim ? shim_link_exec(live->shim, &command, &wire_job) : -EPIPE;
 	if (r < 0)
 		return r;
@@ -535,33 +472,6 @@ static int run_new(struct live *live, snapshot_done done, void *userdata,
 	return 0;
 }
 
-/* {include, exclude, max_bytes, max_entries}: absolute paths, all of /session where the session has
- * none. */
-static json_t *workspace_of(const struct session *session, const struct api_config *config)
-{
-	const json_t *workspace = session->spec.runtime.workspace;
-	const json_t *exclude = json_object_get(workspace, "exclude");
-	json_t *include = json_array();
-	struct spec_file_path path;
-	char text[FILE_SHOWN_BYTES];
-	const json_t *item;
-	size_t i;
-
-	json_array_foreach(json_object_get(workspace, "include"), i, item)
-	{
-		if (spec_file_path(json_string_value(item), json_string_length(item), &path))
-			continue; /* it was checked when it came */
-		file_show_path(&path, text);
-		(void)json_array_append_new(include, json_string(text));
-	}
-	if (json_array_size(include) == 0)
-		(void)json_array_append_new(include, json_string("/session"));
-	return json_pack("{s:o, s:o, s:I, s:I}", "include", include, "exclude",
-			 exclude ? json_deep_copy(exclude) : json_array(), MAX_BYTES,
-			 (json_int_t)config->snapshot_max_bytes, MAX_ENTRIES,
-			 (json_int_t)config->snapshot_max_entries);
-}
-
 static int begin_make(struct snapshot_run *run, struct live *live)
 {
 	struct snapshot_key key;
@@ -573,7 +483,7 @@ static int begin_make(struct snapshot_run *run, struct live *live)
 		r = id_random(&run->result.id);
 	if (r < 0)
 		return r;
-	run->reference = workspace_of(live->session, live->app->config);
+	run->reference = snapshot_workspace(live->session, live->app->config);
 	if (!run->reference)
 		return -ENOMEM;
 	r = snapshot_key_to_write(live, &key);
@@ -634,7 +544,7 @@ int snapshot_restore(struct live *live, const struct id *owner, json_t *referenc
 	run->parsed = parsed;
 	run->reference = json_object_get(reference, "include")
 				 ? json_incref(reference)
-				 : workspace_of(live->session, live->app->config);
+				 : snapshot_workspace(live->session, live->app->config);
 	if (parsed.key[0] != '\0')
 		r = fetch(run);
 	else
