@@ -136,6 +136,7 @@ add_library(sandboxd_api_store STATIC
 	${CMAKE_CURRENT_LIST_DIR}/store/pg_setup.c
 	${CMAKE_CURRENT_LIST_DIR}/store/queries.c
 	${CMAKE_CURRENT_LIST_DIR}/store/queue.c
+	${CMAKE_CURRENT_LIST_DIR}/store/queue_calls.c
 	${CMAKE_CURRENT_LIST_DIR}/store/rows.c
 	${CMAKE_CURRENT_LIST_DIR}/store/snapshot_cipher.c
 	${CMAKE_CURRENT_LIST_DIR}/store/snapshot_keys.c

@@ -82,6 +82,9 @@ MUST_USE int queue_init(struct store_queue *queue, const struct store_ops *ops, 
 			uint64_t max_waiting_bytes);
 void queue_done(struct store_queue *queue); /* calls no callback */
 
+/* Behind those that wait; where there is no room for it, its callback hears STORE_LOST. 0, or
+ * -ENOMEM for NULL and for one that failed, which is freed. */
+MUST_USE int queue_add(struct store_queue *queue, struct write *write);
 /* A write of `waiting` or `in_flight` has its result. */
 void queue_finish(struct store_queue *queue, struct write *write);
 /* The store has taken all that was given to it. */
@@ -97,7 +100,7 @@ bool queue_answers_early(struct store_queue *queue, usec_t now);
 bool queue_has_untold(const struct store_queue *queue);
 void queue_free_read(struct read *read);
 
-/* Operations of struct store_ops. */
+/* Operations of struct store_ops: queue_calls.c. */
 int queue_hold(struct store *store, const struct id *session, int64_t fence);
 void queue_let_go(struct store *store, const struct id *session);
 int queue_session_check(struct store *store, const struct id *session, store_done done,
