@@ -43,7 +43,7 @@ static const struct number_rule {
 	{"limits.session_ptys", NUMBER(supervisor.session.max_ptys), 0, PLAN_PTYS_MAX},
 	{"supervisor.environment", NUMBER(supervisor.environment), 0, 1},
 	{"docker.allow_in_production", NUMBER(supervisor.docker.in_production), 0, 1},
-	{"api.provider", NUMBER(api.provider), 0, 1},
+	{"api.provider", NUMBER(api.provider), 0, 2},
 	{"identity.trusted_peers", NUMBER(api.n_trusted_peers), 0, CONFIG_MAX_PEERS},
 	{"endpoint_default_set", NUMBER(api.endpoint_default_set), 0, (1u << ENDPOINTS_N) - 1},
 	{"api.unknown_fields", NUMBER(api.unknown_fields_ignore), 0, 1},
@@ -122,6 +122,9 @@ static const struct kept_rule {
 	{"docker.socket", NUMBER(supervisor.docker.socket)},
 	{"docker.image", NUMBER(supervisor.docker.image)},
 	{"docker.allow_in_production", NUMBER(supervisor.docker.in_production)},
+	{"remote.url", NUMBER(supervisor.remote.url)},
+	{"remote.credential_file", NUMBER(supervisor.remote.credential_file)},
+	{"remote.template", NUMBER(supervisor.remote.template)},
 	{"state.max_bytes", NUMBER(api.store_max_bytes)},
 	{"store.dsn", NUMBER(api.store_dsn)},
 	{"store.password", NUMBER(api.store_password)},
@@ -145,39 +148,42 @@ static const struct text_rule {
 	size_t offset;
 	size_t size;
 } texts[] = {
-	{"identity.header_user",      NUMBER(api.header_user)                },
-	{"identity.header_workspace", NUMBER(api.header_workspace)           },
-	{"identity.header_project",   NUMBER(api.header_project)             },
-	{"identity.header_scopes",    NUMBER(api.header_scopes)              },
-	{"api.env_prefix",            NUMBER(api.env_prefix)                 },
-	{"api.stream_url",            NUMBER(api.stream_url)                 },
-	{"api.websocket_origins",     NUMBER(api.websocket_origins)          },
-	{"docker.socket",             NUMBER(supervisor.docker.socket)       },
-	{"docker.image",              NUMBER(supervisor.docker.image)        },
-	{"store.dsn",                 NUMBER(api.store_dsn)                  },
-	{"store.password",            NUMBER(api.store_password)             },
-	{"snapshots.s3_endpoint",     NUMBER(s3.host)                        },
-	{"snapshots.s3_region",       NUMBER(s3.region)                      },
-	{"snapshots.s3_bucket",       NUMBER(s3.bucket)                      },
-	{"snapshots.s3_prefix",       NUMBER(s3.prefix)                      },
-	{"snapshots.s3_credentials",  NUMBER(s3.credentials)                 },
-	{"redis.prefix",              NUMBER(api.redis_root)                 },
-	{"redis.user",                NUMBER(redis.user)                     },
-	{"redis.password",            NUMBER(redis.password)                 },
-	{"platform.redis_url",        NUMBER(api.platform.redis.database)    },
-	{"platform.redis_url",        NUMBER(api.platform.redis.user)        },
-	{"platform.redis_url",        NUMBER(api.platform.redis.url_password)},
-	{"platform.redis_password",   NUMBER(api.platform.redis.password)    },
-	{"platform.frames_prefix",    NUMBER(api.platform.frames_prefix)     },
-	{"airbyte.prefix",            NUMBER(api.airbyte_prefix)             },
-	{"celery.broker_url",         NUMBER(api.celery.broker.database)     },
-	{"celery.broker_url",         NUMBER(api.celery.broker.user)         },
-	{"celery.broker_url",         NUMBER(api.celery.broker.url_password) },
-	{"celery.result_url",         NUMBER(api.celery.results.database)    },
-	{"celery.result_url",         NUMBER(api.celery.results.user)        },
-	{"celery.result_url",         NUMBER(api.celery.results.url_password)},
-	{"celery.queue",              NUMBER(api.celery.queue)               },
-	{"celery.task_name",          NUMBER(api.celery.task_name)           },
+	{"identity.header_user",      NUMBER(api.header_user)                  },
+	{"identity.header_workspace", NUMBER(api.header_workspace)             },
+	{"identity.header_project",   NUMBER(api.header_project)               },
+	{"identity.header_scopes",    NUMBER(api.header_scopes)                },
+	{"api.env_prefix",            NUMBER(api.env_prefix)                   },
+	{"api.stream_url",            NUMBER(api.stream_url)                   },
+	{"api.websocket_origins",     NUMBER(api.websocket_origins)            },
+	{"docker.socket",             NUMBER(supervisor.docker.socket)         },
+	{"docker.image",              NUMBER(supervisor.docker.image)          },
+	{"remote.url",                NUMBER(supervisor.remote.url)            },
+	{"remote.credential_file",    NUMBER(supervisor.remote.credential_file)},
+	{"remote.template",           NUMBER(supervisor.remote.template)       },
+	{"store.dsn",                 NUMBER(api.store_dsn)                    },
+	{"store.password",            NUMBER(api.store_password)               },
+	{"snapshots.s3_endpoint",     NUMBER(s3.host)                          },
+	{"snapshots.s3_region",       NUMBER(s3.region)                        },
+	{"snapshots.s3_bucket",       NUMBER(s3.bucket)                        },
+	{"snapshots.s3_prefix",       NUMBER(s3.prefix)                        },
+	{"snapshots.s3_credentials",  NUMBER(s3.credentials)                   },
+	{"redis.prefix",              NUMBER(api.redis_root)                   },
+	{"redis.user",                NUMBER(redis.user)                       },
+	{"redis.password",            NUMBER(redis.password)                   },
+	{"platform.redis_url",        NUMBER(api.platform.redis.database)      },
+	{"platform.redis_url",        NUMBER(api.platform.redis.user)          },
+	{"platform.redis_url",        NUMBER(api.platform.redis.url_password)  },
+	{"platform.redis_password",   NUMBER(api.platform.redis.password)      },
+	{"platform.frames_prefix",    NUMBER(api.platform.frames_prefix)       },
+	{"airbyte.prefix",            NUMBER(api.airbyte_prefix)               },
+	{"celery.broker_url",         NUMBER(api.celery.broker.database)       },
+	{"celery.broker_url",         NUMBER(api.celery.broker.user)           },
+	{"celery.broker_url",         NUMBER(api.celery.broker.url_password)   },
+	{"celery.result_url",         NUMBER(api.celery.results.database)      },
+	{"celery.result_url",         NUMBER(api.celery.results.user)          },
+	{"celery.result_url",         NUMBER(api.celery.results.url_password)  },
+	{"celery.queue",              NUMBER(api.celery.queue)                 },
+	{"celery.task_name",          NUMBER(api.celery.task_name)             },
 };
 
 static const struct frame_rule {
@@ -316,6 +322,18 @@ static bool engine_valid(const struct supervisor_config *config)
 	       docker->image[0] != '\0' && (config->environment != 0 || docker->in_production != 0);
 }
 
+/* As engine_valid; and there is one of the two. */
+static bool remote_valid(const struct supervisor_config *config)
+{
+	const struct remote_config *remote = &config->remote;
+
+	if (remote->url[0] == '\0')
+		return true;
+	return host_service_path_valid(remote->credential_file, strlen(remote->credential_file)) &&
+	       remote->template[0] != '\0' && config->docker.socket[0] == '\0' &&
+	       (config->environment != 0 || str_has_prefix(remote->url, "https://"));
+}
+
 /* Called when the counts are known to be right. */
 static int check_network(const struct network_config *network, struct err *err)
 {
@@ -383,6 +401,8 @@ int config_check(const struct config_answer *answer, size_t size, struct err *er
 		return err_fail(err, -EINVAL, "config", "the address of a Redis server");
 	if (!engine_valid(&answer->supervisor))
 		return err_fail(err, -EINVAL, "config", "the engine of docker");
+	if (!remote_valid(&answer->supervisor))
+		return err_fail(err, -EINVAL, "config", "the service of remote");
 	r = check_network(&answer->supervisor.network, err);
 	if (r == 0)
 		r = check_name_servers(&answer->egress, err);

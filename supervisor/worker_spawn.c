@@ -3,7 +3,7 @@
  * descriptor. The order matters:
  *
  *   groups        root's; before the descriptors go
- *   engine        the host's path, looked up in its own mount namespace
+ *   engine        the host's path, or that of a credential, looked up in its own mount namespace
  *   root          needs SYS_ADMIN over the new mount namespace
  *   descriptors   only now: until here any low number may be one of the host's descriptors
  *   bounding set  needs SETPCAP; after it no exec can give a capability back
@@ -82,14 +82,37 @@ static int step_groups(struct spawn_child *child, struct err *err)
 /*
  * The engine's socket, as a descriptor that is good for connect() alone. A worker has no group but
  * its own, and here that of the socket, never root's: one that admits its group needs no other
- * mode. The path is the operator's, without a link on the way.
+ * mode.
  */
+static int check_socket(struct spawn_child *child, const struct stat *st, struct err *err)
+{
+	if (!S_ISSOCK(st->st_mode))
+		return err_fail(err, -ENOTSOCK, "worker-engine", "open its socket");
+	if (st->st_gid != 0)
+		child->group = st->st_gid;
+	return 0;
+}
+
+/* What others may read is no secret, and what others may write is not the operator's. */
+static int check_credential(struct spawn_child *child, const struct stat *st, struct err *err)
+{
+	(void)child;
+	if (!S_ISREG(st->st_mode) || st->st_uid != 0 || (st->st_mode & 0077) != 0)
+		return err_fail(err, -EPERM, "worker-engine",
+				"its credential is no file of root's alone");
+	return 0;
+}
+
+/* The path is the operator's, without a link on the way. */
 static int step_engine(struct spawn_child *child, struct err *err)
 {
-	const char *path = child->spawn->engine;
+	const struct worker_spawn *spawn = child->spawn;
+	const char *path = spawn->credential ? spawn->credential : spawn->engine;
+	int flags = spawn->credential ? O_RDONLY | O_NONBLOCK | O_NOCTTY : O_PATH;
 	AUTO_CLOSE int own_fd = -1;
 	AUTO_CLOSE int root_fd = -1;
 	struct stat st;
+	int r;
 
 	if (!path)
 		return 0;
@@ -99,13 +122,14 @@ static int step_engine(struct spawn_child *child, struct err *err)
 	root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root_fd < 0)
 		return err_fail(err, -errno, "worker-engine", "open the root");
-	child->engine_fd = path_open_beneath(root_fd, path + 1, O_PATH | O_NOFOLLOW, 0);
-	if (child->engine_fd < 0)
-		return err_fail(err, child->engine_fd, "worker-engine", "open its socket");
-	if (fstat(child->engine_fd, &st) < 0 || !S_ISSOCK(st.st_mode))
-		return err_fail(err, -ENOTSOCK, "worker-engine", "open its socket");
-	if (st.st_gid != 0)
-		child->group = st.st_gid;
+	child->engine_fd = path_open_beneath(root_fd, path + 1, flags | O_NOFOLLOW, 0);
+	if (child->engine_fd < 0 || fstat(child->engine_fd, &st) < 0)
+		return err_fail(err, child->engine_fd < 0 ? child->engine_fd : -errno,
+				"worker-engine", "open its %s",
+				spawn->credential ? "credential" : "socket");
+	r = spawn->credential ? check_credential(child, &st, err) : check_socket(child, &st, err);
+	if (r < 0)
+		return r;
 	if (setns(own_fd, CLONE_NEWNS) < 0)
 		return err_fail(err, -errno, "worker-engine", "leave the host's mounts");
 	return 0;

@@ -20,13 +20,14 @@ struct worker_spawn_fd {
 };
 
 struct worker_spawn {
-	const char *program; /* file name in libexec_dir */
-	const char *mode;    /* its one argument; NULL: none */
-	uint32_t id;         /* host uid and gid, never 0 */
-	int state_fd;        /* becomes /state; -1: none */
-	const char *engine;  /* Unix socket of the host: becomes WORKER_FD_ENGINE; NULL: none */
-	bool guarded;        /* in the group whose connections the guard bounds */
-	bool no_network;     /* also a network namespace, without even lo up */
+	const char *program;    /* file name in libexec_dir */
+	const char *mode;       /* its one argument; NULL: none */
+	uint32_t id;            /* host uid and gid, never 0 */
+	int state_fd;           /* becomes /state; -1: none */
+	const char *engine;     /* Unix socket of the host: becomes WORKER_FD_ENGINE; NULL: none */
+	const char *credential; /* file of root's, likewise, to be read; NULL: none */
+	bool guarded;           /* in the group whose connections the guard bounds */
+	bool no_network;        /* also a network namespace, without even lo up */
 	struct worker_spawn_fd fds[WORKER_SPAWN_MAX_FDS];
 	size_t n_fds;
 };

@@ -87,6 +87,18 @@ static const struct worker_kind {
 	[SERVE_WORKER_PROVIDER] = {"sandboxd-provider", WORKER_ID_PROVIDER, false},
 };
 
+static bool is_remote(const struct supervisor_config *config)
+{
+	return config->remote.url[0] != '\0';
+}
+
+static enum launch_engine engine_of(const struct supervisor_config *config)
+{
+	if (is_remote(config))
+		return LAUNCH_ENGINE_REMOTE;
+	return config->docker.socket[0] != '\0' ? LAUNCH_ENGINE_DOCKER : LAUNCH_ENGINE_NONE;
+}
+
 static int open_provider_config(const struct workers *workers)
 {
 	struct provider_config config = {
@@ -94,9 +106,11 @@ static int open_provider_config(const struct workers *workers)
 		.version = CONFIG_VERSION,
 		.size = sizeof(config),
 	};
+	const struct supervisor_config *wanted = &workers->options.config->supervisor;
 	int r;
 
-	memcpy(config.image, workers->options.config->supervisor.docker.image,
+	memcpy(config.url, wanted->remote.url, sizeof(config.url));
+	memcpy(config.image, is_remote(wanted) ? wanted->remote.template : wanted->docker.image,
 	       sizeof(config.image));
 	r = str_copy(config.programs_dir, sizeof(config.programs_dir),
 		     workers->options.libexec_dir);
@@ -151,8 +165,14 @@ static int spawn_process(struct worker *worker, int worker_fd, int log_fd, struc
 	};
 
 	if (worker->kind == SERVE_WORKER_PROVIDER) {
-		spawn.no_network = true;
-		spawn.engine = options->config->supervisor.docker.socket;
+		const struct supervisor_config *config = &options->config->supervisor;
+
+		/* Only a service elsewhere is reached by the network. */
+		spawn.no_network = !is_remote(config);
+		if (is_remote(config))
+			spawn.credential = config->remote.credential_file;
+		else
+			spawn.engine = config->docker.socket;
 	}
 
 	if (config_fd < 0)
@@ -229,7 +249,7 @@ static void tell_facts(struct workers *workers)
 	facts->egress_guarded = host_egress_guarded(workers->options.host);
 	facts->log_level = (uint32_t)workers->log_level;
 	facts->n_provider_restarts = workers->n_restarts[SERVE_WORKER_PROVIDER];
-	facts->has_provider = has_provider(workers);
+	facts->engine = engine_of(&workers->options.config->supervisor);
 	facts->provider_up =
 		has_provider(workers) && is_up(&workers->worker[workers->n_workers - 1]);
 	for (uint32_t i = 0; i < workers->n_workers; i++)
@@ -512,7 +532,7 @@ int workers_start(const struct workers_options *options, struct workers **ret_wo
 		  struct err *err)
 {
 	const struct supervisor_config *config = &options->config->supervisor;
-	uint32_t n = 1 + config->n_egress + (config->docker.socket[0] != '\0');
+	uint32_t n = 1 + config->n_egress + (engine_of(config) != LAUNCH_ENGINE_NONE);
 	struct workers *workers;
 	int r = 0;
 

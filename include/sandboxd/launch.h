@@ -121,6 +121,14 @@ struct launch_level {
 	uint32_t zero;
 };
 
+/* Whose sandboxes sandboxd-provider makes. */
+enum launch_engine {
+	LAUNCH_ENGINE_NONE,
+	LAUNCH_ENGINE_DOCKER,
+	LAUNCH_ENGINE_REMOTE,
+	LAUNCH_ENGINE_MAX_,
+};
+
 /* Of the service as it is now; the counts are of this supervisor's life. */
 struct launch_facts {
 	uint32_t n_api_restarts;
@@ -130,8 +138,8 @@ struct launch_facts {
 	uint32_t log_level;
 	uint32_t egress_guarded; /* the kernel refuses what no session may reach, too */
 	uint32_t n_provider_restarts;
-	uint32_t has_provider; /* one is configured */
-	uint32_t provider_up;  /* it has said HELLO and lives */
+	uint32_t engine;      /* enum launch_engine: the one that is configured */
+	uint32_t provider_up; /* it has said HELLO and lives */
 	uint32_t zero;
 };
 

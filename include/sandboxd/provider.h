@@ -14,12 +14,15 @@
 
 #define PROVIDER_PATH_BYTES 256
 
+#define PROVIDER_CREDENTIAL_BYTES 1024 /* of the file at most, its line's end included */
+
 struct provider_config {
 	uint32_t magic; /* CONFIG_MAGIC */
 	uint16_t version;
 	uint16_t zero16;
 	uint32_t size;
 	uint32_t zero;
-	char image[CONFIG_ORIGINS_BYTES];
+	char url[CONFIG_ORIGINS_BYTES];   /* of a remote service; "": a Docker Engine */
+	char image[CONFIG_ORIGINS_BYTES]; /* of every sandbox; a remote service's: its template */
 	char programs_dir[PROVIDER_PATH_BYTES]; /* ours, as the engine's host names it */
 };

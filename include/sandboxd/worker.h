@@ -17,7 +17,8 @@ enum worker_fd {
 	WORKER_FD_CONTROL = 6,    /* api: listening stream socket */
 	WORKER_FD_OPERATOR = 7,   /* api: listening stream socket, peer uid 0 only */
 	WORKER_FD_STATE = 8,      /* api: directory descriptor of its state; also its /state */
-	WORKER_FD_ENGINE = 9,     /* provider: O_PATH, the engine's Unix socket */
+	WORKER_FD_ENGINE = 9,     /* provider: O_PATH, the engine's Unix socket; or, readable, the
+				     credential of a remote service */
 	WORKER_FD_NEXT_ = 10,
 };
 #define WORKER_STATE_DIR "/state"
@@ -222,7 +223,7 @@ struct api_config {
 	char websocket_origins[CONFIG_ORIGINS_BYTES]; /* between spaces, `*`: any; "": none but the
 						       host's own */
 	uint32_t endpoint_default_set;                /* bit per endpoint */
-	uint32_t provider; /* of sandboxes that name none: 0 native, 1 docker */
+	uint32_t provider; /* of sandboxes that name none: 0 native, 1 docker, 2 remote */
 	uint32_t provider_zero;
 	uint32_t unknown_fields_ignore;      /* 0 refuse, 1 ignore */
 	uint32_t component_names_compatible; /* 0 strict, 1 compatible */
@@ -299,6 +300,13 @@ struct engine_config {
 	uint32_t zero;
 };
 
+/* A service elsewhere that makes sandboxes, in the place of an engine. */
+struct remote_config {
+	char url[CONFIG_ORIGINS_BYTES];            /* http(s), no slash at its end; "": none */
+	char credential_file[CONFIG_SOCKET_BYTES]; /* a path of this host */
+	char template[CONFIG_ORIGINS_BYTES];       /* of every sandbox there */
+};
+
 struct supervisor_config {
 	uint32_t magic;
 	uint16_t version;
@@ -316,6 +324,7 @@ struct supervisor_config {
 	struct session_ceilings session;
 	struct network_config network;
 	struct engine_config docker;
+	struct remote_config remote;
 	uint32_t environment; /* 0 production, 1 development */
 	uint32_t zero;
 };

@@ -41,7 +41,7 @@ void observe_refresh(struct app *app)
 			      clock_boottime(),
 		      "it does not answer");
 	readiness_set(&app->readiness, READINESS_PROVIDER,
-		      !app->service.has_provider ||
+		      app->service.engine == LAUNCH_ENGINE_NONE ||
 			      (app->service.provider_up && app->engine && !app->engine_asked),
 		      "its engine does not answer");
 	celery_observe(app);

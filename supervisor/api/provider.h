@@ -77,6 +77,7 @@ struct provider {
 extern const struct provider *const providers[];
 extern const struct provider provider_native; /* the supervisor's own sessions */
 extern const struct provider provider_docker; /* containers of a Docker Engine */
+extern const struct provider provider_remote; /* sandboxes of a service elsewhere */
 /* Of rows that name one which this worker does not have: every request is -ENODEV. */
 extern const struct provider provider_absent;
 

@@ -1,8 +1,8 @@
 /*
- * Containers of a Docker Engine, by way of sandboxd-provider: requests of launch.h over a socket of
- * its own, which the supervisor hands to both. A handle ends with that process, and what it stands
- * for does not: this worker then leaves, and the next one finds again what lives, as after any
- * other start.
+ * Containers of a Docker Engine, or sandboxes of a remote service, by way of sandboxd-provider:
+ * requests of launch.h over a socket of its own, which the supervisor hands to both. A handle ends
+ * with that process, and what it stands for does not: this worker then leaves, and the next one
+ * finds again what lives, as after any other start.
  */
 #include <errno.h>
 #include <string.h>
@@ -50,6 +50,11 @@ static const struct supervisor_client_events events = {
 	.closed = on_closed,
 };
 
+static const struct provider *engine_provider(const struct app *app)
+{
+	return app->service.engine == LAUNCH_ENGINE_REMOTE ? &provider_remote : &provider_docker;
+}
+
 /* Of a link that came when this worker was serving already. */
 static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 {
@@ -67,7 +72,7 @@ static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 	/* Its row was closed while nobody could end it; or was taken for one without a tree, and
 	 * the next worker knows better. */
 	if (!session)
-		sessions_kill_unknown(app, &provider_docker, &id);
+		sessions_kill_unknown(app, engine_provider(app), &id);
 	else if (!session_has_tree(session) && session->state < SESSION_STATE_CLOSING)
 		app_leave(app);
 }
@@ -85,8 +90,8 @@ void provider_docker_link(struct app *app, int fd)
 		app->engine_linked(app);
 		return;
 	}
-	app->engine_asked =
-		app->phase == APP_PHASE_SERVING && provider_docker.connect(app, on_late, app) >= 0;
+	app->engine_asked = app->phase == APP_PHASE_SERVING &&
+			    engine_provider(app)->connect(app, on_late, app) >= 0;
 }
 
 static int on_wait_over(sd_event_source *source, uint64_t at, void *userdata)
@@ -103,7 +108,7 @@ static int on_wait_over(sd_event_source *source, uint64_t at, void *userdata)
 int provider_docker_await(struct app *app, void (*linked)(struct app *app))
 {
 	app->engine_linked = linked;
-	if (app->engine || !app->service.has_provider) {
+	if (app->engine || app->service.engine == LAUNCH_ENGINE_NONE) {
 		linked(app);
 		return 0;
 	}
@@ -112,9 +117,14 @@ int provider_docker_await(struct app *app, void (*linked)(struct app *app))
 				 app);
 }
 
-static bool is_configured(const struct app *app)
+static bool has_docker(const struct app *app)
 {
-	return app->service.has_provider != 0;
+	return app->service.engine == LAUNCH_ENGINE_DOCKER;
+}
+
+static bool has_remote(const struct app *app)
+{
+	return app->service.engine == LAUNCH_ENGINE_REMOTE;
 }
 
 static bool is_reachable(const struct app *app)
@@ -216,22 +226,29 @@ static int refuse(struct app *app, const struct id *id, supervisor_answer answer
 	return -EOPNOTSUPP;
 }
 
-const struct provider provider_docker = {
-	.name = "docker",
-	.can = {.pause_resume = true},
-	.is_configured = is_configured,
-	.is_reachable = is_reachable,
-	.create = create,
-	.connect = connect_all,
-	.asked = asked,
-	.destroy = destroy,
-	.persist = persist,
-	.persist_open = persist_open,
-	.persist_close = persist_close,
-	.resume = resume,
-	.stat = stat_of,
-	.proof = refuse,
-	.trace = refuse,
-	.is_gone = is_gone,
-	.delete_snapshot = snapshot_remove_reference,
-};
+/* Which of the two it is, sandboxd-provider alone knows. */
+/* clang-format off */
+#define ENGINE_PROVIDER(its_name, has_it)                                                          \
+	{                                                                                          \
+		.name = (its_name),                                                                \
+		.can = {.pause_resume = true},                                                     \
+		.is_configured = (has_it),                                                         \
+		.is_reachable = is_reachable,                                                      \
+		.create = create,                                                                  \
+		.connect = connect_all,                                                            \
+		.asked = asked,                                                                    \
+		.destroy = destroy,                                                                \
+		.persist = persist,                                                                \
+		.persist_open = persist_open,                                                      \
+		.persist_close = persist_close,                                                    \
+		.resume = resume,                                                                  \
+		.stat = stat_of,                                                                   \
+		.proof = refuse,                                                                   \
+		.trace = refuse,                                                                   \
+		.is_gone = is_gone,                                                                \
+		.delete_snapshot = snapshot_remove_reference,                                      \
+	}
+/* clang-format on */
+
+const struct provider provider_docker = ENGINE_PROVIDER("docker", has_docker);
+const struct provider provider_remote = ENGINE_PROVIDER("remote", has_remote);

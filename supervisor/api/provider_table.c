@@ -6,5 +6,6 @@
 const struct provider *const providers[] = {
 	&provider_native,
 	&provider_docker,
+	&provider_remote,
 	NULL,
 };

@@ -92,7 +92,7 @@ static const char *hidden(const struct show *show, const char *section,
 
 	if (row->type == OPTION_TYPE_ENDPOINT || row->type == OPTION_TYPE_SECRET ||
 	    row->type == OPTION_TYPE_DSN || row->type == OPTION_TYPE_REDIS_SERVER ||
-	    row->type == OPTION_TYPE_S3_LOGIN)
+	    row->type == OPTION_TYPE_S3_LOGIN || row->type == OPTION_TYPE_REMOTE_URL)
 		return "<set>";
 	if (!option_type_is_list(row->type))
 		return NULL;

@@ -35,21 +35,12 @@ static bool is_host(const char *host)
 	return host_name_canonical(host, length, text) >= 0;
 }
 
-int option_s3_set_url(const struct option_row *row, const char *value, struct config_answer *answer)
+int option_s3_check_place(const char *place, size_t length, bool is_plain)
 {
-	bool is_plain = str_has_prefix(value, HTTP);
-	const char *place = value + strlen(is_plain ? HTTP : HTTPS);
 	char host[S3_HOST_BYTES];
 	const char *port;
-	size_t length;
 	uint32_t number;
 
-	(void)row;
-	if (!is_plain && !str_has_prefix(value, HTTPS))
-		return -EINVAL;
-	length = strlen(place);
-	if (length > 0 && place[length - 1] == '/')
-		length--;
 	port = memrchr(place, ':', length);
 	if (port && memchr(port, ']', length - (size_t)(port - place)))
 		port = NULL;
@@ -63,6 +54,23 @@ int option_s3_set_url(const struct option_row *row, const char *value, struct co
 	}
 	if (str_copy_n(host, sizeof(host), place, port ? (size_t)(port - place) : length) < 0 ||
 	    !is_host(host) || (is_plain && !is_loopback(host)))
+		return -EINVAL;
+	return 0;
+}
+
+int option_s3_set_url(const struct option_row *row, const char *value, struct config_answer *answer)
+{
+	bool is_plain = str_has_prefix(value, HTTP);
+	const char *place = value + strlen(is_plain ? HTTP : HTTPS);
+	size_t length;
+
+	(void)row;
+	if (!is_plain && !str_has_prefix(value, HTTPS))
+		return -EINVAL;
+	length = strlen(place);
+	if (length > 0 && place[length - 1] == '/')
+		length--;
+	if (option_s3_check_place(place, length, is_plain) < 0)
 		return -EINVAL;
 	memset(answer->s3.host, 0, sizeof(answer->s3.host));
 	if (str_copy_n(answer->s3.host, sizeof(answer->s3.host), place, length) < 0)

@@ -29,6 +29,7 @@
 #define AIRBYTE    "airbyte"
 #define CELERY     "celery"
 #define DOCKER     "docker"
+#define REMOTE     "remote"
 
 #define QUOTA(scope, member) AT(api.quota.limits[QUOTA_SCOPE_##scope].member)
 
@@ -53,8 +54,8 @@ static const struct option_row rows[] = {
 	{SUPERVISOR, "environment", OPTION_TYPE_ENVIRONMENT, 0, 1, "production",
 	 AT(supervisor.environment), OPTION_RESTART, "production or development, where foreign engines need no leave"},
 
-	{API, "provider", OPTION_TYPE_PROVIDER, 0, 1, "native",
-	 AT(api.provider), OPTION_RELOAD_NEW, "what makes a sandbox that names no provider: native or docker"},
+	{API, "provider", OPTION_TYPE_PROVIDER, 0, 2, "native",
+	 AT(api.provider), OPTION_RELOAD_NEW, "what makes a sandbox that names no provider: native, docker or remote"},
 	{API, "stream_url", OPTION_TYPE_URL_PREFIX, 0, 0, "/chat/stream/",
 	 AT(api.stream_url), OPTION_RELOAD, "prefix of a task's stream_url"},
 	{API, "websocket_origins", OPTION_TYPE_ORIGINS, 0, 0, NULL,
@@ -233,6 +234,13 @@ static const struct option_row rows[] = {
 	{DOCKER, "allow_in_production", OPTION_TYPE_BOOL, 0, 1, "no",
 	 AT(supervisor.docker.in_production), OPTION_RESTART, "use that engine also where environment = production"},
 
+	{REMOTE, "url", OPTION_TYPE_REMOTE_URL, 0, 0, NULL,
+	 AT(supervisor.remote.url), OPTION_RESTART, "service elsewhere that sandboxes may be made by, as https://sandboxes.example/v1; unset: none"},
+	{REMOTE, "credential_file", OPTION_TYPE_SOCKET, 0, 0, NULL,
+	 AT(supervisor.remote.credential_file), OPTION_RESTART, "file of root's alone with the credential that tokens are asked with"},
+	{REMOTE, "template", OPTION_TYPE_IMAGE, 0, 0, NULL,
+	 AT(supervisor.remote.template), OPTION_RESTART, "template of every sandbox there"},
+
 	{LIMITS, "sessions", OPTION_TYPE_U32, 1, CONFIG_SESSIONS_MAX, "1000",
 	 AT(supervisor.max_sessions), OPTION_RELOAD_NEW, "sessions at once"},
 	{LIMITS, "memory", OPTION_TYPE_SIZE, 0, CONFIG_TOTAL_MEMORY_MAX, "0",
@@ -323,11 +331,12 @@ static const char *const type_names[OPTION_TYPE_MAX_] = {
 	[OPTION_TYPE_TASKS] = "names",
 	[OPTION_TYPE_EXECUTION] = "local|celery",
 	[OPTION_TYPE_ENCRYPTION] = "off|available|required",
-	[OPTION_TYPE_PROVIDER] = "native|docker",
+	[OPTION_TYPE_PROVIDER] = "native|docker|remote",
 	[OPTION_TYPE_ENVIRONMENT] = "production|development",
 	[OPTION_TYPE_SOCKET] = "path",
 	[OPTION_TYPE_IMAGE] = "name",
 	[OPTION_TYPE_SNAPSHOTS] = "local|s3",
+	[OPTION_TYPE_REMOTE_URL] = "url",
 	[OPTION_TYPE_S3_URL] = "url",
 	[OPTION_TYPE_S3_NAME] = "text",
 	[OPTION_TYPE_S3_PREFIX] = "text",

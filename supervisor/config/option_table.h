@@ -42,11 +42,12 @@ enum option_type {
 	OPTION_TYPE_TASKS,        /* dotted names between spaces, into celery.task_name */
 	OPTION_TYPE_EXECUTION,    /* local, celery */
 	OPTION_TYPE_ENCRYPTION,   /* off, available, required */
-	OPTION_TYPE_PROVIDER,     /* native, docker */
+	OPTION_TYPE_PROVIDER,     /* native, docker, remote */
 	OPTION_TYPE_ENVIRONMENT,  /* production, development */
-	OPTION_TYPE_SOCKET,       /* absolute path of a Unix socket */
+	OPTION_TYPE_SOCKET,       /* absolute path of a Unix socket or a file */
 	OPTION_TYPE_IMAGE,        /* name of an image, as an engine takes it */
 	OPTION_TYPE_SNAPSHOTS,    /* local, s3 */
+	OPTION_TYPE_REMOTE_URL,   /* https://host[:port][/path]; never shown */
 	OPTION_TYPE_S3_URL,       /* https://host[:port] */
 	OPTION_TYPE_S3_NAME,      /* of a region or a bucket */
 	OPTION_TYPE_S3_PREFIX,    /* folders, with a slash at the end */

@@ -11,6 +11,7 @@
 #include "supervisor/config/option_dsn.h"
 #include "supervisor/config/option_list.h"
 #include "supervisor/config/option_redis.h"
+#include "supervisor/config/option_remote.h"
 #include "supervisor/config/option_s3.h"
 
 #define CHOICE_WORDS 4
@@ -86,7 +87,7 @@ static int set_choice(const struct option_row *row, const char *value, struct co
 		{OPTION_TYPE_AIRBYTE,     {"client", "password", "open", "cloud"}},
 		{OPTION_TYPE_EXECUTION,   {"local", "celery"}                    },
 		{OPTION_TYPE_ENCRYPTION,  {"off", "available", "required"}       },
-		{OPTION_TYPE_PROVIDER,    {"native", "docker"}                   },
+		{OPTION_TYPE_PROVIDER,    {"native", "docker", "remote"}         },
 		{OPTION_TYPE_ENVIRONMENT, {"production", "development"}          },
 		{OPTION_TYPE_SNAPSHOTS,   {"local", "s3"}                        },
 	};
@@ -328,13 +329,17 @@ static const struct value_kind {
 			     NULL													      },
 	[OPTION_TYPE_EXECUTION] = {set_choice,              "local or celery",                                                             NULL      },
 	[OPTION_TYPE_ENCRYPTION] = {set_choice,              "off, available or required",                                                  NULL      },
-	[OPTION_TYPE_PROVIDER] = {set_choice,              "native or docker",                                                            NULL      },
+	[OPTION_TYPE_PROVIDER] = {set_choice,              "native, docker or remote",                                                    NULL      },
 	[OPTION_TYPE_ENVIRONMENT] = {set_choice,              "production or development",                                                   NULL      },
 	[OPTION_TYPE_SOCKET] = {set_socket,              "an absolute path without . and .., at most 107 bytes",
                              NULL													      },
 	[OPTION_TYPE_IMAGE] = {set_image,
                              "a name such as registry.example/sandbox:1, at most 255 bytes",					 NULL      },
 	[OPTION_TYPE_SNAPSHOTS] = {set_choice,              "local or s3",								 NULL      },
+	[OPTION_TYPE_REMOTE_URL] =
+		{option_remote_set_url,
+			     "https://host:port/path, or http:// at localhost, 127.0.0.1 or [::1], at most 255 bytes",
+			     NULL													      },
 	[OPTION_TYPE_S3_URL] =
 		{option_s3_set_url,
 			     "https://host or https://host:port, or http:// at localhost, 127.0.0.1 or [::1]",

@@ -405,6 +405,7 @@ static int docker_list(struct engine *engine, const struct engine_list *list)
 }
 
 static const struct engine_calls docker_calls = {
+	.wraps_streams = true,
 	.start = docker_start,
 	.remove = docker_remove,
 	.pause = docker_pause,
@@ -427,7 +428,9 @@ int docker_new(const struct docker_options *options, struct engine **ret_engine)
 		getrlimit(RLIMIT_NPROC, &limit) < 0 || limit.rlim_max == RLIM_INFINITY
 			? -1
 			: (int64_t)limit.rlim_max;
-	r = http_new(options->loop, PROVIDER_ENGINE_PATH, &docker->http);
+	r = http_new(
+		&(struct http_options){.loop = options->loop, .socket_path = PROVIDER_ENGINE_PATH},
+		&docker->http);
 	if (r < 0) {
 		free(docker);
 		return r;

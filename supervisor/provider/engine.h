@@ -30,6 +30,7 @@ struct engine_list {
 };
 
 struct engine_calls {
+	bool wraps_streams; /* as unwrap.h; else a stream is the tether's alone */
 	/* Made and started; one of that id that is there is removed before. What was made is
 	 * removed where it does not start. profile: of the plan. */
 	int (*start)(struct engine *engine, const struct plan *plan, const char *profile,

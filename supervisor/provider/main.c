@@ -1,13 +1,15 @@
 /*
- * sandboxd-provider: sandboxes of a foreign engine, for the api worker.
+ * sandboxd-provider: sandboxes of a foreign engine or a service elsewhere, for the api worker.
  *
  * Who holds the engine's socket is root on this host, so this process has it and little else: own
- * ids, an empty root, no network, the socket of one path. It reads requests of the api worker and
+ * ids, an empty root, no network, the socket of one path. Of a service elsewhere it has the
+ * credential instead, and the network. It reads requests of the api worker and
  * answers of the engine; what sessions say passes through it unread but for the length of each
  * message.
  *
- * Start: signals, configuration, filter, one question to the engine; where that does not answer it
- * ends, and the supervisor starts it again with the socket that is there then.
+ * Start: signals, configuration, filter, one question to the engine or service; where that does not
+ * answer it ends, and the supervisor starts it again with the socket, or credential, that is there
+ * then.
  */
 #include <curl/curl.h>
 #include <errno.h>
@@ -30,15 +32,23 @@
 #include "sandboxd/worker.h"
 #include "supervisor/provider/docker.h"
 #include "supervisor/provider/http.h"
+#include "supervisor/provider/remote.h"
+#include "supervisor/provider/remote_client.h"
 #include "supervisor/provider/service.h"
 #include "supervisor/worker_start.h"
 
-#define ENGINE_TIMEOUT (10 * USEC_PER_SEC)
+#define LOOKUP_TIMEOUT_MS 1500
+/* Of the worker's root: whom the host trusts, and the hosts file. */
+#define FACTS             "/etc"
+#define ENGINE_TIMEOUT    (10 * USEC_PER_SEC)
 
 struct provider {
 	struct loop *loop;
 	struct image policy;
 	struct provider_config config;
+	char credential[PROVIDER_CREDENTIAL_BYTES]; /* of a remote service; "": an engine */
+	struct name_lookup *lookup;                 /* the same */
+	struct remote_client *client;               /* the same */
 	char instance[sizeof(((struct launch_hello *)0)->instance) + 1];
 	struct engine *engine;
 	struct service *service;
@@ -113,6 +123,39 @@ static int on_signal(void *userdata, uint32_t events)
 	return 0;
 }
 
+static bool is_remote(const struct provider *provider)
+{
+	return provider->config.url[0] != '\0';
+}
+
+/* The first line of the file, which is not needed again: the next process has it as it is then. */
+static int read_credential(struct provider *provider)
+{
+	char *credential = provider->credential;
+	ssize_t n = io_read(WORKER_FD_ENGINE, credential, sizeof(provider->credential) - 1);
+
+	if (n < 0)
+		return (int)n;
+	(void)fd_close(WORKER_FD_ENGINE);
+	credential[n] = '\0';
+	credential[strcspn(credential, "\r\n")] = '\0';
+	/* Part of a header. */
+	for (const char *at = credential; *at; at++)
+		if (*at <= 0x20 || *at >= 0x7f)
+			return -EBADMSG;
+	return credential[0] != '\0' ? 0 : -EBADMSG;
+}
+
+static int open_remote(struct provider *provider)
+{
+	int r = read_credential(provider);
+
+	if (r < 0)
+		log_line(LOG_LEVEL_ERROR, NULL, "the credential file has no credential", "errno=%d",
+			 -r);
+	return r < 0 ? r : name_lookup_new(LOOKUP_TIMEOUT_MS, &provider->lookup);
+}
+
 /* What of it has to be there before the filter: libraries read their settings, and their random
  * numbers. */
 static int open_provider(struct provider *provider)
@@ -129,10 +172,12 @@ static int open_provider(struct provider *provider)
 		r = loop_new(&provider->loop);
 	if (r == 0)
 		r = image_open(WORKER_FD_POLICY, &provider->policy, &err);
+	if (r == 0 && is_remote(provider))
+		r = open_remote(provider);
 	return r;
 }
 
-static int start(struct provider *provider)
+static int start_docker(struct provider *provider)
 {
 	const struct docker_options options = {
 		.loop = provider->loop,
@@ -140,13 +185,51 @@ static int start(struct provider *provider)
 		.instance = provider->instance,
 	};
 	int status = http_ask(PROVIDER_ENGINE_PATH, "/_ping", ENGINE_TIMEOUT);
-	int r;
 
 	if (status != 200) {
 		log_line(LOG_LEVEL_ERROR, NULL, "the engine does not answer", "status=%d", status);
 		return -ECONNREFUSED;
 	}
-	r = docker_new(&options, &provider->engine);
+	return docker_new(&options, &provider->engine);
+}
+
+static void on_first_token(void *userdata, int result)
+{
+	struct provider *provider = userdata;
+
+	loop_quit(provider->loop, result);
+}
+
+static int start_remote(struct provider *provider)
+{
+	const struct remote_client_options client = {
+		.loop = provider->loop,
+		.url = provider->config.url,
+		.credential = provider->credential,
+		.lookup = provider->lookup,
+	};
+	struct remote_options options = {
+		.loop = provider->loop,
+		.config = &provider->config,
+		.instance = provider->instance,
+	};
+	int r = remote_client_new(&client, on_first_token, provider, &provider->client);
+
+	if (r == 0)
+		r = loop_run(provider->loop);
+	if (r < 0) {
+		log_line(LOG_LEVEL_ERROR, NULL, "the remote service does not answer", "errno=%d",
+			 -r);
+		return r;
+	}
+	options.client = provider->client;
+	return remote_new(&options, &provider->engine);
+}
+
+static int start(struct provider *provider)
+{
+	int r = is_remote(provider) ? start_remote(provider) : start_docker(provider);
+
 	if (r == 0)
 		r = service_new(provider->loop, provider->engine, &provider->policy,
 				&provider->service);
@@ -171,6 +254,14 @@ static int run(struct provider *provider, int signal_fd)
 	return r;
 }
 
+/* Only a service elsewhere is reached by TCP, and has a certificate that is checked by a file. */
+static int confine(const struct provider *provider)
+{
+	if (is_remote(provider))
+		return confine_reading_worker(WORKER_FD_POLICY, "worker-remote", FACTS);
+	return confine_fileless_worker(WORKER_FD_POLICY, "worker-provider");
+}
+
 int main(void)
 {
 	static struct provider provider;
@@ -187,7 +278,7 @@ int main(void)
 		log_line(LOG_LEVEL_ERROR, NULL, "provider cannot start", "errno=%d", -r);
 		return EXIT_FAILURE;
 	}
-	if (confine_fileless_worker(WORKER_FD_POLICY, "worker-provider") < 0)
+	if (confine(&provider) < 0)
 		return EXIT_FAILURE;
 	r = start(&provider);
 	if (r == 0)

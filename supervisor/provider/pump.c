@@ -33,6 +33,7 @@ struct pump {
 	struct loop_source *handle_source;
 	struct loop_source *stream_source;
 	bool has_ended;
+	bool is_wrapped;
 	unsigned int n_in_vain;
 	struct tether tether;
 	struct unwrap unwrap;
@@ -79,19 +80,33 @@ static int write_stream(struct pump *pump)
 	return PUMP_MOVED;
 }
 
+/* PUMP_MOVED with *ret_n bytes. */
+static int receive(const struct pump *pump, void *data, size_t size, ssize_t *ret_n)
+{
+	*ret_n = recv(pump->stream_fd, data, size, 0);
+	if (*ret_n < 0)
+		return errno == EAGAIN ? PUMP_WAITS : PUMP_LOST;
+	return *ret_n == 0 ? PUMP_LOST : PUMP_MOVED;
+}
+
 static int read_stream(struct pump *pump)
 {
 	void *space;
 	size_t room = tether_space(&pump->tether, &space);
 	size_t n_out;
 	ssize_t n;
+	int r;
 
+	if (!pump->is_wrapped) {
+		r = receive(pump, space, room, &n);
+		if (r == PUMP_MOVED)
+			tether_read(&pump->tether, (size_t)n);
+		return r;
+	}
 	if (pump->in_at == pump->in_bytes) {
-		n = recv(pump->stream_fd, pump->in, sizeof(pump->in), 0);
-		if (n < 0)
-			return errno == EAGAIN ? PUMP_WAITS : PUMP_LOST;
-		if (n == 0)
-			return PUMP_LOST;
+		r = receive(pump, pump->in, sizeof(pump->in), &n);
+		if (r != PUMP_MOVED)
+			return r;
 		pump->in_at = 0;
 		pump->in_bytes = (size_t)n;
 	}
@@ -215,8 +230,8 @@ static int on_ready(void *userdata, uint32_t events)
 	return 0;
 }
 
-int pump_new(struct loop *loop, int handle_fd, const struct pump_events *events, void *userdata,
-	     struct pump **ret_pump)
+int pump_new(struct loop *loop, int handle_fd, bool is_wrapped, const struct pump_events *events,
+	     void *userdata, struct pump **ret_pump)
 {
 	struct pump *pump = calloc(1, sizeof(*pump));
 	uint64_t name;
@@ -229,6 +244,7 @@ int pump_new(struct loop *loop, int handle_fd, const struct pump_events *events,
 	pump->userdata = userdata;
 	pump->handle_fd = handle_fd;
 	pump->stream_fd = -1;
+	pump->is_wrapped = is_wrapped;
 	r = getrandom(&name, sizeof(name), 0) == (ssize_t)sizeof(name) ? 0 : -EIO;
 	if (r == 0)
 		r = tether_init(&pump->tether, name | 1);

@@ -19,10 +19,10 @@ struct pump_events {
 	void (*lost)(void *userdata);
 };
 
-/* handle_fd: SOCK_SEQPACKET, non-blocking; becomes the pump's on success. Nothing moves before
- * pump_connect. 0 or -errno. */
-MUST_USE int pump_new(struct loop *loop, int handle_fd, const struct pump_events *events,
-		      void *userdata, struct pump **ret_pump);
+/* handle_fd: SOCK_SEQPACKET, non-blocking; becomes the pump's on success. is_wrapped: what comes on
+ * its streams is as unwrap.h says. Nothing moves before pump_connect. 0 or -errno. */
+MUST_USE int pump_new(struct loop *loop, int handle_fd, bool is_wrapped,
+		      const struct pump_events *events, void *userdata, struct pump **ret_pump);
 /* A stream, non-blocking; becomes the pump's in any case, in place of the one before. 0 or -errno.
  */
 MUST_USE int pump_connect(struct pump *pump, int stream_fd);

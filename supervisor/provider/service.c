@@ -209,7 +209,8 @@ static int open_handle(struct sandbox *sandbox, int *ret_fd)
 	r = sockmsg_pair(fds, 1);
 	if (r < 0)
 		return r;
-	r = pump_new(sandbox->service->loop, fds[0], &pump_events, sandbox, &sandbox->pump);
+	r = pump_new(sandbox->service->loop, fds[0], sandbox->service->engine->calls->wraps_streams,
+		     &pump_events, sandbox, &sandbox->pump);
 	if (r < 0) {
 		(void)fd_close(fds[0]);
 		(void)fd_close(fds[1]);

@@ -10,6 +10,7 @@ import urllib.parse
 
 from docker_rig import Engine
 from harness import CONFIG, ROOT, RUNTIME, SLOW, Answer, Daemon, Result, UnixConnection, event_bytes, stopped, wait_until
+from remote_standin import Service
 
 JSON = {"Accept": "application/json"}
 LINES = {"Accept": "application/x-ndjson"}
@@ -46,6 +47,14 @@ class Native:
         wait_until(daemon.ready, 30, "it answers")
 
 
+def kill_provider(daemon):
+    name = "sandboxd-provider"[:15]  # as the kernel keeps it
+    former = daemon.worker_pid(name)
+    os.kill(former, signal.SIGKILL)
+    wait_until(lambda: [pid for pid in daemon.processes().get(name, []) if pid != former], 30, "another one")
+    wait_until(daemon.ready, 30, "it answers")
+
+
 class Docker:
     """Containers of podman's Docker-compatible engine."""
 
@@ -72,14 +81,39 @@ class Docker:
         return stopped(self.engine.process.pid)
 
     def dies(self, daemon):
-        name = "sandboxd-provider"[:15]  # as the kernel keeps it
-        former = daemon.worker_pid(name)
-        os.kill(former, signal.SIGKILL)
-        wait_until(lambda: [pid for pid in daemon.processes().get(name, []) if pid != former], 30, "another one")
-        wait_until(daemon.ready, 30, "it answers")
+        kill_provider(daemon)
 
 
-PROVIDERS = (Native(), Docker())
+class Remote:
+    """Sandboxes of the stand-in for a service elsewhere."""
+
+    name = "remote"
+
+    def __init__(self):
+        self.service = None
+
+    @contextlib.contextmanager
+    def serving(self):
+        self.service = Service()
+        try:
+            daemon = Daemon(CONFIG + "[api]\nprovider = remote\n" + self.service.config())
+            daemon.deaths_expected = True
+            try:
+                wait_until(lambda: daemon.readiness() == 200, 20, "the provider is up")
+                yield daemon
+            finally:
+                daemon.done()
+        finally:
+            self.service.done()
+
+    def silent(self, _daemon):
+        return self.service.silent()
+
+    def dies(self, daemon):
+        kill_provider(daemon)
+
+
+PROVIDERS = (Native(), Docker(), Remote())
 
 
 def documented():

@@ -26,7 +26,7 @@ BASE = "base"
 GIT = "jail/git"  # starts git
 CONTAIN = "jail/contain"  # makes a shim in a container of a foreign engine
 LOADER = "jail/loader"  # parses inside a session, where a component is
-RESOLVERS = ("sandboxd-api", "sandboxd-egress", "sandboxd-s3")
+RESOLVERS = ("sandboxd-api", "sandboxd-egress", "sandboxd-provider", "sandboxd-s3")
 # Of the policy compiler in test builds: runs the program that it watches.
 LEARN = "policy/learn.c"
 # symbol or system call → folders that may use it (see docs/ARCHITECTURE.md)

@@ -70,7 +70,8 @@ static void greet(struct api_rig *rig, const struct launch_msg *ask)
 	answer.u.hello.n_profiles = 2;
 	answer.u.hello.n_egress = 1;
 	facts.u.facts.n_egress = facts.u.facts.n_egress_up = 1;
-	facts.u.facts.has_provider = facts.u.facts.provider_up = rig->has_docker;
+	facts.u.facts.engine = rig->has_docker ? LAUNCH_ENGINE_DOCKER : LAUNCH_ENGINE_NONE;
+	facts.u.facts.provider_up = rig->has_docker;
 	supervisor_say(rig, &facts, -1);
 	give_link(rig, 0, &rig->egress_fd);
 	if (rig->has_docker)

@@ -24,7 +24,8 @@ add_test(NAME unit.policyc_check COMMAND sandbox-policyc check --sets ${_policy}
 	${_policy}/profiles/worker-config.profile
 	${_policy}/profiles/worker-helper.profile ${_policy}/profiles/worker-api-network.profile
 	${_policy}/profiles/worker-redis.profile ${_policy}/profiles/worker-template.profile
-	${_policy}/profiles/worker-provider.profile ${_policy}/profiles/worker-s3.profile)
+	${_policy}/profiles/worker-provider.profile ${_policy}/profiles/worker-remote.profile
+	${_policy}/profiles/worker-s3.profile)
 add_test(NAME unit.policyc_explain COMMAND sandbox-policyc explain --sets ${_policy}/syscalls
 	${_policy}/profiles/component.profile)
 set_tests_properties(unit.policyc_explain PROPERTIES

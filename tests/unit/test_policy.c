@@ -190,7 +190,8 @@ static void test_policy_profiles_have_their_indices(void **state)
 	static const char *const names[] = {
 		"component",     "agent",           "worker-api",       "worker-egress",
 		"worker-config", "worker-helper",   "worker-inspector", "worker-api-network",
-		"worker-redis",  "worker-template", "worker-provider",  "worker-s3"};
+		"worker-redis",  "worker-template", "worker-provider",  "worker-remote",
+		"worker-s3"};
 
 	(void)state;
 	assert_int_equal(image.header->n_profiles, ARRAY_SIZE(names));

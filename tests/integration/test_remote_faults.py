@@ -1,0 +1,295 @@
+"""A service elsewhere whose tokens end, that refuses, is slow, loses its streams and goes away: what is answered, what goes
+on, and that nothing is left. Each test looks whether its fault came."""
+import contextlib
+import threading
+import time
+
+import pytest
+
+from conformance_rig import Sandbox, refused
+from harness import CONFIG, RUNTIME, SLOW, Daemon, Result, wait_until
+from remote_standin import Service
+
+COUNTED = "".join(f"{n}\n" for n in range(1, 200001)).encode()
+
+
+@pytest.fixture(name="service", scope="module")
+def fixture_service():
+    service = Service()
+    yield service
+    service.done()
+
+
+@pytest.fixture(name="daemon", scope="module")
+def fixture_daemon(service):
+    daemon = Daemon(CONFIG + "[api]\nprovider = remote\n" + service.config())
+    daemon.deaths_expected = True  # a worker whose service is away ends, and is started again
+    yield daemon
+    daemon.done()
+
+
+@pytest.fixture(name="caller")
+def fixture_caller(daemon, service):
+    service.calm()
+    wait_until(lambda: daemon.readiness() == 200, 40, "the provider is up")
+    yield daemon.client("ana")
+    service.calm()
+
+
+@pytest.fixture(name="sandbox")
+def fixture_sandbox(caller, daemon, service):
+    made = Sandbox(caller, caller.create_runtime())
+    yield made
+    service.calm()
+    wait_until(lambda: daemon.readiness() == 200, 40, "the provider is up")
+    assert made.delete().status == 200
+
+
+def created(caller):
+    return caller.post(RUNTIME, {}, timeout=90 * SLOW)
+
+
+def nothing_is_left(service):
+    wait_until(lambda: service.engine.containers() == {} and service.under_way == {}, 60, "no sandbox is left")
+
+
+def gone(caller, answer):
+    assert answer.status == 201, answer
+    assert Sandbox(caller, answer.json["sandbox_uuid"]).delete().status == 200
+
+
+def reached(sandbox, path):
+    """None while there is nobody to answer."""
+    with contextlib.suppress(OSError):
+        answer = sandbox.caller.get(sandbox.url("/files", path=path))
+        return answer.body if answer.status == 200 else None
+    return None
+
+
+# --- tokens
+
+
+def test_a_token_that_is_no_longer_good_is_replaced(service, sandbox):
+    """In every kind of request; and what runs does not notice."""
+    command = sandbox.begin("read x; echo $x", stdin_open=True)
+    for ask in (lambda: sandbox.done("/suspend"), lambda: sandbox.done("/resume"), lambda: sandbox.get("/stats"),
+                lambda: gone(sandbox.caller, created(sandbox.caller))):
+        n_tokens, n_unauthorized = service.n_tokens, service.n_unauthorized
+        service.expire()
+        ask()
+        assert service.n_unauthorized > n_unauthorized, "the fault was met"
+        assert service.n_tokens > n_tokens
+    sandbox.done(f"/commands/{command}/stdin", {"text": "still here\n", "eof": True})
+    assert sandbox.ended(command)["code"] == 0
+    assert sandbox.output(command) == b"still here\n"
+
+
+def test_a_stream_with_an_old_token(service, sandbox):
+    n_unauthorized = service.n_unauthorized
+    sandbox.put("file", b"kept")
+    service.expire()
+    service.cut_all()
+    assert sandbox.bytes("file") == b"kept"
+    assert service.n_unauthorized > n_unauthorized, "the fault was met"
+
+
+def test_a_token_is_renewed_before_its_end(service, caller):
+    """Of a service whose clock and ours agree no request is refused."""
+    service.expires_in = 4
+    service.expire()
+    gone(caller, created(caller))
+    n_tokens, n_unauthorized = service.n_tokens, service.n_unauthorized
+    made = Sandbox(caller, caller.create_runtime())
+    wait_until(lambda: made.get("/stats").status == 200 and service.n_tokens > n_tokens + 1, 60, "it was renewed")
+    assert service.n_unauthorized == n_unauthorized
+    assert made.delete().status == 200
+
+
+@pytest.mark.parametrize("request_line", ["PUT ", "POST .*/stream$"])
+def test_a_second_refusal_is_the_answer(caller, service, request_line):
+    service.refuse = [[request_line, 401, 2]]
+    n_tokens = service.n_tokens
+    refused(created(caller), 503, "provider_unavailable", True)
+    assert service.refuse[0][2] == 0, "the fault was met"
+    assert service.n_tokens > n_tokens
+    nothing_is_left(service)
+    gone(caller, created(caller))
+
+
+def test_a_token_that_is_not_given(caller, service):
+    """Whoever waited for it is told; nothing was asked with another one."""
+    service.expire()
+    service.refuse = [["POST .*/token$", 503, 1]]
+    refused(created(caller), 503, "provider_unavailable", True)
+    assert service.refuse[0][2] == 0, "the fault was met"
+    nothing_is_left(service)
+    gone(caller, created(caller))
+
+
+def test_the_credential_is_exchanged(daemon, caller, service, sandbox):
+    """It is read where it is not taken any more; nothing of what lives is lost."""
+    sandbox.put("file", b"kept")
+    former = service.credential
+    service.credential = "another-one"
+    try:
+        service.expire()
+        service.cut_all()
+        wait_until(lambda: daemon.readiness() == 503, 40, "it is not taken")
+        refused(caller.post(RUNTIME, {}), 503, "provider_unavailable", True)
+        service.write_credential("another-one")
+        wait_until(lambda: daemon.readiness() == 200, 60, "it is read again")
+        assert sandbox.bytes("file") == b"kept"
+    finally:
+        service.write_credential(former)
+        service.credential = former
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize("status", [403, 500, 503])
+@pytest.mark.parametrize("request_line", ["PUT ", "POST .*/stream$"])
+def test_a_refusal_is_a_typed_error_and_leaves_nothing(caller, service, request_line, status):
+    service.refuse = [[request_line, status, 1]]
+    refused(created(caller), 503, "provider_unavailable", True)
+    assert service.refuse[0][2] == 0, "the fault was met"
+    nothing_is_left(service)
+    gone(caller, created(caller))
+
+
+def test_a_question_that_fails_is_asked_again(caller, service):
+    """Whether it runs, and whether it has gone."""
+    service.refuse = [["GET .*/sandboxd-", 500, 2]]
+    answer = created(caller)
+    assert service.refuse[0][2] == 0, "the fault was met"
+    service.refuse = [["GET .*/sandboxd-", 500, 2]]
+    gone(caller, answer)
+    nothing_is_left(service)
+
+
+def test_a_conflict_is_what_an_earlier_try_left(caller, service, sandbox):
+    """The real one: a sandbox that was said to be deleted is there when its row is used again."""
+    sandbox.put("file", b"lost")
+    n_asked = len(service.asked)
+    n_conflicts = service.n_conflicts
+    service.n_kept = 1
+    service.engine.podman("kill", service.engine.inspect(sandbox.name)["Name"].lstrip("/"))
+    wait_until(lambda: caller.run(sandbox.name, "true").code == 0, 60, "another one")
+    refused(sandbox.read("file"), 404, "file_not_found")
+    assert service.n_conflicts == n_conflicts + 1, "the fault was met"
+    assert [one["id"] for one in service.asked[n_asked:]] == [sandbox.name]
+    service.refuse = [["PUT ", 409, 2]]
+    refused(created(caller), 503, "provider_unavailable", True)
+    assert service.refuse[0][2] == 0, "the fault was met"
+
+
+# --- slow
+
+
+def test_a_slow_start(caller, service):
+    service.slow_start = 4
+    n_seen = len(service.seen)
+    began = time.monotonic()
+    answer = created(caller)
+    assert time.monotonic() - began >= 4
+    assert len([line for line in service.seen[n_seen:] if line.startswith("GET ")]) > 3, "it was asked for"
+    gone(caller, answer)
+    service.slow_start = 32
+    refused(created(caller), 503, "provider_unavailable", True)
+    assert "starting" in service.under_way.values() or "ending" in service.under_way.values(), "the fault was met"
+    service.slow_start = 0
+    nothing_is_left(service)
+
+
+def test_one_that_does_not_start(caller, service):
+    """Its engine refuses: what it says then is any other state."""
+    make, service.body_of = service.body_of, lambda wanted: {**type(service).body_of(service, wanted), "Entrypoint": ["/none"]}
+    try:
+        refused(created(caller), 503, "provider_unavailable", True)
+        assert service.under_way == {} or set(service.under_way.values()) <= {"failed"}
+    finally:
+        service.body_of = make
+    nothing_is_left(service)
+    gone(caller, created(caller))
+
+
+# --- streams
+
+
+@pytest.mark.parametrize("n_bytes", [1, 9, 1000, 100000, 1000000])
+def test_a_stream_is_lost_in_the_middle(service, sandbox, n_bytes):
+    """No byte is lost, and none comes twice."""
+    n_cut = service.n_cut
+    command = sandbox.begin("read x; seq 1 200000; cat", stdin_open=True, hold_output=True)
+    service.lose_after = n_bytes
+    sandbox.done(f"/commands/{command}/stdin", {"text": "go\n"})
+    got = []
+    reader = threading.Thread(target=lambda: got.append(Result(sandbox.stream(command))))
+    reader.start()
+    wait_until(lambda: service.n_cut > n_cut, 20, "it was lost")
+    sandbox.done(f"/commands/{command}/stdin", {"text": "and this\n", "eof": True})
+    reader.join(60 * SLOW)
+    assert got and got[0].code == 0, got
+    assert got[0].out == COUNTED + b"and this\n"
+
+
+def test_every_stream_is_cut_after_a_while(service, sandbox):
+    """As services do that end each after ten minutes: here after half a second."""
+    n_cut = service.n_cut
+    service.cut_after = 0.5
+    said = sandbox.events("i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo $i; sleep 0.05; done; echo err >&2; exit 7")
+    got = Result(said)
+    assert (got.out, got.err, got.code) == ("".join(f"{n}\n" for n in range(1, 101)).encode(), b"err\n", 7)
+    assert service.n_cut - n_cut >= 5
+    data = bytes(range(256)) * 20000
+    for _ in range(3):
+        assert sandbox.put("file", data).json["size"] == len(data)
+        assert sandbox.bytes("file") == data
+
+
+def test_a_stream_that_is_refused_for_a_while(service, sandbox):
+    command = sandbox.begin("read x; echo $x", stdin_open=True)
+    service.refuse = [["POST .*/stream$", 503, 4]]
+    service.cut_all()
+    sandbox.done(f"/commands/{command}/stdin", {"text": "after that\n", "eof": True})
+    assert sandbox.ended(command)["code"] == 0
+    assert service.refuse[0][2] == 0, "the fault was met"
+    assert sandbox.output(command) == b"after that\n"
+
+
+# --- away
+
+
+def test_a_service_that_is_away_for_a_moment(service, sandbox):
+    """Nothing is noticed but the delay."""
+    command = sandbox.begin("read x; echo $x", stdin_open=True)
+    n_ended = service.n_streams_ended
+    service.go_away()
+    wait_until(lambda: service.n_streams_ended > n_ended, 20, "it is away")
+    time.sleep(1)
+    service.come_back()
+    sandbox.done(f"/commands/{command}/stdin", {"text": "back\n", "eof": True})
+    assert sandbox.ended(command)["code"] == 0
+    assert sandbox.output(command) == b"back\n"
+
+
+def test_a_service_that_is_away(daemon, service, sandbox):
+    """What lives is not taken for gone: it is found again."""
+    sandbox.put("file", b"kept")
+    command = sandbox.begin("while :; do echo x >> beat; sleep 0.05; done")
+    native = daemon.client("ana")
+    n_made = len(service.asked)
+    service.go_away()
+    try:
+        wait_until(lambda: daemon.readiness() == 503, 90, "it is away")
+        refused(native.post(sandbox.url("/commands"), {"cmd": "true"}), 503, "provider_unavailable", True)
+        session = native.create_runtime(provider="native")
+        assert native.shell(session, "echo here").text == "here\n"
+    finally:
+        service.come_back()
+    wait_until(lambda: daemon.readiness() == 200, 60, "it is back")
+    wait_until(lambda: reached(sandbox, "file") == b"kept", 30, "what it has")
+    assert sandbox.state(command)["status"] == "running"
+    size = sandbox.size("beat")
+    wait_until(lambda: sandbox.size("beat") > size, 20, "it runs")
+    assert len(service.asked) == n_made, "nothing was made anew"
