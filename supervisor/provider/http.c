@@ -362,7 +362,7 @@ int http_send(struct http *http, const struct http_request *request, http_done d
 int http_ask(const char *socket_path, const char *path, usec_t timeout)
 {
 	CURL *easy = new_near(socket_path, path);
-	long status = 0;
+	long status = 0, error = 0;
 	CURLcode code;
 
 	if (!easy)
@@ -371,6 +371,10 @@ int http_ask(const char *socket_path, const char *path, usec_t timeout)
 	(void)curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
 	code = curl_easy_perform(easy);
 	(void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+	/* Of connect(): a socket whose mode keeps us out is not one where nobody listens. */
+	(void)curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &error);
 	curl_easy_cleanup(easy);
-	return code == CURLE_OK ? (int)status : -ECONNREFUSED;
+	if (code == CURLE_COULDNT_CONNECT && error > 0)
+		return -(int)error;
+	return status_of(code, status);
 }

@@ -187,7 +187,8 @@ static int start_docker(struct provider *provider)
 	int status = http_ask(PROVIDER_ENGINE_PATH, "/_ping", ENGINE_TIMEOUT);
 
 	if (status != 200) {
-		log_line(LOG_LEVEL_ERROR, NULL, "the engine does not answer", "status=%d", status);
+		log_line(LOG_LEVEL_ERROR, NULL, "the engine does not answer", "status=%d error=%s",
+			 status, status < 0 ? strerrorname_np(-status) : "-");
 		return -ECONNREFUSED;
 	}
 	return docker_new(&options, &provider->engine);

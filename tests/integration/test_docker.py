@@ -73,6 +73,22 @@ def test_the_client_says_which_provider(service, engine):
     assert other.returncode == 4 and b"Unknown provider" in other.stderr, other
 
 
+def test_a_socket_that_admits_nobody(engine):
+    """As podman makes its own: the log says that it is the mode, and it is enough to change that."""
+    engine.socket.chmod(0o600)
+    daemon = Daemon(CONFIG + engine.config())
+    daemon.deaths_expected = True
+    try:
+        wait_until(lambda: "error=EACCES" in daemon.log.read_text(), 30, "the reason")
+        assert engine_row(daemon)["state"] == "degraded"
+        engine.socket.chmod(0o666)
+        wait_until(lambda: daemon.readiness() == 200, 30, "the provider is up")
+        assert daemon.stop() == 0
+    finally:
+        engine.socket.chmod(0o666)
+        daemon.done()
+
+
 def test_an_image_that_the_engine_has_not_got(engine):
     """The answer names the step, the log the reason; nothing is left."""
     daemon = Daemon(CONFIG + engine.config(image="localhost/none:1"))
