@@ -65,11 +65,18 @@ static struct adoptee *find_adoptee(struct app *app, const struct id *id)
 	return NULL;
 }
 
-static struct adoptee *find_tree(struct app *app, const struct id *id)
+/* provider: whose session it is; what another one says of that id is no tree of it. NULL: any. */
+static struct adoptee *find_tree(struct app *app, const struct id *id,
+				 const struct provider *provider)
 {
-	struct adoptee *adoptee = find_adoptee(app, id);
+	LIST_FOR_EACH (entry, &app->adopting) {
+		struct adoptee *adoptee = LIST_ENTRY(entry, struct adoptee, link);
 
-	return adoptee && !adoptee->incompatible ? adoptee : NULL;
+		if (id_equal(&adoptee->id, id) && !adoptee->incompatible &&
+		    (!provider || adoptee->provider == provider))
+			return adoptee;
+	}
+	return NULL;
 }
 
 static void adoptee_free(struct adoptee *adoptee)
@@ -160,7 +167,7 @@ static void take_tree(struct start_up *start, struct session *session, struct ad
 static int on_row(void *userdata, const struct store_session *row)
 {
 	struct start_up *start = userdata;
-	struct adoptee *adoptee = find_tree(start->app, &row->id);
+	struct adoptee *adoptee = find_tree(start->app, &row->id, NULL);
 	struct janitor_row known = {
 		.session = row->id, .expires_at = row->expires_at, .restoring = row->restoring};
 	enum janitor_start plan = janitor_plan_start(&known, adoptee != NULL, clock_realtime());
@@ -174,6 +181,7 @@ static int on_row(void *userdata, const struct store_session *row)
 		return end_row(start, &row->id, SESSION_REASON_INCOMPATIBLE);
 	if (r < 0)
 		return r;
+	adoptee = find_tree(start->app, &row->id, live_of(session)->provider);
 	if (adoptee) {
 		take_tree(start, session, adoptee, plan == JANITOR_START_ADOPT);
 		return 0;

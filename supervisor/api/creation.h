@@ -50,3 +50,6 @@ MUST_USE int creation_launch(struct app *app, struct session *session);
 void sessions_insert(struct app *app, struct session *session);
 void sessions_kill_unknown(struct app *app, const struct provider *provider,
 			   const struct id *session);
+/* NULL: there is none, or one that another provider has: what this one says is not about that. */
+struct session *session_of_provider(struct app *app, const struct provider *provider,
+				    const struct id *id);

@@ -18,9 +18,15 @@
 #define PERSIST_TIMEOUT (60 * USEC_PER_SEC)
 #define START_WAIT      (3 * USEC_PER_SEC) /* for the first link: what needs no engine waits as long */
 
+static const struct provider *engine_provider(const struct app *app)
+{
+	return app->service.engine == LAUNCH_ENGINE_REMOTE ? &provider_remote : &provider_docker;
+}
+
 static void on_gone(void *userdata, const struct id *session, const struct launch_gone *gone)
 {
-	sessions_gone(userdata, session, gone);
+	if (session_of_provider(userdata, engine_provider(userdata), session))
+		sessions_gone(userdata, session, gone);
 }
 
 static void on_config(void *userdata, const struct launch_config *state, int fd)
@@ -50,11 +56,6 @@ static const struct supervisor_client_events events = {
 	.closed = on_closed,
 };
 
-static const struct provider *engine_provider(const struct app *app)
-{
-	return app->service.engine == LAUNCH_ENGINE_REMOTE ? &provider_remote : &provider_docker;
-}
-
 /* Of a link that came when this worker was serving already. */
 static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 {
@@ -68,7 +69,7 @@ static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 	if (!answer || !answer->more)
 		return;
 	memcpy(id.bytes, answer->session, ID_BYTES);
-	session = registry_find(&app->registry, &id);
+	session = session_of_provider(app, engine_provider(app), &id);
 	/* Its row was closed while nobody could end it; or was taken for one without a tree, and
 	 * the next worker knows better. */
 	if (!session)

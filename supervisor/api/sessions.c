@@ -33,6 +33,14 @@ struct kill_op {
 	uint32_t tree;
 };
 
+struct session *session_of_provider(struct app *app, const struct provider *provider,
+				    const struct id *id)
+{
+	struct session *session = registry_find(&app->registry, id);
+
+	return session && live_of(session)->provider == provider ? session : NULL;
+}
+
 static void fail_jobs(struct app *app, struct session *session)
 {
 	tasks_fail(app, session, session_reason_code(session->reason), "session ended");
@@ -63,7 +71,7 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 	struct kill_op *op = userdata;
 	struct app *app = op->app;
 	struct id id = op->session;
-	struct session *session = registry_find(&app->registry, &id);
+	struct session *session = session_of_provider(app, op->provider, &id);
 	struct log_context context = {.session = &id};
 	bool is_of_old_tree = session && live_of(session)->tree != op->tree;
 
@@ -94,7 +102,7 @@ static void on_killed(void *userdata, const struct launch_msg *answer, int fd)
 static struct kill_op *kill_op_new(struct app *app, const struct provider *provider,
 				   const struct id *session)
 {
-	const struct session *known = registry_find(&app->registry, session);
+	const struct session *known = session_of_provider(app, provider, session);
 	struct kill_op *op = calloc(1, sizeof(*op));
 
 	if (!op)
@@ -136,9 +144,11 @@ void sessions_kill_unknown(struct app *app, const struct provider *provider,
 	struct log_context context = {.session = session};
 	struct kill_op *op;
 
-	LIST_FOR_EACH (entry, &app->kills_owed)
-		if (id_equal(&LIST_ENTRY(entry, struct kill_op, link)->session, session))
+	LIST_FOR_EACH (entry, &app->kills_owed) {
+		op = LIST_ENTRY(entry, struct kill_op, link);
+		if (op->provider == provider && id_equal(&op->session, session))
 			return;
+	}
 	op = kill_op_new(app, provider, session);
 	if (!op)
 		log_line(LOG_LEVEL_ERROR, &context, "session cannot be ended", NULL);
@@ -163,7 +173,7 @@ static void pay_kills(struct app *app)
 		struct kill_op *op = LIST_ENTRY(owed.next, struct kill_op, link);
 
 		list_remove(&op->link);
-		if (registry_find(&app->registry, &op->session))
+		if (session_of_provider(app, op->provider, &op->session))
 			free(op);
 		else if (op->provider->destroy(app, &op->session, on_killed, op) < 0)
 			list_append(&app->kills_owed, &op->link);

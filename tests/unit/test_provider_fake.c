@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/launch.h"
 #include "base/str.h"
 
@@ -276,6 +277,65 @@ static void test_connect_finds_one_that_nobody_knows_and_misses_one(void **state
 	api_leave(rig);
 }
 
+static int give_docker(struct api_rig *rig, const struct launch_msg *adopt, const struct id *id)
+{
+	struct launch_msg answer = api_answer_to(adopt, LAUNCH_E_NONE);
+	int fd;
+	int shim = api_shim(rig, &fd);
+
+	answer.more = 1;
+	memcpy(answer.session, id->bytes, ID_BYTES);
+	api_say(rig, API_FAR_DOCKER, &answer, fd);
+	(void)fd_close(fd);
+	return shim;
+}
+
+static void expect_ended_by_docker(struct api_rig *rig, const struct id *id, int shim)
+{
+	struct launch_msg kill = api_hear(rig, API_FAR_DOCKER, LAUNCH_KILL);
+
+	expect_asked(&kill, id->bytes);
+	api_answer(rig, API_FAR_DOCKER, &kill, LAUNCH_E_NONE);
+	api_shim_wait_closed(rig, shim);
+}
+
+/* Whose a sandbox is its row says: what another provider has of that id is nobody's, and is ended
+ * there alone. */
+static void test_connect_that_tells_of_another_providers_sandboxes(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox dormant;
+	struct api_sandbox found;
+	struct launch_msg adopt;
+	int shim[2];
+
+	api_start_empty(rig, 0);
+	api_create(rig, &dormant);
+	api_create(rig, &found);
+	api_crash(rig);
+
+	rig->has_docker = true;
+	api_start(rig, 0);
+	adopt = api_hear(rig, API_FAR_DOCKER, LAUNCH_ADOPT);
+	shim[0] = give_docker(rig, &adopt, &dormant.id);
+	shim[1] = give_docker(rig, &adopt, &found.id);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
+	found.shim = api_give_adopted(rig, &adopt, found.id.bytes, false);
+	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
+	api_shim_greet(rig, found.shim, found.id.bytes, 0);
+
+	expect_ended_by_docker(rig, &dormant.id, shim[0]);
+	expect_ended_by_docker(rig, &found.id, shim[1]);
+	api_works(rig, &found);
+	expect_made_again(rig, &dormant);
+	assert_int_equal(api_n_asked(rig, API_FAR_FAKE, LAUNCH_KILL), 0);
+	expect_deleted(rig, &dormant);
+	expect_deleted(rig, &found);
+	assert_int_equal(api_n_asked(rig, API_FAR_DOCKER, LAUNCH_KILL), 0);
+	api_leave(rig);
+}
+
 /* Nobody knows whether a row was written by then: either way there is no third state. */
 static void test_crash_within_a_create_leaves_nothing_or_a_whole_one(void **state)
 {
@@ -498,6 +558,7 @@ static const struct CMUnitTest tests[] = {
 	API_TEST(test_handle_that_ends_at_once_is_made_again),
 	API_TEST(test_handle_that_ends_within_a_frame_ends_what_runs),
 	API_TEST(test_connect_finds_one_that_nobody_knows_and_misses_one),
+	API_TEST(test_connect_that_tells_of_another_providers_sandboxes),
 	API_TEST(test_crash_within_a_create_leaves_nothing_or_a_whole_one),
 	API_TEST(test_connect_that_fails_keeps_the_rows),
 	API_TEST(test_destroy_that_finds_nothing_is_as_good),
