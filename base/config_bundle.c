@@ -13,8 +13,9 @@
 #include "base/path.h"
 #include "base/str.h"
 
-#define MAX_DROPINS (CONFIG_FILES_MAX - 1)
-#define TEXT_BYTES  (sizeof(struct config_bundle) + CONFIG_FILE_MAX_BYTES + 1)
+#define MAX_DROPINS              CONFIG_DROPINS_MAX
+#define CONFIG_PROVIDER_NAME_MAX 32
+#define TEXT_BYTES               (sizeof(struct config_bundle) + CONFIG_FILE_MAX_BYTES + 1)
 
 struct bundle {
 	struct config_bundle head;
@@ -197,8 +198,31 @@ static int add_all(struct bundle *bundle, int dir_fd, const char *path, bool may
 	return 0;
 }
 
-int config_bundle_make(int dir_fd, const char *path, bool may_be_missing, usec_t *ret_changed_at,
-		       struct err *err)
+/* As one more file, so that the reader needs no other way for it, and knows it by its name. */
+static int add_provider(struct bundle *bundle, const char *value, struct err *err)
+{
+	struct config_bundle_file *file = &bundle->head.file[bundle->head.n_files];
+	size_t length = strlen(value);
+	char text[128];
+
+	/* Any other line of it would be an option, too. */
+	if (length > CONFIG_PROVIDER_NAME_MAX || !str_only(value, length, "-_"))
+		return err_fail(err, -EINVAL, "config",
+				CONFIG_PROVIDER_VARIABLE " is no name of a provider");
+	if (str_format(text, sizeof(text), "[api]\nprovider = %s\n", value) < 0 ||
+	    bundle->n_text + strlen(text) > CONFIG_FILE_MAX_BYTES)
+		return err_fail(err, -EFBIG, "config", "%s cannot be read",
+				CONFIG_PROVIDER_VARIABLE);
+	memcpy(file->name, CONFIG_PROVIDER_VARIABLE, sizeof(CONFIG_PROVIDER_VARIABLE));
+	file->bytes = (uint32_t)strlen(text);
+	memcpy(bundle->text + sizeof(bundle->head) + bundle->n_text, text, file->bytes);
+	bundle->n_text += file->bytes;
+	bundle->head.n_files++;
+	return 0;
+}
+
+int config_bundle_make(int dir_fd, const char *path, bool may_be_missing, const char *provider,
+		       usec_t *ret_changed_at, struct err *err)
 {
 	AUTO_FREE struct bundle *bundle = calloc(1, sizeof(*bundle));
 	AUTO_FREE char *text = malloc(TEXT_BYTES);
@@ -210,6 +234,8 @@ int config_bundle_make(int dir_fd, const char *path, bool may_be_missing, usec_t
 	bundle->head.magic = CONFIG_BUNDLE_MAGIC;
 	if (dir_fd >= 0)
 		r = add_all(bundle, dir_fd, path, may_be_missing, err);
+	if (r >= 0 && provider && provider[0] != '\0')
+		r = add_provider(bundle, provider, err);
 	if (r >= 0) {
 		memcpy(text, &bundle->head, sizeof(bundle->head));
 		r = fd_memfd_sealed("config", text, sizeof(bundle->head) + bundle->n_text, 0);

@@ -20,8 +20,9 @@ MUST_USE int config_bundle_open_dir(const char *path, bool is_default, struct er
  * Copy the file of the directory that `path` ends with (nothing else of it is looked up) and, in
  * the order of their names, its drop-ins. Each has to be a regular file of root that nobody else
  * may write. may_be_missing: the file itself; drop-ins always may. dir_fd -1: no file at all.
+ * provider: what SANDBOX_PROVIDER is set to, which goes before all of them; NULL or "": it is not.
  * *ret_changed_at (may be NULL): realtime of the last change of a file or of the directory of
  * drop-ins; 0: there is none. A sealed memfd, close-on-exec, or -errno.
  */
 MUST_USE int config_bundle_make(int dir_fd, const char *path, bool may_be_missing,
-				usec_t *ret_changed_at, struct err *err);
+				const char *provider, usec_t *ret_changed_at, struct err *err);

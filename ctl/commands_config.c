@@ -31,8 +31,9 @@ static int report_error(const struct err *err, int r)
 	return r == -ENOENT ? EXIT_NOT_FOUND : r == -EACCES ? EXIT_REFUSED : EXIT_FAILED;
 }
 
-/* The files of the service, as a descriptor for the reader. */
-static int open_bundle(const struct options *options, usec_t *ret_changed_at, int *ret_status)
+/* The files of the service, as a descriptor for the reader. provider: as it has its variable. */
+static int open_bundle(const struct options *options, const char *provider, usec_t *ret_changed_at,
+		       int *ret_status)
 {
 	AUTO_CLOSE int dir_fd = -1;
 	struct err err = ERR_NULL;
@@ -45,7 +46,7 @@ static int open_bundle(const struct options *options, usec_t *ret_changed_at, in
 		*ret_status = report_error(&err, dir_fd);
 		return -1;
 	}
-	fd = config_bundle_make(dir_fd, path, is_default, ret_changed_at, &err);
+	fd = config_bundle_make(dir_fd, path, is_default, provider, ret_changed_at, &err);
 	if (fd < 0)
 		*ret_status = report_error(&err, fd);
 	return fd;
@@ -74,7 +75,7 @@ int command_config_check(struct client *client, const struct options *options)
 	char *const argv[] = {program, check, NULL};
 	int status = EXIT_FAILED;
 	AUTO_CLOSE int fd = options->n_args > 0 ? open_file(options->args[0], &status)
-						: open_bundle(options, NULL, &status);
+						: open_bundle(options, NULL, NULL, &status);
 
 	(void)client;
 	return fd < 0 ? status : program_become(READER, fd, argv);
@@ -92,10 +93,21 @@ static void append_waiting(struct buf *names, const json_t *state)
 	}
 }
 
+/* A variable of the service's environment; ours says nothing of it. */
+static void take_provider(char provider[static CONFIG_FILE_NAME_BYTES], const json_t *state)
+{
+	const json_t *said = json_object_get(state, "provider");
+	const char *name = json_string_value(json_object_get(said, "name"));
+	const char *from = json_string_value(json_object_get(said, "from"));
+
+	if (name && from && str_equal(from, CONFIG_PROVIDER_VARIABLE))
+		IGNORE_RESULT(str_copy(provider, CONFIG_FILE_NAME_BYTES, name));
+}
+
 /* What the service says of its last reload. It need not run: then the files are what it would take.
  */
 static void ask_service(struct client *client, const struct options *options, usec_t changed_at,
-			struct buf *names)
+			struct buf *names, char provider[static CONFIG_FILE_NAME_BYTES])
 {
 	AUTO_REPLY struct client_reply reply = CLIENT_REPLY_NULL;
 	const struct client_request request = {.method = "GET", .path = "/v1/config"};
@@ -115,6 +127,7 @@ static void ask_service(struct client *client, const struct options *options, us
 		return;
 	}
 	append_waiting(names, reply.doc);
+	take_provider(provider, reply.doc);
 	text = json_string_value(json_object_get(reply.doc, "text"));
 	if (json_is_true(json_object_get(reply.doc, "refused"))) {
 		(void)fputs("sandboxctl: the last reload was refused: ", stderr);
@@ -139,12 +152,20 @@ int command_config_show(struct client *client, const struct options *options)
 	struct buf names = BUF_NULL(4096);
 	char *argv[] = {program, show, forms[options->output], NULL, NULL};
 	int status = EXIT_FAILED;
+	char provider[CONFIG_FILE_NAME_BYTES] = "";
 	usec_t changed_at = 0;
-	AUTO_CLOSE int fd = open_bundle(options, &changed_at, &status);
+	AUTO_CLOSE int files_fd = open_bundle(options, NULL, &changed_at, &status);
+	AUTO_CLOSE int fd = -1;
 
-	if (fd < 0)
+	if (files_fd < 0)
 		return status;
-	ask_service(client, options, changed_at, &names);
+	ask_service(client, options, changed_at, &names, provider);
+	fd = provider[0] == '\0' ? TAKE_FD(files_fd)
+				 : open_bundle(options, provider, &changed_at, &status);
+	if (fd < 0) {
+		buf_done(&names);
+		return status;
+	}
 	if (buf_append(&names, "", 1) == 0)
 		argv[3] = (char *)names.data;
 	status = program_become(READER, fd, argv);

@@ -44,6 +44,7 @@ static const struct number_rule {
 	{"supervisor.environment", NUMBER(supervisor.environment), 0, 1},
 	{"docker.allow_in_production", NUMBER(supervisor.docker.in_production), 0, 1},
 	{"api.provider", NUMBER(api.provider), 0, 2},
+	{"api.provider_by_variable", NUMBER(api.provider_by_variable), 0, 1},
 	{"identity.trusted_peers", NUMBER(api.n_trusted_peers), 0, CONFIG_MAX_PEERS},
 	{"endpoint_default_set", NUMBER(api.endpoint_default_set), 0, (1u << ENDPOINTS_N) - 1},
 	{"api.unknown_fields", NUMBER(api.unknown_fields_ignore), 0, 1},

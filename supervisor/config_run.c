@@ -38,6 +38,8 @@ int config_source_open(struct config_source *source, const char *path, struct er
 {
 	source->may_be_missing = !path;
 	source->path = path ? path : OPTIONS_DEFAULT_CONFIG;
+	/* One thread and nobody calls setenv. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	source->provider = getenv(CONFIG_PROVIDER_VARIABLE);
 	source->dir_fd = config_bundle_open_dir(source->path, !path, err);
 	return source->dir_fd < 0 && source->dir_fd != -ENOENT ? source->dir_fd : 0;
 }
@@ -282,8 +284,8 @@ int config_run_start(const struct host *host, const struct config_source *source
 	struct config_run *run;
 	int r;
 
-	bundle_fd =
-		config_bundle_make(source->dir_fd, source->path, source->may_be_missing, NULL, err);
+	bundle_fd = config_bundle_make(source->dir_fd, source->path, source->may_be_missing,
+				       source->provider, NULL, err);
 	if (bundle_fd < 0)
 		return bundle_fd;
 	run = calloc(1, sizeof(*run));

@@ -17,8 +17,9 @@ struct loop;
  * of the host can be looked up any more. */
 struct config_source {
 	int dir_fd;
-	const char *path;    /* of the file, to name it; not owned */
-	bool may_be_missing; /* the default file */
+	const char *path;     /* of the file, to name it; not owned */
+	bool may_be_missing;  /* the default file */
+	const char *provider; /* SANDBOX_PROVIDER, or NULL; not owned */
 };
 #define CONFIG_SOURCE_NULL ((struct config_source){.dir_fd = -1})
 

@@ -35,6 +35,7 @@
 #include "base/sockmsg.h"
 #include "base/str.h"
 
+#include "sandboxd/config.h"
 #include "sandboxd/kernel.h"
 #include "supervisor/listeners.h"
 #include "supervisor/privileges.h"
@@ -72,7 +73,7 @@ struct keeper {
 static int exec_supervisor(const struct keeper *keeper, int life_fd)
 {
 	static const char *const passed_on[] = {
-		"SANDBOX_KERNEL",    "SANDBOX_FAIL_STEP",
+		"SANDBOX_KERNEL",    "SANDBOX_FAIL_STEP", CONFIG_PROVIDER_VARIABLE,
 #ifdef SANDBOXD_TEST_HOOKS
 		"SANDBOX_LAYER_OFF", "SANDBOX_PLANT",     "SANDBOX_CRASH_STEP",
 #endif

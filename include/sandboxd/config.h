@@ -64,11 +64,14 @@
  * behind the other. It begins with a NUL byte, which no text does: the reader takes a bare text
  * too.
  */
-#define CONFIG_BUNDLE_MAGIC    0x31464300u
-#define CONFIG_FILES_MAX       33 /* the file and its drop-ins */
-#define CONFIG_FILE_NAME_BYTES 80
-#define CONFIG_DROPINS         "conf.d" /* beside the file */
-#define CONFIG_DROPIN_SUFFIX   ".conf"
+#define CONFIG_BUNDLE_MAGIC      0x31464300u
+#define CONFIG_DROPINS_MAX       32
+#define CONFIG_FILES_MAX         (CONFIG_DROPINS_MAX + 2) /* the file, drop-ins, the next */
+/* [api] provider as a variable of the environment has it: the last of the files, of that name. */
+#define CONFIG_PROVIDER_VARIABLE "SANDBOX_PROVIDER"
+#define CONFIG_FILE_NAME_BYTES   80
+#define CONFIG_DROPINS           "conf.d" /* beside the file */
+#define CONFIG_DROPIN_SUFFIX     ".conf"
 struct config_bundle_file {
 	char name[CONFIG_FILE_NAME_BYTES]; /* for complaints: "sandboxd.conf", "conf.d/10-x.conf" */
 	uint32_t bytes;

@@ -224,7 +224,7 @@ struct api_config {
 						       host's own */
 	uint32_t endpoint_default_set;                /* bit per endpoint */
 	uint32_t provider; /* of sandboxes that name none: 0 native, 1 docker, 2 remote */
-	uint32_t provider_zero;
+	uint32_t provider_by_variable;       /* 0; 1: as SANDBOX_PROVIDER has it */
 	uint32_t unknown_fields_ignore;      /* 0 refuse, 1 ignore */
 	uint32_t component_names_compatible; /* 0 strict, 1 compatible */
 	uint32_t max_sessions;

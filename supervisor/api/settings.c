@@ -5,11 +5,13 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include "sandboxd/config.h"
 #include "supervisor/api/config.h"
 #include "supervisor/api/egress.h"
 #include "supervisor/api/egress/policy.h"
 #include "supervisor/api/http/actions.h"
 #include "supervisor/api/http/reply.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/snapshot.h"
 #include "supervisor/api/snapshot_remote.h"
 
@@ -66,6 +68,15 @@ static json_t *word_list(const char *words)
 	return list;
 }
 
+/* Of sandboxes that name none. */
+static json_t *provider_describe(const struct app *app)
+{
+	bool by_variable = app->config->provider_by_variable != 0;
+
+	return json_pack("{s:s, s:s}", "name", provider_by_default(app)->name, "from",
+			 by_variable ? CONFIG_PROVIDER_VARIABLE : "configuration");
+}
+
 void action_config(struct request *request)
 {
 	const struct launch_config *state = &request_app(request)->config_state;
@@ -73,10 +84,11 @@ void action_config(struct request *request)
 
 	clock_format_iso(state->at, at);
 	reply_json(request, MHD_HTTP_OK,
-		   json_pack("{s:i, s:s, s:b, s:s, s:o, s:o, s:o, s:o}", "generation",
+		   json_pack("{s:i, s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "generation",
 			     (int)state->generation, "at", at, "refused", state->refused ? 1 : 0,
 			     "text", state->text, "needs_restart", word_list(state->waiting),
-			     "production", production_describe(request_app(request)->config),
-			     "snapshot_keys", snapshot_keys_describe(request_app(request)),
-			     "snapshot_store", snapshot_store_describe(request_app(request))));
+			     "provider", provider_describe(request_app(request)), "production",
+			     production_describe(request_app(request)->config), "snapshot_keys",
+			     snapshot_keys_describe(request_app(request)), "snapshot_store",
+			     snapshot_store_describe(request_app(request))));
 }

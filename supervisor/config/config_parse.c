@@ -481,6 +481,8 @@ int config_parse(const struct config_text *texts, size_t n_texts, struct config_
 		r = parse_file(&parse, &texts[parse.file]);
 		if (r < 0)
 			return r;
+		if (parse.name && str_equal(parse.name, CONFIG_PROVIDER_VARIABLE))
+			answer->api.provider_by_variable = 1;
 	}
 	if (parse.n_complaints == 0) {
 		parse.name = NULL;

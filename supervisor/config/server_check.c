@@ -41,9 +41,11 @@ void server_check(const struct config_answer *answer, network_complain *complain
 		{has_remote && has_docker,									   "remote",
 		 "url cannot be used together with socket in [docker]"                                                 },
 		{api->provider == 2 && !has_remote,									   "api",
-		 "provider = remote needs url in [remote]"},
+		 api->provider_by_variable ? "SANDBOX_PROVIDER = remote needs url in [remote]"
+					   : "provider = remote needs url in [remote]"},
 		{api->provider == 1 && !has_docker,									   "api",
-		 "provider = docker needs socket in [docker]"                                                 },
+		 api->provider_by_variable ? "SANDBOX_PROVIDER = docker needs socket in [docker]"
+					   : "provider = docker needs socket in [docker]"                                                 },
 		{api->snapshot_encryption == CONFIG_ENCRYPTION_REQUIRED &&
 			 api->snapshot_keys.n == 0,
 		 "snapshots",				    "encryption = required needs keys"																		    },

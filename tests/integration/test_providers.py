@@ -1,7 +1,13 @@
 """What runs a sandbox: what a provider says that it can do, and rows of one that this service does not have."""
+import contextlib
+import json
+import os
+import re
+import signal
+
 import pytest
 
-from harness import RUNTIME
+from harness import RUNTIME, Daemon, ctl, wait_until
 from test_suspend import at, run, suspend
 
 
@@ -45,3 +51,58 @@ def test_a_row_of_an_unknown_provider_can_be_closed(private, kept):
     give_to(private, session, "elsewhere")
     assert caller.delete(f"{RUNTIME}/{session}").status == 200
     assert caller.get(at(session)).status == 404
+
+
+DOCKER = "[identity]\ntrusted_peers = 0\n[supervisor]\nenvironment = development\n[docker]\n" \
+         "socket = /nowhere/engine.sock\nimage = localhost/none:1\n"
+
+
+@contextlib.contextmanager
+def service(config, provider):
+    daemon = Daemon(config=config, env={"SANDBOX_PROVIDER": provider})
+    try:
+        yield daemon
+    finally:
+        daemon.done()
+
+
+def makes(daemon):
+    """What /v1/config says, and whether a sandbox that names none is native's: the other has no engine."""
+    status = daemon.client("ana").post(RUNTIME, {}).status
+    assert status in (201, 503)
+    return daemon.root.get("/v1/config").json["provider"], status == 201
+
+
+@pytest.mark.parametrize("option, variable, name, by_variable", [
+    ("native", "", "native", False),
+    ("native", "docker", "docker", True),
+    ("docker", "", "docker", False),
+    ("docker", "native", "native", True),
+])
+def test_the_variable_goes_before_the_option(option, variable, name, by_variable):
+    with service(f"{DOCKER}[api]\nprovider = {option}\n", variable) as daemon:
+        told, is_native = makes(daemon)
+        assert told == {"name": name, "from": "SANDBOX_PROVIDER" if by_variable else "configuration"}
+        assert is_native == (name == "native")
+        shown = ctl(daemon, "config", "show", "-o", "json", "--config", str(daemon.config))
+        rows = {row["name"]: row for row in json.loads(shown.stdout)}
+        assert rows["api.provider"]["value"] == name, shown
+        assert rows["api.provider"]["source"].startswith("SANDBOX_PROVIDER") == by_variable
+
+
+def test_a_reload_leaves_the_variable_in_force():
+    with service(DOCKER, "native") as daemon:
+        daemon.configure(f"{DOCKER}[api]\nprovider = docker\nqueue_jobs = 7\n")
+        os.kill(daemon.process.pid, signal.SIGHUP)
+        wait_until(lambda: daemon.root.get("/v1/config").json["generation"] == 1, what="the reload")
+        assert makes(daemon) == ({"name": "native", "from": "SANDBOX_PROVIDER"}, True)
+
+
+@pytest.mark.parametrize("value, said", [
+    ("elsewhere", "SANDBOX_PROVIDER line 2: [api] provider wants native"),
+    ("native\nstream_url = /x/", "SANDBOX_PROVIDER is no name of a provider"),
+    ("docker", "SANDBOX_PROVIDER = docker needs socket in [docker]"),  # no engine is configured
+])
+def test_a_variable_of_no_provider_refuses_the_start(value, said):
+    with pytest.raises(AssertionError, match=re.escape(said)):
+        Daemon(config="[identity]\ntrusted_peers = 0\n", env={"SANDBOX_PROVIDER": value})

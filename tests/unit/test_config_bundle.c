@@ -14,6 +14,7 @@ struct fixture {
 	struct test_temp temp;
 	struct config_bundle head;
 	char text[256];
+	const char *provider; /* of the variable */
 	struct err err;
 };
 
@@ -49,8 +50,8 @@ static void put(struct fixture *fixture, const char *name, const char *text, mod
 /* 0, with the bundle in the fixture. */
 static int make(struct fixture *fixture, bool may_be_missing)
 {
-	int fd = config_bundle_make(fixture->temp.fd, "/some/x.conf", may_be_missing, NULL,
-				    &fixture->err);
+	int fd = config_bundle_make(fixture->temp.fd, "/some/x.conf", may_be_missing,
+				    fixture->provider, NULL, &fixture->err);
 	ssize_t n;
 
 	if (fd < 0)
@@ -139,12 +140,15 @@ static void test_config_bundle_is_bounded(void **state)
 
 	need_root();
 	put(fixture, "x.conf", "a", 0644);
-	for (int i = 0; i < CONFIG_FILES_MAX; i++) {
+	for (int i = 0; i <= CONFIG_DROPINS_MAX; i++) {
 		(void)snprintf(name, sizeof(name), CONFIG_DROPINS "/%02d.conf", i);
 		put(fixture, name, "", 0644);
 	}
 	assert_int_equal(make(fixture, false), -E2BIG);
 	assert_int_equal(unlinkat(fixture->temp.fd, name, 0), 0);
+	assert_int_equal(make(fixture, false), 0);
+	assert_int_equal(fixture->head.n_files, CONFIG_DROPINS_MAX + 1);
+	fixture->provider = "native";
 	assert_int_equal(make(fixture, false), 0);
 	assert_int_equal(fixture->head.n_files, CONFIG_FILES_MAX);
 	put(fixture, "x.conf", "", 0644);
@@ -153,7 +157,33 @@ static void test_config_bundle_is_bounded(void **state)
 	assert_int_equal(make(fixture, false), -EFBIG);
 }
 
+static void test_config_bundle_has_the_variable_last(void **state)
+{
+	static const char *const wrong[] = {"a b",   "docker\n[docker]\nimage = x",
+					    "[api]", "a=b",
+					    "a.b",   "-12345678901234567890123456789012"};
+	struct fixture *fixture = *state;
+
+	need_root();
+	put(fixture, "x.conf", "a\n", 0644);
+	fixture->provider = "";
+	assert_int_equal(make(fixture, false), 0);
+	assert_int_equal(fixture->head.n_files, 1);
+	fixture->provider = "docker";
+	assert_int_equal(make(fixture, false), 0);
+	assert_int_equal(fixture->head.n_files, 2);
+	assert_string_equal(fixture->head.file[1].name, CONFIG_PROVIDER_VARIABLE);
+	assert_string_equal(fixture->text, "a\n[api]\nprovider = docker\n");
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		fixture->provider = wrong[i];
+		assert_int_equal(make(fixture, false), -EINVAL);
+		assert_string_equal(fixture->err.text, "SANDBOX_PROVIDER is no name of a provider");
+	}
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test_setup_teardown(test_config_bundle_has_the_variable_last, set_up,
+					tear_down),
 	cmocka_unit_test_setup_teardown(test_config_bundle_orders_drop_ins_by_name, set_up,
 					tear_down),
 	cmocka_unit_test_setup_teardown(

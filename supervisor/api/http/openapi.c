@@ -273,6 +273,8 @@ static const struct schema_row schemas[] = {
 	{"ConfigState",
 	 "{\"type\":\"object\",\"properties\":{\"generation\":" INTEGER ",\"at\":" STRING
 	 ",\"refused\":" BOOLEAN ",\"text\":" STRING ",\"needs_restart\":" STRINGS
+	 ",\"provider\":{\"type\":\"object\",\"properties\":{\"name\":" STRING ",\"from\":" STRING
+	 "}}"
 	 ",\"production\":{\"type\":\"object\",\"properties\":{\"known_by_name_only\":" STRINGS
 	 ",\"reachable_by_credentials\":" STRINGS "}},\"snapshot_keys\":" OBJECT
 	 ",\"snapshot_store\":" OBJECT "}}"										},
