@@ -110,7 +110,7 @@ def test_a_stream_is_lost_in_the_middle(front, sandbox, n_bytes):
     reader.start()
     wait_until(lambda: front.n_cut > n_cut, 20, "it was lost")
     sandbox.done(f"/commands/{command}/stdin", {"text": "and this\n", "eof": True})
-    reader.join(60 * SLOW)
+    reader.join(120 * SLOW)
     assert got and got[0].code == 0, got
     assert got[0].out == COUNTED + b"and this\n"
 

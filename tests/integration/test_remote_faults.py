@@ -95,7 +95,7 @@ def test_a_stream_with_an_old_token(service, sandbox):
 
 def test_a_token_is_renewed_before_its_end(service, caller):
     """Of a service whose clock and ours agree no request is refused."""
-    service.expires_in = 4
+    service.expires_in = 6 * SLOW
     service.expire()
     gone(caller, created(caller))
     n_tokens, n_unauthorized = service.n_tokens, service.n_unauthorized
@@ -228,7 +228,7 @@ def test_a_stream_is_lost_in_the_middle(service, sandbox, n_bytes):
     reader.start()
     wait_until(lambda: service.n_cut > n_cut, 20, "it was lost")
     sandbox.done(f"/commands/{command}/stdin", {"text": "and this\n", "eof": True})
-    reader.join(60 * SLOW)
+    reader.join(120 * SLOW)
     assert got and got[0].code == 0, got
     assert got[0].out == COUNTED + b"and this\n"
 
