@@ -213,16 +213,32 @@ static void on_helper(void *userdata, const struct launch_msg *answer, int fd)
 		fail(transfer, -EREMOTEIO);
 }
 
-/* What somebody waits for comes before deletions, which may be many. */
+static uint32_t n_running_but_fetches(const struct app *app)
+{
+	uint32_t n = 0;
+
+	LIST_FOR_EACH (entry, &app->transfers) {
+		const struct snapshot_transfer *transfer =
+			LIST_ENTRY(entry, struct snapshot_transfer, link);
+
+		n += transfer->is_asked && transfer->job.action != S3_GET;
+	}
+	return n;
+}
+
+/* What somebody waits for comes before deletions, which may be many; and one helper is left for
+ * what is fetched: a sandbox is not resumed meanwhile, and what is sent may be large, and
+ * anybody's. */
 static struct snapshot_transfer *next_waiting(const struct app *app)
 {
+	bool may_be_any = n_running_but_fetches(app) + 1 < S3_AT_ONCE;
 	struct snapshot_transfer *deletion = NULL;
 
 	LIST_FOR_EACH (entry, &app->transfers) {
 		struct snapshot_transfer *transfer =
 			LIST_ENTRY(entry, struct snapshot_transfer, link);
 
-		if (transfer->is_asked)
+		if (transfer->is_asked || (!may_be_any && transfer->job.action != S3_GET))
 			continue;
 		if (transfer->done)
 			return transfer;

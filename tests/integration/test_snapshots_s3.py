@@ -684,6 +684,33 @@ def test_what_waits_for_the_store_is_of_the_quota(store, way):
         make(caller, third)
 
 
+def test_what_is_fetched_does_not_wait_for_what_is_under_way(service, way):
+    """More deletions than there are helpers, none of which ends."""
+    caller = service.client("ana")
+    session = caller.create_runtime()
+    done(caller, session, "echo kept >file")
+    made = [make(caller, session)["snapshot_id"] for _ in range(6)]
+    free = threading.Event()
+
+    def slowly():
+        yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+        while not free.wait(0.5):
+            yield b" " * 2048
+        yield b"<a/>"
+
+    def deletions():
+        return sum(method == "DELETE" for method, _ in way.requests)
+
+    way.rule = lambda method, target: slowly() if method == "DELETE" else None
+    for snapshot in made[1:]:
+        assert caller.delete(snapshots(session, "/" + snapshot)).status == 200
+    wait_until(lambda: deletions() >= 3, 60)
+    restore(caller, session, made[0], replace=True)
+    assert deletions() == 3
+    free.set()
+    wait_until(lambda: deletions() == 5, 60)
+
+
 def test_deletions_wait_for_those_that_somebody_waits_for(service, way):
     caller = service.client("ana")
     session = caller.create_runtime()
