@@ -347,8 +347,8 @@ static const struct doctor_row celery_row = {
 
 static const struct doctor_row provider_row = {
 	.name = "provider",
-	.cost = "sandboxes of the container engine cannot be made or used, those of the host can",
-	.mend = "start the engine; mode 0660 and a group for its socket (docs/providers.md); look at the log",
+	.cost = "sandboxes of [docker] or [remote] cannot be made or used, those of the host can",
+	.mend = "start what it names, give an engine's socket mode 0660 and a group (docs/providers.md); the log says why",
 };
 
 struct findings {
@@ -388,7 +388,7 @@ int command_doctor(struct client *client, const struct options *options)
 	tell(&findings, &canary_row, state, text);
 	state = check_part(client, "celery", "the broker answers, where there is one", text);
 	tell(&findings, &celery_row, state, text);
-	state = check_part(client, "provider", "the engine answers, where there is one", text);
+	state = check_part(client, "provider", "what sandboxes are made by answers", text);
 	tell(&findings, &provider_row, state, text);
 	state = check_templates(client, text);
 	tell(&findings, &templates_row, state, text);
