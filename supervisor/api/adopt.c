@@ -339,9 +339,12 @@ static void on_adopt_other(void *userdata, const struct launch_msg *answer, int 
 	adopt_others(app);
 }
 
-/* Those behind the native one, one after the other. */
+/* Those behind the native one, one after the other. The end of a worker answers them, too: nothing
+ * goes on then. */
 static void adopt_others(struct app *app)
 {
+	if (app->phase != APP_PHASE_GREETING)
+		return;
 	while (providers[++app->adopts_from])
 		if (provider_is_configured(app, providers[app->adopts_from]) &&
 		    providers[app->adopts_from]->connect(app, on_adopt_other, app) >= 0)

@@ -523,6 +523,9 @@ static void drop_sessions(struct app *app)
 
 static void stop(struct app *app)
 {
+	/* Also where it could not start: what is answered from here on begins nothing. */
+	if (app->phase != APP_PHASE_STOPPING)
+		app->phase = APP_PHASE_LEAVING;
 	canary_stop(app);
 	app->supervisor = supervisor_client_free(app->supervisor);
 	app->engine_waits = sd_event_source_disable_unref(app->engine_waits);

@@ -79,7 +79,17 @@ static void greet(struct api_rig *rig, const struct launch_msg *ask)
 	supervisor_say(rig, &answer, -1);
 }
 
-/* It has no session of its own. */
+static void tell_stray(struct api_rig *rig, const struct launch_msg *ask)
+{
+	static const uint8_t stray[ID_BYTES] = {8, 8, 8, 8, 8, 8, 0x48, 8, 0x88};
+	struct launch_msg answer = api_answer_to(ask, LAUNCH_E_NONE);
+
+	answer.more = 1;
+	memcpy(answer.session, stray, ID_BYTES);
+	supervisor_say(rig, &answer, -1);
+}
+
+/* It has no session of its own, but a stray one. */
 static void answer_worker(struct api_rig *rig, const struct launch_msg *ask)
 {
 	struct launch_msg answer = api_answer_to(ask, LAUNCH_E_NONE);
@@ -88,6 +98,8 @@ static void answer_worker(struct api_rig *rig, const struct launch_msg *ask)
 		greet(rig, ask);
 		return;
 	}
+	if (ask->type == LAUNCH_ADOPT && rig->has_stray)
+		tell_stray(rig, ask);
 	if (ask->type != LAUNCH_ADOPT && ask->type != LAUNCH_LEASE && ask->type != LAUNCH_LOG_LEVEL)
 		answer.error = LAUNCH_E_NOT_FOUND;
 	supervisor_say(rig, &answer, -1);

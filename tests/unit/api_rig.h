@@ -49,6 +49,7 @@ struct api_rig {
 	struct test_temp temp;
 	struct config_answer *config;
 	bool has_docker;
+	bool has_stray; /* the supervisor has a session that no row speaks of */
 	/* Where not 0: whatever KILL comes from `fake` is refused with it at once. */
 	enum launch_error kill_refused;
 	unsigned int n_kills; /* that were so refused */

@@ -336,6 +336,18 @@ static void test_connect_that_tells_of_another_providers_sandboxes(void **state)
 	api_leave(rig);
 }
 
+/* Its request ends with the worker, and that is no answer to go on with. */
+static void test_leave_while_a_provider_is_asked_what_lives(void **state)
+{
+	struct api_rig *rig = *state;
+
+	rig->has_docker = rig->has_stray = true;
+	api_start(rig, 0);
+	(void)api_hear(rig, API_FAR_DOCKER, LAUNCH_ADOPT);
+	api_far_close(rig, API_FAR_FAKE); /* which is not asked, then */
+	api_leave(rig);
+}
+
 /* Nobody knows whether a row was written by then: either way there is no third state. */
 static void test_crash_within_a_create_leaves_nothing_or_a_whole_one(void **state)
 {
@@ -559,6 +571,7 @@ static const struct CMUnitTest tests[] = {
 	API_TEST(test_handle_that_ends_within_a_frame_ends_what_runs),
 	API_TEST(test_connect_finds_one_that_nobody_knows_and_misses_one),
 	API_TEST(test_connect_that_tells_of_another_providers_sandboxes),
+	API_TEST(test_leave_while_a_provider_is_asked_what_lives),
 	API_TEST(test_crash_within_a_create_leaves_nothing_or_a_whole_one),
 	API_TEST(test_connect_that_fails_keeps_the_rows),
 	API_TEST(test_destroy_that_finds_nothing_is_as_good),
