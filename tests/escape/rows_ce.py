@@ -314,9 +314,15 @@ def leave_group(t):
         process = subprocess.Popen([PROGRAM_TEXT.path, "leave-group"], start_new_session=True)
         process.wait()
 
+        def has_left(pid):
+            try:
+                return os.getpgid(pid) != process.pid
+            except ProcessLookupError:
+                return False
+
         def daemons():
             return [pid for pid in harness.all_pids() if harness.name_of(pid) == "escape"
-                    and harness.parent_of(pid) <= os.getpid()]
+                    and harness.parent_of(pid) <= os.getpid() and has_left(pid)]
 
         harness.wait_until(daemons, 10, "the daemon of the control runs")
         quietly(lambda: os.killpg(process.pid, signal.SIGKILL))

@@ -169,7 +169,7 @@ ATTACKS = {
     "new mount API": ["python3", "-c",
                       "import ctypes as c; l=c.CDLL(None);"
                       "raise SystemExit(l.syscall(430,b'tmpfs',0) < 0)"],
-    "raise priority": ["nice", "-n", "-5", "/bin/sh", "-c", "test $(ps -o ni= -p $$) -lt 0"],
+    "raise priority": ["nice", "-n", "-40", "/bin/sh", "-c", "test $(ps -o ni= -p $$) -lt 0"],
     "setuid": ["python3", "-c", "import os; os.setuid(0); os.setgroups([])"],
 }
 
