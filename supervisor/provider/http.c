@@ -338,7 +338,8 @@ int http_send(struct http *http, const struct http_request *request, http_done d
 		return -ENOMEM;
 	*call = (struct call){
 		.transfer = {.http = http, .ended = on_ended},
-		.answer = BUF_NULL(HTTP_ANSWER_MAX_BYTES),
+		.answer = BUF_NULL(request->max_bytes > 0 ? request->max_bytes
+							  : HTTP_ANSWER_MAX_BYTES),
 		.done = done,
 		.userdata = userdata,
 	};

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
-/* A list of thousands of containers, each with its mounts. */
+/* A list of thousands of containers of this host, each with its mounts. */
 #define HTTP_ANSWER_MAX_BYTES ((size_t)32 * 1024 * 1024)
 
 struct http;
@@ -24,6 +24,7 @@ struct http_request {
 	const char *body;          /* JSON, copied; NULL: none */
 	const char *authorization; /* a header, copied; NULL: none */
 	usec_t timeout;
+	size_t max_bytes; /* of the answer; 0: HTTP_ANSWER_MAX_BYTES */
 };
 
 struct http_options {

@@ -138,6 +138,9 @@ static int read_credential(struct provider *provider)
 		return (int)n;
 	(void)fd_close(WORKER_FD_ENGINE);
 	credential[n] = '\0';
+	/* What is cut is none. */
+	if ((size_t)n == sizeof(provider->credential) - 1 && !strchr(credential, '\n'))
+		return -EMSGSIZE;
 	credential[strcspn(credential, "\r\n")] = '\0';
 	/* Part of a header. */
 	for (const char *at = credential; *at; at++)

@@ -19,12 +19,18 @@
 #define SHORT_TIMEOUT (10 * USEC_PER_SEC)
 #define LONG_TIMEOUT  (25 * USEC_PER_SEC) /* below what the api worker waits for a launch */
 #define ASK_EVERY     (250 * USEC_PER_MS)
+#define SOON_TIMEOUT  (8 * USEC_PER_SEC) /* below what it waits for anything else */
 #define PATH_BYTES    512
 
-#define HTTP_OK        200
-#define HTTP_ACCEPTED  202
-#define HTTP_NOT_FOUND 404
-#define HTTP_CONFLICT  409
+#define SMALL_BYTES   ((size_t)64 * 1024) /* of answers about one sandbox */
+#define PAGE_BYTES    ((size_t)1024 * 1024)
+#define MAX_SANDBOXES 65536u
+
+#define HTTP_OK             200
+#define HTTP_ACCEPTED       202
+#define HTTP_NOT_FOUND      404
+#define HTTP_CONFLICT       409
+#define HTTP_INTERNAL_ERROR 500
 
 struct remote {
 	struct engine engine;
@@ -38,8 +44,7 @@ struct op {
 	usec_t give_up; /* nothing is asked later */
 	struct loop_source *timer;
 	bool is_second_try;
-	bool pauses;    /* or lets go on */
-	bool is_ending; /* it is asked for until it is not there; else until it runs */
+	int wanted; /* it is asked for until it is in this state; REMOTE_ENDED: is not there */
 	int result;
 	void (*waited)(struct op *op, int result);
 	engine_done done;
@@ -100,11 +105,15 @@ static int send_about(struct op *op, const char *method, const char *after, cons
 
 	if (r < 0)
 		return r;
-	return remote_client_send(
-		op->remote->options.client,
-		&(struct http_request){
-			.method = method, .path = path, .body = body, .timeout = SHORT_TIMEOUT},
-		done, op);
+	return remote_client_send(op->remote->options.client,
+				  &(struct http_request){
+					  .method = method,
+					  .path = path,
+					  .body = body,
+					  .timeout = SHORT_TIMEOUT,
+					  .max_bytes = SMALL_BYTES,
+				  },
+				  done, op);
 }
 
 static int result_of(const struct op *op, const char *what, int status)
@@ -136,11 +145,11 @@ static void on_asked(void *userdata, int status, const char *body, size_t size)
 	int state = status == HTTP_OK ? remote_json_state(body, size) : -EIO;
 
 	if (status == HTTP_NOT_FOUND)
-		op->waited(op, op->is_ending ? 0 : -ENOENT);
-	else if (!op->is_ending && state == REMOTE_RUNNING)
+		op->waited(op, op->wanted == REMOTE_ENDED ? 0 : -ENOENT);
+	else if (op->wanted != REMOTE_ENDED && state == op->wanted)
 		op->waited(op, 0);
-	else if (!op->is_ending && (state == REMOTE_ENDED || state == REMOTE_PAUSED))
-		op->waited(op, -ECHILD);
+	else if (op->wanted != REMOTE_ENDED && state == REMOTE_ENDED)
+		op->waited(op, -ENOENT);
 	else
 		ask_later(op); /* one answer that fails is no end of it */
 }
@@ -160,9 +169,10 @@ static int on_timer(void *userdata, uint32_t events)
 	return 0;
 }
 
-static void wait_for(struct op *op, bool is_ending, void (*waited)(struct op *op, int result))
+static void wait_for(struct op *op, enum remote_state wanted,
+		     void (*waited)(struct op *op, int result))
 {
-	op->is_ending = is_ending;
+	op->wanted = (int)wanted;
 	op->waited = waited;
 	ask(op);
 }
@@ -213,7 +223,7 @@ static void on_clearing(void *userdata, int status, const char *body, size_t siz
 	(void)body;
 	(void)size;
 	if (r == 0)
-		wait_for(op, true, on_cleared);
+		wait_for(op, REMOTE_ENDED, on_cleared);
 	else
 		on_cleared(op, r == -ENOENT ? 0 : r);
 }
@@ -239,9 +249,9 @@ static void on_created(void *userdata, int status, const char *body, size_t size
 			 NULL);
 	r = result_of(op, "create", status);
 	if (r == 0)
-		wait_for(op, false, on_running);
-	else if (status < 0)
-		undo(op, r); /* without an answer it may be there */
+		wait_for(op, REMOTE_RUNNING, on_running);
+	else if (status < 0 || status >= HTTP_INTERNAL_ERROR)
+		undo(op, r); /* without an answer of its own it may be there */
 	else
 		op_finish(op, r);
 }
@@ -288,7 +298,7 @@ static void on_removed(void *userdata, int status, const char *body, size_t size
 	(void)body;
 	(void)size;
 	if (status == HTTP_ACCEPTED)
-		wait_for(op, true, op_finish);
+		wait_for(op, REMOTE_ENDED, op_finish);
 	else
 		op_finish(op, r == -ENOENT ? 0 : r);
 }
@@ -320,7 +330,7 @@ static void on_pause_looked(void *userdata, int status, const char *body, size_t
 
 	if (status == HTTP_NOT_FOUND || state == REMOTE_ENDED)
 		op->result = -ENOENT;
-	else if (state == (op->pauses ? REMOTE_PAUSED : REMOTE_RUNNING))
+	else if (state == op->wanted)
 		op->result = 0;
 	op_finish(op, op->result);
 }
@@ -332,6 +342,10 @@ static void on_paused(void *userdata, int status, const char *body, size_t size)
 
 	(void)body;
 	(void)size;
+	if (status == HTTP_ACCEPTED) {
+		wait_for(op, (enum remote_state)op->wanted, op_finish);
+		return;
+	}
 	op->result = result_of(op, "pause", status);
 	if (status == HTTP_CONFLICT && send_about(op, "GET", "", NULL, on_pause_looked) == 0)
 		return;
@@ -343,8 +357,10 @@ static int remote_pause(struct engine *engine, const struct id *id, bool pause, 
 {
 	struct op *op = op_new(remote_of(engine), id, userdata);
 
-	if (op)
-		op->pauses = pause;
+	if (op) {
+		op->wanted = pause ? REMOTE_PAUSED : REMOTE_RUNNING;
+		op->give_up = clock_add(clock_boottime(), SOON_TIMEOUT);
+	}
 	return send_simple(op, "POST", pause ? "/pause" : "/resume", done, on_paused);
 }
 
@@ -391,14 +407,16 @@ static void on_looked(void *userdata, int status, const char *body, size_t size)
 static void on_stream(void *userdata, int status, int fd)
 {
 	struct op *op = userdata;
+	const struct log_context context = {.session = &op->id};
 
 	if (fd >= 0 || status == HTTP_NOT_FOUND) {
 		op_stream(op, fd >= 0 ? fd : -ENOENT);
 		return;
 	}
-	op->result = result_of(op, "stream", status);
-	if (op->result == 0)
-		op->result = -EPROTO;
+	/* It is tried again and again: whoever gives up says so. */
+	log_line(LOG_LEVEL_DEBUG, &context, "the remote service gives no stream", "status=%d",
+		 status);
+	op->result = status < 0 ? status : -EIO;
 	if (status < 0 || send_about(op, "GET", "", NULL, on_looked) < 0)
 		op_stream(op, op->result);
 }
@@ -431,41 +449,72 @@ static int remote_connect(struct engine *engine, const struct id *id, engine_str
 struct list_op {
 	struct remote *remote;
 	struct engine_list list;
+	usec_t give_up;
+	uint32_t n; /* that were told */
+	char after[REMOTE_PAGE_BYTES];
 };
 
-static int ask_page(struct list_op *op, const char *after);
+static void on_each(void *userdata, const struct id *id, bool is_paused, bool lives)
+{
+	struct list_op *op = userdata;
+
+	if (op->n++ < MAX_SANDBOXES)
+		op->list.each(op->list.userdata, id, is_paused, lives);
+}
+
+static int ask_page(struct list_op *op);
+
+/* A list that does not end is none: who asked for it does not wait for ever. */
+static int take_page(struct list_op *op, int status, const char *body, size_t size)
+{
+	char next[REMOTE_PAGE_BYTES];
+	int r;
+
+	if (clock_boottime() >= op->give_up)
+		return -ETIMEDOUT;
+	if (status != HTTP_OK)
+		return status < 0 ? status : -EIO;
+	r = remote_json_list(body, size, on_each, op, next);
+	if (r < 0)
+		return r;
+	if (op->n > MAX_SANDBOXES || (next[0] != '\0' && str_equal(next, op->after)))
+		return -EBADMSG;
+	memcpy(op->after, next, sizeof(op->after));
+	return next[0] != '\0' ? ask_page(op) : 0;
+}
 
 static void on_page(void *userdata, int status, const char *body, size_t size)
 {
 	struct list_op *op = userdata;
-	char next[REMOTE_PAGE_BYTES] = "";
-	int r = status == HTTP_OK
-			? remote_json_list(body, size, op->list.each, op->list.userdata, next)
-		: status < 0 ? status
-			     : -EIO;
+	int r = take_page(op, status, body, size);
 
-	if (r == 0 && next[0] != '\0')
-		r = ask_page(op, next);
-	if (r == 0 && next[0] != '\0')
+	if (r == 0 && op->after[0] != '\0')
 		return;
 	op->list.done(op->list.userdata, r);
 	free(op);
 }
 
-static int ask_page(struct list_op *op, const char *after)
+static int ask_page(struct list_op *op)
 {
+	usec_t now = clock_boottime();
 	char path[PATH_BYTES];
 	int r;
 
 	/* An instance's name needs no escape. */
 	r = str_format(path, sizeof(path), "/sandboxes?instance=%s%s%s",
-		       op->remote->options.instance, after[0] != '\0' ? "&after=" : "", after);
+		       op->remote->options.instance, op->after[0] != '\0' ? "&after=" : "",
+		       op->after);
 	if (r < 0)
 		return r;
-	return remote_client_send(
-		op->remote->options.client,
-		&(struct http_request){.method = "GET", .path = path, .timeout = SHORT_TIMEOUT},
-		on_page, op);
+	return remote_client_send(op->remote->options.client,
+				  &(struct http_request){
+					  .method = "GET",
+					  .path = path,
+					  .timeout = (op->give_up > now ? op->give_up - now : 0) +
+						     USEC_PER_MS, /* none is no bound */
+					  .max_bytes = PAGE_BYTES,
+				  },
+				  on_page, op);
 }
 
 static int remote_list(struct engine *engine, const struct engine_list *list)
@@ -477,7 +526,8 @@ static int remote_list(struct engine *engine, const struct engine_list *list)
 		return -ENOMEM;
 	op->remote = remote_of(engine);
 	op->list = *list;
-	r = ask_page(op, "");
+	op->give_up = clock_add(clock_boottime(), SOON_TIMEOUT);
+	r = ask_page(op);
 	if (r < 0)
 		free(op);
 	return r;

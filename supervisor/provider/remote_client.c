@@ -43,6 +43,7 @@ struct remote_client {
 	struct list waiting;
 	struct loop_source *waker; /* they may go on */
 	usec_t away_since;         /* 0: the last that was heard was an answer */
+	usec_t failed_at;          /* the last time that none was heard */
 	void (*ready)(void *userdata, int result);
 	void *userdata;
 	/* host, without brackets; "" where it is an address */
@@ -93,8 +94,10 @@ static void note_answer(struct remote_client *client, int status)
 		client->away_since = 0;
 		return;
 	}
-	if (client->away_since == 0)
+	/* One an hour is no time that it is away. */
+	if (client->away_since == 0 || now - client->failed_at >= AWAY_AFTER)
 		client->away_since = now;
+	client->failed_at = now;
 	if (now - client->away_since < AWAY_AFTER)
 		return;
 	log_line(LOG_LEVEL_ERROR, NULL, "the remote service does not answer", "errno=%d", -status);
@@ -220,7 +223,8 @@ static int ask_token(struct remote_client *client)
 			      &(struct http_request){.method = "POST",
 						     .path = "/token",
 						     .authorization = header,
-						     .timeout = TOKEN_TIMEOUT},
+						     .timeout = TOKEN_TIMEOUT,
+						     .max_bytes = (size_t)2 * REMOTE_TOKEN_BYTES},
 			      on_token, client);
 	explicit_bzero(header, sizeof(header));
 	client->is_asking = r == 0;

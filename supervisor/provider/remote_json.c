@@ -41,6 +41,15 @@ char *remote_json_sandbox(const struct engine_container *container)
 	return text;
 }
 
+/* NULL: none, or one with a NUL in it. */
+static const char *text_of(const json_t *object, const char *key)
+{
+	const json_t *text = json_object_get(object, key);
+	const char *value = json_string_value(text);
+
+	return value && strlen(value) == json_string_length(text) ? value : NULL;
+}
+
 /* Printable, and no space: it is part of a header. */
 static bool is_token(const char *text)
 {
@@ -64,12 +73,13 @@ int remote_json_token(const char *body, size_t size, char ret_token[REMOTE_TOKEN
 	r = doc_parse(body, size, &document, &reason);
 	if (r < 0)
 		return r;
-	token = json_string_value(json_object_get(document, "token"));
+	token = text_of(document, "token");
 	seconds = json_integer_value(json_object_get(document, "expires_in"));
 	r = is_token(token) && seconds > 0 && str_copy(ret_token, REMOTE_TOKEN_BYTES, token) == 0
 		    ? 0
 		    : -EBADMSG;
-	*ret_seconds = (uint32_t)(seconds > SECONDS_MAX ? SECONDS_MAX : seconds);
+	if (r == 0)
+		*ret_seconds = (uint32_t)(seconds > SECONDS_MAX ? SECONDS_MAX : seconds);
 	json_decref(document);
 	return r;
 }
@@ -81,7 +91,7 @@ static int state_of(const json_t *sandbox)
 		[REMOTE_RUNNING] = "running",
 		[REMOTE_PAUSED] = "paused",
 	};
-	const char *text = json_string_value(json_object_get(sandbox, "state"));
+	const char *text = text_of(sandbox, "state");
 
 	if (!text)
 		return -EBADMSG;
@@ -108,7 +118,7 @@ int remote_json_state(const char *body, size_t size)
 /* One that is not ours, or has no state, is none. */
 static void tell(const json_t *sandbox, engine_json_each each, void *userdata)
 {
-	const char *text = json_string_value(json_object_get(sandbox, "id"));
+	const char *text = text_of(sandbox, "id");
 	int state = state_of(sandbox);
 	struct id id;
 
@@ -134,7 +144,7 @@ int remote_json_list(const char *body, size_t size, engine_json_each each, void 
 	if (r < 0)
 		return r;
 	sandboxes = json_object_get(document, "sandboxes");
-	next = json_string_value(json_object_get(document, "next"));
+	next = text_of(document, "next");
 	if (!json_is_array(sandboxes) ||
 	    (next && (!str_only(next, strlen(next), "._-") ||
 		      str_copy(ret_next, REMOTE_PAGE_BYTES, next) < 0)))

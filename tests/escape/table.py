@@ -10,6 +10,7 @@ NOT_YET = {
     "D12": "no such feature",
     **{f"D{n}": "tested by tests/run egress" for n in (*range(1, 12), 13, 14)},
     **{row: "needs an engine: tests/integration/test_docker.py" for row in ("C9", "C10")},
+    "C11": "needs a remote service: tests/integration/test_remote.py",
     **{row: "not yet: Runtime" for row in ("E2", "E7")},
 }
 

@@ -87,7 +87,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if self.command == "POST" and path.path.endswith("/stream"):
                 self.stream(path.path.split("/")[-2])
                 return
-            self.say(*service.act(self.command, path, body))
+            said = service.act(self.command, path, body)
+            lost = service.due(service.lose, request)
+            if lost:
+                raise Refusal(lost)
+            self.say(*said)
         except Refusal as refusal:
             # Such an answer may say anything.
             self.close_connection = True
@@ -137,8 +141,8 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Service:
-    """Faults: `refuse`, `delay`: [[pattern of "METHOD path", status or seconds, how often], ...]; `slow_start`: seconds;
-    `n_kept`: how many are said to be deleted and are not; `lose_after`: bytes of the next stream from us after which it is cut; `cut_after`: seconds that each stream lives."""
+    """Faults: `refuse`, `delay`: [[pattern of "METHOD path", status or seconds, how often], ...]; `lose`: as `refuse`, of
+    what was done; `slow_start`, `slow_pause`: seconds; `is_endless`: a list has always another page; `n_kept`: how many are said to be deleted and are not; `lose_after`: bytes of the next stream from us after which it is cut; `cut_after`: seconds that each stream lives."""
 
     def __init__(self, certificate=None):
         self.engine = Engine()
@@ -164,8 +168,9 @@ class Service:
         self.come_back()
 
     def calm(self):
-        self.refuse, self.delay = [], []
-        self.slow_start = self.n_kept = 0
+        self.refuse, self.delay, self.lose = [], [], []
+        self.slow_start = self.slow_pause = self.n_kept = 0
+        self.is_endless = False
         self.cut_after = self.lose_after = None
         self.expires_in = 300
 
@@ -239,7 +244,8 @@ class Service:
         if authorization != f"Bearer {self.credential}":
             raise Refusal(401)
         token = secrets.token_urlsafe(40)
-        self.tokens[token] = time.monotonic() + self.expires_in
+        # Good for longer than is said: a request may take its time on the way.
+        self.tokens[token] = time.monotonic() + self.expires_in + 120
         self.n_tokens += 1
         return {"token": token, "expires_in": self.expires_in}
 
@@ -320,10 +326,17 @@ class Service:
         threading.Thread(target=self.remove, args=(name,), daemon=True).start()
         return 202, {"state": "ending"}
 
+    def stop_or_go(self, name, what, slow):
+        time.sleep(slow)
+        return self.ask("POST", f"/containers/{name}/{'pause' if what == 'pause' else 'unpause'}")[0]
+
     def pause(self, name, what):
         if self.state(name) != ("running" if what == "pause" else "paused"):
             return 409, {"error": "it is so"}
-        status, _ = self.ask("POST", f"/containers/{name}/{'pause' if what == 'pause' else 'unpause'}")
+        if self.slow_pause:
+            threading.Thread(target=self.stop_or_go, args=(name, what, self.slow_pause), daemon=True).start()
+            return 202, {"state": "changing"}
+        status = self.stop_or_go(name, what, 0)
         return (200, {}) if status == 204 else (500, {})
 
     def usage(self, name):
@@ -344,6 +357,8 @@ class Service:
         start = marks.index(query["after"][0]) if query.get("after", [""])[0] in marks else 0
         part = found[start:start + self.page_size]
         more = found[start + self.page_size:]
+        if self.is_endless:
+            return 200, {"sandboxes": [], "next": secrets.token_hex(8)}
         return 200, {"sandboxes": [{"id": name, "state": state} for name, state in part],
                      **({"next": marks[start + self.page_size]} if more else {})}
 

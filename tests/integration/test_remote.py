@@ -103,11 +103,13 @@ def test_the_credential_and_the_place_are_nowhere(daemon, service, sandbox):
             assert not any(memory_holds(pid, service.credential.encode()) for pid in processes[name]), name
 
 
-@pytest.mark.parametrize("mode, owner, said", [(0o640, 0, "no file of root's alone"), (0o600, 1, "no file of root's alone"),
-                                               (0o600, 0, None)])
-def test_the_credential_is_a_file_of_roots_alone(service, tmp_path, mode, owner, said):
+@pytest.mark.parametrize("mode, owner, text, said", [
+    (0o640, 0, "{}\n", "no file of root's alone"), (0o600, 1, "{}\n", "no file of root's alone"),
+    (0o600, 0, "{}" + 2000 * "x", "the credential file has no credential"), (0o600, 0, "\n{}", "the credential file has no credential"),
+    (0o600, 0, "{}", None)])
+def test_the_credential_is_a_file_of_roots_alone(service, tmp_path, mode, owner, text, said):
     file = tmp_path / "credential"
-    file.write_text(service.credential + "\n", encoding="ascii")
+    file.write_text(text.format(service.credential), encoding="ascii")
     os.chown(file, owner, owner)
     file.chmod(mode)
     daemon = Daemon(CONFIG + service.config(credential_file=file))
@@ -116,6 +118,7 @@ def test_the_credential_is_a_file_of_roots_alone(service, tmp_path, mode, owner,
         if said:
             wait_until(lambda: said in daemon.log.read_text(), 20, "it is said")
             assert daemon.readiness() == 503
+            file.write_text(service.credential + "\n", encoding="ascii")
             os.chown(file, 0, 0)
             file.chmod(0o600)
         wait_until(lambda: daemon.readiness() == 200, 40, "the provider is up")

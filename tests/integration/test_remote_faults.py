@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conformance_rig import Sandbox, refused
+from conformance_rig import Sandbox, kill_provider, refused
 from harness import CONFIG, RUNTIME, SLOW, Daemon, Result, wait_until
 from remote_standin import Service
 
@@ -94,8 +94,8 @@ def test_a_stream_with_an_old_token(service, sandbox):
 
 
 def test_a_token_is_renewed_before_its_end(service, caller):
-    """Of a service whose clock and ours agree no request is refused."""
-    service.expires_in = 6 * SLOW
+    """Where its time is nearly over, and nothing was refused for it."""
+    service.expires_in = 4
     service.expire()
     gone(caller, created(caller))
     n_tokens, n_unauthorized = service.n_tokens, service.n_unauthorized
@@ -183,7 +183,56 @@ def test_a_conflict_is_what_an_earlier_try_left(caller, service, sandbox):
     assert service.refuse[0][2] == 0, "the fault was met"
 
 
+def test_an_answer_that_is_lost_on_the_way(caller, service):
+    """A gateway says 502 of what was made: it is not left."""
+    service.lose = [["PUT ", 502, 1]]
+    n_asked = len(service.asked)
+    refused(created(caller), 503, "provider_unavailable", True)
+    assert service.lose[0][2] == 0 and len(service.asked) == n_asked + 1, "the fault was met"
+    nothing_is_left(service)
+
+
+# --- lists
+
+
+def test_a_list_that_does_not_end(daemon, service, sandbox):
+    """Nobody waits for it for ever: the worker ends and asks again."""
+    sandbox.put("file", b"kept")
+    n_seen, n_ends = len(service.seen), daemon.log.read_text().count("provider ends")
+    service.is_endless = True
+    kill_provider(daemon)
+    wait_until(lambda: daemon.log.read_text().count("provider ends") > n_ends, 60, "it gives up")
+    assert len([line for line in service.seen[n_seen:] if "&after=" in line]) > 1, "the fault was met"
+    service.is_endless = False
+    wait_until(lambda: daemon.readiness() == 200, 60, "it is told")
+    wait_until(lambda: reached(sandbox, "file") == b"kept", 30, "what it has")
+
+
+def test_a_list_that_is_late(daemon, service, sandbox):
+    """Later than the api worker waits for it."""
+    sandbox.put("file", b"kept")
+    service.delay = [["GET .*/sandboxes[?]", 12, 1]]
+    kill_provider(daemon)
+    wait_until(lambda: service.delay[0][2] == 0, 60, "the fault was met")
+    wait_until(lambda: daemon.readiness() == 200, 90, "it is told")
+    wait_until(lambda: reached(sandbox, "file") == b"kept", 30, "what it has")
+
+
 # --- slow
+
+
+def test_a_pause_that_is_slow(service, sandbox):
+    """It is told when it is so."""
+    service.slow_pause = 2
+    sandbox.begin("while :; do echo x >> beat; sleep 0.05; done")
+    wait_until(lambda: sandbox.size("beat") > 0, 20, "it runs")
+    assert service.engine.containers()[sandbox.name] == "running"
+    sandbox.done("/suspend")
+    assert service.engine.containers()[sandbox.name] == "paused"
+    sandbox.done("/resume")
+    assert service.engine.containers()[sandbox.name] == "running"
+    size = sandbox.size("beat")
+    wait_until(lambda: sandbox.size("beat") > size, 20, "it goes on")
 
 
 def test_a_slow_start(caller, service):

@@ -5,7 +5,7 @@ import sys
 
 ROW = re.compile(r"^\| ([A-E]\d+) \|", re.MULTILINE)
 CITED = re.compile(r"\(([A-E]\d{1,2}(?:, ?[A-E]\d{1,2})*)\)")
-LAST = {"A": 28, "B": 24, "C": 10, "D": 14, "E": 11}
+LAST = {"A": 28, "B": 24, "C": 11, "D": 14, "E": 11}
 
 
 def main():

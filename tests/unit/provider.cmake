@@ -1,3 +1,3 @@
-foreach(module IN ITEMS attach_head unwrap engine_json)
+foreach(module IN ITEMS attach_head unwrap engine_json remote_json)
 	sandboxd_unit_test(test_${module} LIBS sandboxd_provider_pure)
 endforeach()
