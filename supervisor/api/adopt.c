@@ -2,6 +2,9 @@
  * After a start there is no third state: what lives and has an open row is adopted, what lives
  * without one is killed, a row without a tree is dormant until its next use, an expired one is
  * closed. Only then is a socket served, so that no request sees a half-known registry.
+ *
+ * What another provider says later than OTHERS_WAIT is adopted when it comes: its rows are dormant
+ * until then, and nothing is made of them, as the provider cannot be asked.
  */
 #include <errno.h>
 #include <string.h>
@@ -29,6 +32,7 @@ struct adoptee {
 	const struct provider *provider;
 };
 
+#define OTHERS_WAIT     (3 * USEC_PER_SEC) /* what is not theirs is not served meanwhile */
 #define START_MAX_BYTES ((size_t)64 * 1024 * 1024)
 
 /* A row that is closed now. */
@@ -135,8 +139,8 @@ int sessions_adopt_row(struct app *app, const struct store_session *row)
 	return 0;
 }
 
-/* Its tree lives. usable: and may be the session's. */
-static void take_tree(struct start_up *start, struct session *session, struct adoptee *adoptee,
+/* Its tree lives. usable: and may be the session's. False: it is ended. */
+static bool take_tree(struct app *app, struct session *session, struct adoptee *adoptee,
 		      bool usable)
 {
 	struct log_context context = {.session = &session->id};
@@ -148,18 +152,18 @@ static void take_tree(struct start_up *start, struct session *session, struct ad
 	session->cpu_from_before = true;
 	if (r >= 0)
 		r = adoptee->fd < 0 ? -ENOTCONN : live_connect(live, adoptee->fd);
-	sessions_event(start->app, session, SESSION_EVENT_ADOPT_TREE, SESSION_REASON_NONE);
+	sessions_event(app, session, SESSION_EVENT_ADOPT_TREE, SESSION_REASON_NONE);
 	if (r >= 0) {
 		(void)TAKE_FD(adoptee->fd);
-		start->n_adopted++;
-		start->app->metrics.n_adoptions[METRICS_ADOPTION_ADOPTED]++;
+		app->metrics.n_adoptions[METRICS_ADOPTION_ADOPTED]++;
 		suspend_adopted(session, adoptee->is_frozen, adoptee->is_parted);
-		return;
+		return true;
 	}
 	/* The row stays, and the next use makes another tree. */
 	log_line(LOG_LEVEL_WARNING, &context, "session cannot be adopted", "errno=%d", -r);
-	start->app->metrics.n_adoptions[METRICS_ADOPTION_FAILED]++;
-	sessions_event(start->app, session, SESSION_EVENT_LOST, SESSION_REASON_RESTART);
+	app->metrics.n_adoptions[METRICS_ADOPTION_FAILED]++;
+	sessions_event(app, session, SESSION_EVENT_LOST, SESSION_REASON_RESTART);
+	return false;
 }
 
 /* Reading the store. */
@@ -183,9 +187,11 @@ static int on_row(void *userdata, const struct store_session *row)
 		return r;
 	adoptee = find_tree(start->app, &row->id, live_of(session)->provider);
 	if (adoptee) {
-		take_tree(start, session, adoptee, plan == JANITOR_START_ADOPT);
+		start->n_adopted +=
+			take_tree(start->app, session, adoptee, plan == JANITOR_START_ADOPT);
 		return 0;
 	}
+	live_of(session)->is_incomplete = row->restoring;
 	sessions_event(start->app, session, SESSION_EVENT_ADOPT_ROW, SESSION_REASON_NONE);
 	start->n_dormant++;
 	return 0;
@@ -296,10 +302,22 @@ static void finish_adoption(struct app *app)
 
 /* Asking the supervisor. */
 
+static struct adoptee adoptee_of(const struct provider *provider, const struct launch_msg *answer,
+				 int fd)
+{
+	struct adoptee adoptee = {.fd = fd, .provider = provider};
+
+	memcpy(adoptee.id.bytes, answer->session, ID_BYTES);
+	adoptee.is_frozen = answer->error == LAUNCH_E_NONE && answer->u.adopted.is_frozen != 0;
+	adoptee.is_parted = adoptee.is_frozen && answer->u.adopted.is_parted != 0;
+	adoptee.incompatible = adoptee.taken = answer->error == LAUNCH_E_INCOMPATIBLE;
+	return adoptee;
+}
+
 static void note_adoptee(struct app *app, const struct provider *provider,
 			 const struct launch_msg *answer, int fd)
 {
-	struct adoptee *adoptee = calloc(1, sizeof(*adoptee));
+	struct adoptee *adoptee = malloc(sizeof(*adoptee));
 
 	if (!adoptee) {
 		/* Its row would seem to have no tree. The next worker asks again. */
@@ -308,26 +326,76 @@ static void note_adoptee(struct app *app, const struct provider *provider,
 		(void)fd_close(fd);
 		return;
 	}
-	adoptee->provider = provider;
-	memcpy(adoptee->id.bytes, answer->session, ID_BYTES);
-	adoptee->fd = fd;
-	adoptee->is_frozen = answer->error == LAUNCH_E_NONE && answer->u.adopted.is_frozen != 0;
-	adoptee->is_parted = adoptee->is_frozen && answer->u.adopted.is_parted != 0;
-	adoptee->incompatible = adoptee->taken = answer->error == LAUNCH_E_INCOMPATIBLE;
+	*adoptee = adoptee_of(provider, answer, fd);
 	list_append(&app->adopting, &adoptee->link);
 }
 
+void sessions_adopt_late(struct app *app, const struct provider *provider,
+			 const struct launch_msg *answer, int fd)
+{
+	struct adoptee adoptee = adoptee_of(provider, answer, fd);
+	struct session *session = session_of_provider(app, provider, &adoptee.id);
+
+	/* Its row was closed while nobody could end it. */
+	if (!session) {
+		sessions_kill_unknown(app, provider, &adoptee.id);
+	} else if (session->state == SESSION_STATE_DORMANT) {
+		IGNORE_RESULT(take_tree(app, session, &adoptee, !live_of(session)->is_incomplete));
+		sessions_write_status(app, session);
+		session->limits_missing = app->facts.limits_missing;
+	} else if (!session_has_tree(session) && session->state < SESSION_STATE_CLOSING) {
+		app_leave(app); /* the next worker knows better */
+	}
+	(void)fd_close(adoptee.fd);
+}
+
+/* Who is asked at the start. */
+struct asking {
+	struct app *app;
+	const struct provider *provider;
+	sd_event_source *timer;
+	bool is_late; /* the others are served by now */
+};
+
 static void adopt_others(struct app *app);
+
+static void asking_end(struct asking *asking, bool is_said)
+{
+	struct app *app = asking->app;
+
+	asking->provider->asked(app, is_said);
+	if (asking->is_late)
+		return;
+	asking->timer = sd_event_source_disable_unref(asking->timer);
+	asking->is_late = true;
+	adopt_others(app);
+}
+
+/* Nobody else waits longer for it. */
+static int on_asking_timer(sd_event_source *source, uint64_t at, void *userdata)
+{
+	struct asking *asking = userdata;
+
+	(void)source;
+	(void)at;
+	log_line(LOG_LEVEL_WARNING, NULL, "the provider does not say at once what lives",
+		 "provider=%s", asking->provider->name);
+	asking_end(asking, false);
+	return 0;
+}
 
 /* Without an answer what lives there is asked for again, before anything is made there. */
 static void on_adopt_other(void *userdata, const struct launch_msg *answer, int fd)
 {
-	struct app *app = userdata;
-	const struct provider *provider = providers[app->adopts_from];
+	struct asking *asking = userdata;
+	const struct provider *provider = asking->provider;
 	bool is_said = answer && answer->error == LAUNCH_E_NONE;
 
 	if (answer && answer->more) {
-		note_adoptee(app, provider, answer, fd);
+		if (asking->is_late)
+			sessions_adopt_late(asking->app, provider, answer, fd);
+		else
+			note_adoptee(asking->app, provider, answer, fd);
 		return;
 	}
 	(void)fd_close(fd);
@@ -335,8 +403,28 @@ static void on_adopt_other(void *userdata, const struct launch_msg *answer, int 
 		log_line(LOG_LEVEL_ERROR, NULL, "the provider does not say what lives",
 			 "provider=%s error=%s", provider->name,
 			 answer ? launch_error_text(answer->error) : "timeout");
-	provider->asked(app, is_said);
-	adopt_others(app);
+	asking_end(asking, is_said);
+	free(asking);
+}
+
+/* 0: its answer, or the end of its time, follows. */
+static int begin_asking(struct app *app, const struct provider *provider)
+{
+	struct asking *asking = calloc(1, sizeof(*asking));
+	int r = asking ? 0 : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	*asking = (struct asking){.app = app, .provider = provider};
+	r = sd_event_add_time_relative(app->event, &asking->timer, CLOCK_BOOTTIME, OTHERS_WAIT,
+				       USEC_PER_MS, on_asking_timer, asking);
+	if (r >= 0)
+		r = provider->connect(app, on_adopt_other, asking);
+	if (r >= 0)
+		return 0;
+	asking->timer = sd_event_source_disable_unref(asking->timer);
+	free(asking);
+	return r;
 }
 
 /* Those behind the native one, one after the other. The end of a worker answers them, too: nothing
@@ -347,7 +435,7 @@ static void adopt_others(struct app *app)
 		return;
 	while (providers[++app->adopts_from])
 		if (provider_is_configured(app, providers[app->adopts_from]) &&
-		    providers[app->adopts_from]->connect(app, on_adopt_other, app) >= 0)
+		    begin_asking(app, providers[app->adopts_from]) >= 0)
 			return;
 	finish_adoption(app);
 }

@@ -71,6 +71,7 @@ struct celery;
 struct egress_hub;
 struct names;
 struct platform;
+struct provider;
 struct snapshot_remote_sweep;
 
 struct app {
@@ -175,6 +176,10 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 		    enum session_reason reason);
 /* After HELLO: asks for what lives, adopts or cleans up, then calls app_serve. */
 MUST_USE int sessions_adopt(struct app *app);
+/* A sandbox that lives, which the provider says after that (an answer with more 1). fd (or -1): its
+ * handle, becomes ours. */
+void sessions_adopt_late(struct app *app, const struct provider *provider,
+			 const struct launch_msg *answer, int fd);
 void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone);
 /* Its provider, which was asked something of it, has nothing of it any more. gone: how it ended;
  * NULL: that is not known. */

@@ -259,6 +259,7 @@ int live_connect(struct live *live, int fd)
 
 	ASSERT(!live->shim);
 	live->engine_link = live->app->n_engine_links;
+	live->is_incomplete = false;
 	return shim_link_new(live->app->event, fd, &options, &link_events, live, &live->shim);
 }
 

@@ -108,7 +108,9 @@ struct live {
 	bool kill_later;      /* the shim ended by itself: only if nobody says so */
 	bool adopted;
 	bool is_parted; /* LAUNCH_PART was asked for, and LAUNCH_JOIN not answered since */
-	bool taken;     /* it is another instance's by now: ends with the turn */
+	/* Of one without a tree: its row said at the start that one would be half filled. */
+	bool is_incomplete;
+	bool taken; /* it is another instance's by now: ends with the turn */
 };
 
 MUST_USE int live_new(struct app *app, struct session *session, struct live **ret_live);

@@ -5,7 +5,6 @@
  * finds again what lives, as after any other start.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "base/log.h"
 
@@ -16,6 +15,8 @@
 #include "supervisor/api/snapshot.h"
 
 #define PERSIST_TIMEOUT (60 * USEC_PER_SEC)
+/* More than that process takes to say it or to end: what it said later would be lost. */
+#define LIST_TIMEOUT    (60 * USEC_PER_SEC)
 #define START_WAIT      (3 * USEC_PER_SEC) /* for the first link: what needs no engine waits as long */
 
 static const struct provider *engine_provider(const struct app *app)
@@ -60,22 +61,13 @@ static const struct supervisor_client_events events = {
 static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct app *app = userdata;
-	const struct session *session;
-	struct id id;
 
-	(void)fd_close(fd);
 	/* Where it cannot say it ends, and its next link asks again. */
 	app->engine_asked = !answer || answer->more || answer->error != LAUNCH_E_NONE;
-	if (!answer || !answer->more)
-		return;
-	memcpy(id.bytes, answer->session, ID_BYTES);
-	session = session_of_provider(app, engine_provider(app), &id);
-	/* Its row was closed while nobody could end it; or was taken for one without a tree, and
-	 * the next worker knows better. */
-	if (!session)
-		sessions_kill_unknown(app, engine_provider(app), &id);
-	else if (!session_has_tree(session) && session->state < SESSION_STATE_CLOSING)
-		app_leave(app);
+	if (answer && answer->more)
+		sessions_adopt_late(app, engine_provider(app), answer, fd);
+	else
+		(void)fd_close(fd);
 }
 
 void provider_docker_link(struct app *app, int fd)
@@ -181,7 +173,7 @@ static int create(struct app *app, const struct session *session,
 
 static int connect_all(struct app *app, supervisor_answer answer, void *userdata)
 {
-	return ask(app, LAUNCH_ADOPT, NULL, APP_REQUEST_TIMEOUT, answer, userdata);
+	return ask(app, LAUNCH_ADOPT, NULL, LIST_TIMEOUT, answer, userdata);
 }
 
 static int destroy(struct app *app, const struct id *id, supervisor_answer answer, void *userdata)

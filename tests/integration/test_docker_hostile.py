@@ -209,6 +209,11 @@ def test_a_frozen_engine_stops_nobody_else(engine, service, caller):
     wait_until(lambda: not engine.containers, 2 * late, "nothing of it is left")
 
 
+def hold(connection):
+    while connection.recv(65536):
+        pass
+
+
 def test_a_start_asks_for_a_few_streams_at_once(engine, service, caller):
     """Each is a process that the engine makes; all are found again."""
     service.deaths_expected = True
@@ -226,9 +231,6 @@ def test_a_start_asks_for_a_few_streams_at_once(engine, service, caller):
             seen["all"].add(path)
         return engine.answer(connection, "POST", path, body)
 
-    def hold(connection):
-        while connection.recv(65536):
-            pass
     engine.stream = hold
     for one in [caller] * 15 + [service.client("bea")] * 15:
         assert one.post(RUNTIME, {"provider": "docker"}, timeout=60).status == 201
@@ -240,3 +242,36 @@ def test_a_start_asks_for_a_few_streams_at_once(engine, service, caller):
     assert seen["most"] <= 4, seen
     wait_until(lambda: service.readiness() == 200, 20, "ready again")
     assert len(engine.containers) == 30
+
+
+def test_a_start_beside_an_engine_that_stands_still(engine, service, caller):
+    """What needs no engine is served; what does is refused until that has said what lives, and then found without another
+    start, the container that it was. One that was deleted meanwhile is removed."""
+    service.deaths_expected = True
+    engine.stream = hold
+    kept, deleted = (caller.post(RUNTIME, {"provider": "docker"}, timeout=60).json["sandbox_uuid"] for _ in range(2))
+    made = list(engine.made)
+    native = caller.create_runtime()
+    caller.shell(native, "echo kept > file")
+    goes_on = threading.Event()
+
+    def stand_still(connection, path):
+        goes_on.wait(100)
+        return engine.answer(connection, "GET", path)
+    engine.rules.append(("GET", "/containers/json", stand_still))
+    former = service.worker_pid("sandboxd-api")
+    os.kill(former, signal.SIGKILL)
+    now = wait_until(lambda: [pid for pid in service.processes().get("sandboxd-api", []) if pid != former], 20, "another one")
+    wait_until(service.ready, 20, "it serves")
+    assert caller.shell(native, "cat file").text == "kept\n"
+    answer = caller.post(f"{RUNTIME}/{kept}/commands", {"cmd": "true"})
+    assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
+    assert caller.delete(f"{RUNTIME}/{deleted}", timeout=60).status == 200
+    goes_on.set()
+    wait_until(lambda: service.readiness() == 200, 40, "the engine has said what lives")
+    wait_until(lambda: len(engine.containers) == 1, 40, "the one is removed")
+    assert caller.get(f"{RUNTIME}/{kept}").json["status"] == "open"
+    n_execs = len([path for _, path in engine.asked if path.endswith("/exec")])
+    assert n_execs >= 3, "the other has another stream"
+    assert engine.made == made, "and is the container that it was"
+    assert service.processes()["sandboxd-api"] == now

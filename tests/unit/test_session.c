@@ -82,7 +82,7 @@ static void test_session_apply_random_walks_keep_the_promises(void **state)
 			}
 			assert_int_equal(n_forget, 0); /* nothing happens after the end */
 			if (event == SESSION_EVENT_ADOPT_ROW || event == SESSION_EVENT_ADOPT_TREE) {
-				is_row = true;
+				is_row |= before == SESSION_STATE_CREATING;
 				has_tree = event == SESSION_EVENT_ADOPT_TREE;
 			}
 			has_failed |= (actions & SESSION_ACTION_FAIL_JOBS) != 0;

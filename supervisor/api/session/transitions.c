@@ -34,6 +34,7 @@
  *    then is it known whether the kernel took it for its memory.
  *  - GONE of a FALLING or DORMANT session: the supervisor's word and the answer to a kill may both
  *    come.
+ *  - ADOPT_TREE of a DORMANT session: its provider said late that it lives.
  *  - Those who wait for a tree go on in DORMANT as well: they find why there is none, or begin
  *    another. Others wait for one that stands still to be resumed, and find that it is closed.
  */
@@ -52,6 +53,7 @@ static const struct transition table[SESSION_STATE_MAX_][SESSION_EVENT_MAX_] = {
 		[SESSION_EVENT_CLOSE] = DOES(CLOSED, GO_ON | ROW | FORGET),
 		[SESSION_EVENT_STOP] = DOES(DORMANT, NONE),
 		[SESSION_EVENT_USE] = DOES(REBUILDING, REBUILD),
+		[SESSION_EVENT_ADOPT_TREE] = DOES(REBUILDING, NONE),
 		[SESSION_EVENT_GONE] = DOES(DORMANT, NONE),
 	},
 	[SESSION_STATE_REBUILDING] = {
