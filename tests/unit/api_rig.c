@@ -63,7 +63,7 @@ static void give_link(struct api_rig *rig, uint32_t which, int *ours)
 
 static void greet(struct api_rig *rig, const struct launch_msg *ask)
 {
-	struct launch_msg answer = launch_message(LAUNCH_HELLO + 1, ask->serial, NULL);
+	struct launch_msg answer = launch_message(ask->type + 1, ask->serial, NULL);
 	struct launch_msg facts = launch_message(LAUNCH_EVENT_FACTS, 0, NULL);
 
 	answer.u.hello.max_sessions = 100;
@@ -232,13 +232,14 @@ static void wait_for(struct api_rig *rig, usec_t since, const char *what)
 static int listen_at(const struct api_rig *rig, const char *name)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const void *at = &address; /* a cast would be a pun to the compiler */
 	int fd = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 
 	assert_int_equal(str_format(address.sun_path, sizeof(address.sun_path), "%s/%s",
 				    rig->temp.path, name),
 			 0);
 	(void)unlink(address.sun_path);
-	MUST(bind(fd, (const struct sockaddr *)(const void *)&address, sizeof(address)));
+	MUST(bind(fd, at, sizeof(address)));
 	MUST(listen(fd, 64));
 	return fd;
 }
@@ -595,6 +596,7 @@ void api_shim_wait_closed(struct api_rig *rig, int shim)
 int api_send(struct api_rig *rig, const char *method, const char *path, const char *body)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const void *at = &address; /* a cast would be a pun to the compiler */
 	char text[2048];
 	struct api_call *call;
 	int i = 0;
@@ -612,7 +614,7 @@ int api_send(struct api_rig *rig, const char *method, const char *path, const ch
 				    method, path, body ? strlen(body) : 0, body ? body : ""),
 			 0);
 	call->fd = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	MUST(connect(call->fd, (const struct sockaddr *)(const void *)&address, sizeof(address)));
+	MUST(connect(call->fd, at, sizeof(address)));
 	assert_int_equal(io_write_all(call->fd, text, strlen(text)), 0);
 	return i;
 }
