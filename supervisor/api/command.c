@@ -430,7 +430,7 @@ static void on_ended(struct activity *activity, const struct activity_result *re
 	/* Without memory a reader finds the end of the log and no end of the command: a cut. */
 	if (log_end(command, result) >= 0)
 		show_end(command, seq);
-	count(command);
+	trim(command);
 	command->ending = true;
 	command_tell_waiters(command);
 	wake_readers(command);
