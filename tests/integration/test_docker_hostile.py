@@ -246,10 +246,11 @@ def test_a_start_asks_for_a_few_streams_at_once(engine, service, caller):
 
 def test_a_start_beside_an_engine_that_stands_still(engine, service, caller):
     """What needs no engine is served; what does is refused until that has said what lives, and then found without another
-    start, the container that it was. One that was deleted meanwhile is removed."""
+    start, the container that it was. One that was deleted meanwhile is removed, and one that a restore had left half filled."""
     service.deaths_expected = True
     engine.stream = hold
-    kept, deleted = (caller.post(RUNTIME, {"provider": "docker"}, timeout=60).json["sandbox_uuid"] for _ in range(2))
+    kept, deleted, half = (caller.post(RUNTIME, {"provider": "docker"}, timeout=60).json["sandbox_uuid"] for _ in range(3))
+    assert service.sql("UPDATE dagster_sandbox_sessions SET restoring = 1 WHERE id = ? RETURNING 1", half)
     made = list(engine.made)
     native = caller.create_runtime()
     caller.shell(native, "echo kept > file")
@@ -269,9 +270,11 @@ def test_a_start_beside_an_engine_that_stands_still(engine, service, caller):
     assert caller.delete(f"{RUNTIME}/{deleted}", timeout=60).status == 200
     goes_on.set()
     wait_until(lambda: service.readiness() == 200, 40, "the engine has said what lives")
-    wait_until(lambda: len(engine.containers) == 1, 40, "the one is removed")
+    wait_until(lambda: len(engine.containers) == 1, 40, "the others are removed")
+    assert kept in list(engine.containers)[0]
+    assert caller.get(f"{RUNTIME}/{half}").status == 200
     assert caller.get(f"{RUNTIME}/{kept}").json["status"] == "open"
     n_execs = len([path for _, path in engine.asked if path.endswith("/exec")])
-    assert n_execs >= 3, "the other has another stream"
+    assert n_execs >= 4, "the other has another stream"
     assert engine.made == made, "and is the container that it was"
     assert service.processes()["sandboxd-api"] == now
