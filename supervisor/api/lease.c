@@ -14,6 +14,7 @@
 
 #include "supervisor/api/app.h"
 #include "supervisor/api/live.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/session/snapshots.h"
 
 /* For the freeze, which follows at once. */
@@ -59,12 +60,14 @@ void lease_tell(struct app *app)
 		app->lease_told = request.lease_until;
 }
 
-/* Nothing of it runs here, and its row and an object are all there is of it. */
-static bool is_whole_elsewhere(const struct session *session)
+/* Nothing of it runs here, and its row and an object are all there is of it. Another provider may
+ * not be asked by now, nor be another host's. */
+static bool is_whole_elsewhere(const struct live *live)
 {
+	const struct session *session = live->session;
 	const struct suspension *suspension = &session->suspension;
 
-	return session->state == SESSION_STATE_DORMANT &&
+	return session->state == SESSION_STATE_DORMANT && live->provider == &provider_native &&
 	       suspension->state == SUSPENSION_SUSPENDED && suspension_is_durable(suspension) &&
 	       snapshots_is_remote(suspension->snapshot) && session_persisted(session);
 }
@@ -78,10 +81,10 @@ void lease_give_back(struct app *app)
 	if (!sessions || app->phase != APP_PHASE_STOPPING)
 		return;
 	LIST_FOR_EACH (entry, &app->lives) {
-		const struct session *session = LIST_ENTRY(entry, struct live, link)->session;
+		const struct live *live = LIST_ENTRY(entry, struct live, link);
 
-		if (is_whole_elsewhere(session))
-			sessions[n++] = session->id;
+		if (is_whole_elsewhere(live))
+			sessions[n++] = live->session->id;
 	}
 	if (n > 0)
 		store_give_back(app->store, sessions, n);

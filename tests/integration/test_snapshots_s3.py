@@ -513,7 +513,7 @@ def test_a_fresh_service_takes_what_is_there(postgres, store):
 
 def test_a_host_that_stops_gives_back_what_is_durable(postgres, store):
     """Another one goes on with it at once; what it did not touch is there again when the host is. The controls: one that
-    runs, and one whose snapshot is a file of the host."""
+    runs, one whose snapshot is a file of the host, and one of a provider that the other may not have."""
     def given(session):
         return postgres.sql(f"SELECT given_back FROM dagster_sandbox_sessions WHERE id = '{session}'")
 
@@ -523,7 +523,10 @@ def test_a_host_that_stops_gives_back_what_is_durable(postgres, store):
         one.configure(config)
         restart(one)
         caller = one.client("ana")
-        taken, kept = make_durable(caller), make_durable(caller)
+        taken, kept, docker = make_durable(caller), make_durable(caller), make_durable(caller)
+        postgres.sql(f"UPDATE sandbox_registry SET provider = 'docker' WHERE sandbox_uuid = '{docker}'")
+        restart(one)
+        caller = one.client("ana")
         runs = caller.create_runtime()
         run(caller, runs, "true")
         # One that has to hurry, because trees or the server take long, gives nothing; none has a tree at the next.
@@ -532,7 +535,7 @@ def test_a_host_that_stops_gives_back_what_is_durable(postgres, store):
             if given(taken) == given(kept) == "1":
                 break
             one.start()
-        assert [given(session) for session in (taken, kept, runs, local)] == ["1", "1", "", ""]
+        assert [given(session) for session in (taken, kept, runs, local, docker)] == ["1", "1", "", "", ""]
         other = two.client("ana")
         # Not after a lease.
         resume(other, taken, "snapshot")
