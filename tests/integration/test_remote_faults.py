@@ -95,7 +95,7 @@ def test_a_stream_with_an_old_token(service, sandbox):
 
 def test_a_token_is_renewed_before_its_end(service, caller):
     """Where its time is nearly over, and nothing was refused for it."""
-    service.expires_in = 4
+    service.expires_in = 8 * SLOW  # a quarter of it is ahead of the end
     service.expire()
     gone(caller, created(caller))
     n_tokens, n_unauthorized = service.n_tokens, service.n_unauthorized
