@@ -124,7 +124,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             taking = threading.Thread(target=self.take, args=(command,), daemon=True)
             taking.start()
             with contextlib.suppress(OSError):
-                for data in service.pieces(command, time.monotonic()):
+                for data in service.pieces(command):
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
             service.n_streams_ended += 1
             with contextlib.suppress(OSError):
@@ -416,9 +416,9 @@ class Service:
             data += part
         return data
 
-    def pieces(self, command, began):
-        """The engine's pieces of the command's first output, until a fault is due."""
-        n = 0
+    def pieces(self, command):
+        """The engine's pieces of the command's first output, until a fault is due. A stream lives from the first one on."""
+        n, began = 0, None
         while True:
             if not self.wait(command, began):
                 return
@@ -427,6 +427,7 @@ class Service:
             if which != 1:
                 continue
             n += len(data)
+            began = began or time.monotonic()
             if self.lose_after is not None and n > self.lose_after:
                 self.lose_after = None
                 self.n_cut += 1
@@ -439,7 +440,7 @@ class Service:
         command.setblocking(True)
         while True:
             self.gate.wait()
-            if self.cut_after is not None and time.monotonic() - began > self.cut_after:
+            if began and self.cut_after is not None and time.monotonic() - began > self.cut_after:
                 self.n_cut += 1
                 return False
             try:
