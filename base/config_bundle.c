@@ -207,8 +207,8 @@ static int add_provider(struct bundle *bundle, const char *value, struct err *er
 
 	/* Any other line of it would be an option, too. */
 	if (length > CONFIG_PROVIDER_NAME_MAX || !str_only(value, length, "-_"))
-		return err_fail(err, -EINVAL, "config",
-				CONFIG_PROVIDER_VARIABLE " is no name of a provider");
+		return err_fail(err, -EINVAL, "config", "%s is no name of a provider",
+				CONFIG_PROVIDER_VARIABLE);
 	if (str_format(text, sizeof(text), "[api]\nprovider = %s\n", value) < 0 ||
 	    bundle->n_text + strlen(text) > CONFIG_FILE_MAX_BYTES)
 		return err_fail(err, -EFBIG, "config", "%s cannot be read",
