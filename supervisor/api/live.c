@@ -203,7 +203,7 @@ int live_new(struct app *app, struct session *session, struct live **ret_live)
 	live->provider = provider_find(session->provider);
 	if (!provider_is_configured(app, live->provider))
 		live->provider = &provider_absent;
-	live->used_at = clock_boottime();
+	live->used_at = live->made_at = clock_boottime();
 	list_init(&live->activities);
 	list_init(&live->commands);
 	list_init(&live->event_streams);

@@ -92,6 +92,8 @@ struct live {
 	uint64_t staged_generation;
 	uint32_t n_resends;         /* in vain, up to a bound */
 	usec_t used_at;             /* boottime: idle.c */
+	usec_t made_at;             /* boottime */
+	uint64_t believed_cpu_us;   /* since then, of a provider elsewhere: quotas.c */
 	usec_t rebuilding_since;    /* boottime */
 	uint32_t tree;              /* counts the trees of this session in this worker */
 	uint32_t policy_generation; /* of the network policy that was made last */

@@ -41,6 +41,8 @@ typedef int provider_ask(struct app *app, const struct id *id, supervisor_answer
 struct provider {
 	const char *name; /* in rows, answers and the configuration */
 	struct provider_capabilities can;
+	/* What it says that a sandbox uses is a stranger's word: quotas.c. */
+	bool is_elsewhere;
 	/* Sandboxes of it can be made by this service as it is configured. NULL: always. */
 	bool (*is_configured)(const struct app *app);
 	/* It can be asked for one now. NULL: always. */

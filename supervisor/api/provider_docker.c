@@ -221,9 +221,10 @@ static int refuse(struct app *app, const struct id *id, supervisor_answer answer
 
 /* Which of the two it is, sandboxd-provider alone knows. */
 /* clang-format off */
-#define ENGINE_PROVIDER(its_name, has_it)                                                          \
+#define ENGINE_PROVIDER(its_name, has_it, elsewhere)                                               \
 	{                                                                                          \
 		.name = (its_name),                                                                \
+		.is_elsewhere = (elsewhere),                                                       \
 		.can = {.pause_resume = true},                                                     \
 		.is_configured = (has_it),                                                         \
 		.is_reachable = is_reachable,                                                      \
@@ -243,5 +244,5 @@ static int refuse(struct app *app, const struct id *id, supervisor_answer answer
 	}
 /* clang-format on */
 
-const struct provider provider_docker = ENGINE_PROVIDER("docker", has_docker);
-const struct provider provider_remote = ENGINE_PROVIDER("remote", has_remote);
+const struct provider provider_docker = ENGINE_PROVIDER("docker", has_docker, false);
+const struct provider provider_remote = ENGINE_PROVIDER("remote", has_remote, true);

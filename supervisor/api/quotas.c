@@ -2,6 +2,10 @@
  * Theory. A tree's processor time is asked for a few sessions a tick, round and round, and comes
  * once more with its end, so that short sessions count as well. What a tree had used before this
  * worker saw it was charged by an earlier one, up to its last look.
+ *
+ * Tenants and the host share their bounds among sandboxes of all providers. A service elsewhere is
+ * therefore not believed that one has used more than its plan allows: with one lie it would use up
+ * the day of all, or have others' suspended sessions given back.
  */
 #include "supervisor/api/quotas.h"
 
@@ -20,6 +24,26 @@ struct look {
 	struct id session;
 };
 
+/* What is charged for the first look of an adopted one is nothing: tenants.c. */
+static void believe(struct session *session, struct launch_stat *stat)
+{
+	struct live *live = live_of(session);
+	const struct plan *plan = &session->plan;
+	uint64_t possible = (clock_boottime() - live->made_at) * plan->cpu_pct / 100;
+	uint64_t more;
+
+	if (stat->memory_bytes > plan->memory_bytes)
+		stat->memory_bytes = plan->memory_bytes;
+	if (session->cpu_from_before)
+		return;
+	more = stat->cpu_us >= session->cpu_us ? stat->cpu_us - session->cpu_us : stat->cpu_us;
+	if (more > possible - live->believed_cpu_us) {
+		more = possible - live->believed_cpu_us;
+		stat->cpu_us = session->cpu_us + more;
+	}
+	live->believed_cpu_us += more;
+}
+
 static void on_stat(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct look *look = userdata;
@@ -27,12 +51,15 @@ static void on_stat(void *userdata, const struct launch_msg *answer, int fd)
 
 	(void)fd_close(fd);
 	if (session && answer && answer->error == LAUNCH_E_NONE) {
-		denials_count(look->app, session, answer->u.stat.oom_kills,
-			      answer->u.stat.forks_refused);
-		tenants_charge_cpu(session, answer->u.stat.cpu_us);
+		struct launch_stat stat = answer->u.stat;
+
+		if (live_of(session)->provider->is_elsewhere)
+			believe(session, &stat);
+		denials_count(look->app, session, stat.oom_kills, stat.forks_refused);
+		tenants_charge_cpu(session, stat.cpu_us);
 		/* Also of one that an earlier worker froze; others stand still for a lease. */
-		if (answer->u.stat.frozen && session->suspension.state == SUSPENSION_SUSPENDED)
-			session->suspension.memory_bytes = answer->u.stat.memory_bytes;
+		if (stat.frozen && session->suspension.state == SUSPENSION_SUSPENDED)
+			session->suspension.memory_bytes = stat.memory_bytes;
 	}
 	free(look);
 }
