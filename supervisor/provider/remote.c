@@ -24,7 +24,7 @@
 
 #define SMALL_BYTES   ((size_t)64 * 1024) /* of answers about one sandbox */
 #define PAGE_BYTES    ((size_t)1024 * 1024)
-#define MAX_SANDBOXES 65536u
+#define MAX_SANDBOXES 4000u /* of a list: below what waits for an api worker that does not read */
 
 #define HTTP_OK             200
 #define HTTP_ACCEPTED       202
@@ -450,16 +450,34 @@ struct list_op {
 	struct remote *remote;
 	struct engine_list list;
 	usec_t give_up;
-	uint32_t n; /* that were told */
+	uint32_t n; /* that were told; more than there is room for: too many */
 	char after[REMOTE_PAGE_BYTES];
+	struct id told[MAX_SANDBOXES];
 };
+
+static bool was_told(const struct list_op *op, const struct id *id)
+{
+	for (uint32_t i = 0; i < op->n; i++)
+		if (id_equal(&op->told[i], id))
+			return true;
+	return false;
+}
 
 static void on_each(void *userdata, const struct id *id, bool is_paused, bool lives)
 {
 	struct list_op *op = userdata;
 
-	if (op->n++ < MAX_SANDBOXES)
-		op->list.each(op->list.userdata, id, is_paused, lives);
+	if (op->n > MAX_SANDBOXES)
+		return;
+	if (op->n == MAX_SANDBOXES) {
+		op->n++;
+		return;
+	}
+	/* A second handle would end the first one. */
+	if (was_told(op, id))
+		return;
+	op->told[op->n++] = *id;
+	op->list.each(op->list.userdata, id, is_paused, lives);
 }
 
 static int ask_page(struct list_op *op);

@@ -166,6 +166,7 @@ int remote_json_stat(const char *body, size_t size, struct launch_stat *ret_stat
 {
 	const char *reason;
 	json_t *document;
+	uint64_t n_pids;
 	int r;
 
 	*ret_stat = (struct launch_stat){0};
@@ -175,7 +176,8 @@ int remote_json_stat(const char *body, size_t size, struct launch_stat *ret_stat
 	ret_stat->memory_bytes = number_of(document, "memory_bytes");
 	ret_stat->memory_peak_bytes = number_of(document, "memory_peak_bytes");
 	ret_stat->cpu_us = number_of(document, "cpu_us");
-	ret_stat->n_pids = (uint32_t)number_of(document, "processes");
+	n_pids = number_of(document, "processes");
+	ret_stat->n_pids = n_pids > INT32_MAX ? INT32_MAX : (uint32_t)n_pids;
 	json_decref(document);
 	return 0;
 }
