@@ -77,6 +77,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         service.gate.wait()
         size = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(size)
+        raw = service.due(service.raw, request)
+        if raw:
+            self.close_connection = True
+            raw(self)
+            return
         try:
             service.judge(request)
             if request == "POST /v1/token":
@@ -142,7 +147,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 class Service:
     """Faults: `refuse`, `delay`: [[pattern of "METHOD path", status or seconds, how often], ...]; `lose`: as `refuse`, of
-    what was done; `slow_start`, `slow_pause`: seconds; `is_endless`: a list has always another page; `n_kept`: how many are said to be deleted and are not; `lose_after`: bytes of the next stream from us after which it is cut; `cut_after`: seconds that each stream lives."""
+    what was done; `raw`: the same with a function of the handler, which writes what it likes; `slow_start`, `slow_pause`: seconds; `is_endless`: a list has always another page; `n_kept`: how many are said to be deleted and are not; `lose_after`: bytes of the next stream from us after which it is cut; `cut_after`: seconds that each stream lives."""
 
     def __init__(self, certificate=None):
         self.engine = Engine()
@@ -168,7 +173,7 @@ class Service:
         self.come_back()
 
     def calm(self):
-        self.refuse, self.delay, self.lose = [], [], []
+        self.refuse, self.delay, self.lose, self.raw = [], [], [], []
         self.slow_start = self.slow_pause = self.n_kept = 0
         self.is_endless = False
         self.cut_after = self.lose_after = None
