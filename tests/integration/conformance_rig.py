@@ -55,62 +55,48 @@ def kill_provider(daemon):
     wait_until(daemon.ready, 30, "it answers")
 
 
-class Docker:
+class Elsewhere:
+    """Sandboxes that sandboxd-provider has of somebody else, which a test starts."""
+
+    def __init__(self):
+        self.other = None
+
+    @contextlib.contextmanager
+    def serving(self):
+        self.other = self.begin()
+        try:
+            daemon = Daemon(CONFIG + f"[api]\nprovider = {self.name}\n" + self.other.config())
+            daemon.deaths_expected = True
+            try:
+                wait_until(lambda: daemon.readiness() == 200, 20, "the provider is up")
+                yield daemon
+            finally:
+                daemon.done()
+        finally:
+            self.other.done()
+
+    def dies(self, daemon):
+        kill_provider(daemon)
+
+
+class Docker(Elsewhere):
     """Containers of podman's Docker-compatible engine."""
 
     name = "docker"
-
-    def __init__(self):
-        self.engine = None
-
-    @contextlib.contextmanager
-    def serving(self):
-        self.engine = Engine()
-        try:
-            daemon = Daemon(CONFIG + "[api]\nprovider = docker\n" + self.engine.config())
-            daemon.deaths_expected = True
-            try:
-                wait_until(lambda: daemon.readiness() == 200, 20, "the provider is up")
-                yield daemon
-            finally:
-                daemon.done()
-        finally:
-            self.engine.done()
+    begin = Engine
 
     def silent(self, _daemon):
-        return stopped(self.engine.process.pid)
-
-    def dies(self, daemon):
-        kill_provider(daemon)
+        return stopped(self.other.process.pid)
 
 
-class Remote:
+class Remote(Elsewhere):
     """Sandboxes of the stand-in for a service elsewhere."""
 
     name = "remote"
-
-    def __init__(self):
-        self.service = None
-
-    @contextlib.contextmanager
-    def serving(self):
-        self.service = Service()
-        try:
-            daemon = Daemon(CONFIG + "[api]\nprovider = remote\n" + self.service.config())
-            daemon.deaths_expected = True
-            try:
-                wait_until(lambda: daemon.readiness() == 200, 20, "the provider is up")
-                yield daemon
-            finally:
-                daemon.done()
-        finally:
-            self.service.done()
+    begin = Service
 
     def silent(self, _daemon):
-        return self.service.silent()
-
-    def dies(self, daemon):
-        kill_provider(daemon)
+        return self.other.silent()
 
 
 PROVIDERS = (Native(), Docker(), Remote())
