@@ -16,6 +16,7 @@ PACKAGE_SERVERS = re.compile(
 PACKAGE_SETTINGS = re.compile(
     rf"(?i)(?:index-url|trusted-host|find-links|goproxy|--registry|npm_config_registry|(?:pip|uv)_\w*(?:url|host|links))"
     rf"[=\s]+[\"']?(?:\w+://)?{EXAMPLE}[\w-]+(?:\.[\w-]+)+")
+MERGE_MARK = re.compile(r"[<>]{7} ")
 LICENCE_FREE = (".tsv", ".png")
 
 
@@ -36,6 +37,8 @@ def main():
                 bad.append(f"{file}:{number}: a path of one machine")
             if PACKAGE_SERVERS.search(line) or PACKAGE_SETTINGS.search(line):
                 bad.append(f"{file}:{number}: a server of packages")
+            if MERGE_MARK.match(line):
+                bad.append(f"{file}:{number}: a merge that was not finished")
     print("\n".join(bad))
     sys.exit(bool(bad))
 
