@@ -1,6 +1,7 @@
 /*
- * Control groups `sandboxd-<8 hexadecimal digits>` of instances that are gone. A running instance
- * has its workers in its groups of the v2 tree, while those of v1 hierarchies are empty without
+ * Control groups `sandboxd-<8 hexadecimal digits>` of instances that are gone, and those of their
+ * workers, which hierarchies of v1 have beside it: `-workers`, `-egress`. A running instance has
+ * its workers in its groups of the v2 tree, while those of v1 hierarchies are empty without
  * sessions: so an instance is gone when no hierarchy has a process of it, twice a second apart (a
  * supervisor that is started again has none for a moment). Only rmdir is used, which refuses a
  * group that is in use after all.
@@ -20,14 +21,23 @@
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 #define MIN_AGE_S   60
+#define ID_LENGTH   8
 
-static bool is_instance(const char *name)
+/* The group's name says of which instance it is. */
+static bool read_instance(const char *name, char ret_id[ID_LENGTH + 1])
 {
 	static const char prefix[] = "sandboxd-";
 	const char *id = name + strlen(prefix);
+	const char *rest;
 
-	return str_has_prefix(name, prefix) && strlen(id) == 8 &&
-	       strspn(id, "0123456789abcdef") == 8;
+	if (!str_has_prefix(name, prefix) || strspn(id, "0123456789abcdef") != ID_LENGTH)
+		return false;
+	rest = id + ID_LENGTH;
+	if (*rest && !str_equal(rest, "-workers") && !str_equal(rest, "-egress"))
+		return false;
+	memcpy(ret_id, id, ID_LENGTH);
+	ret_id[ID_LENGTH] = '\0';
+	return true;
 }
 
 static bool has_process(const char *group)
@@ -39,23 +49,21 @@ static bool has_process(const char *group)
 	       io_read_at(AT_FDCWD, path, text, sizeof(text)) != 0;
 }
 
-/* Every group of the instances, children first; top: the instance's own. */
+/* Every group of the instances, children first; top: not below another one. */
 static void walk(void (*each)(void *userdata, const char *instance, const FTSENT *entry, bool top),
 		 void *userdata)
 {
 	char root[] = CGROUP_ROOT;
 	char *const roots[] = {root, NULL};
 	FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-	char instance[16] = "";
+	char instance[ID_LENGTH + 1] = "";
 	int level = 0;
 	FTSENT *entry;
 
 	while (fts && (entry = fts_read(fts))) {
-		if (entry->fts_info == FTS_D && !instance[0] && is_instance(entry->fts_name)) {
-			if (str_copy(instance, sizeof(instance), strchr(entry->fts_name, '-') + 1))
-				break;
+		if (entry->fts_info == FTS_D && !instance[0] &&
+		    read_instance(entry->fts_name, instance))
 			level = entry->fts_level;
-		}
 		if (entry->fts_info != FTS_DP || !instance[0])
 			continue;
 		each(userdata, instance, entry, entry->fts_level == level);

@@ -575,11 +575,12 @@ class Daemon:
         return found
 
     def cgroups(self):
-        found = []
+        found, own = [], f"sandboxd-{self.instance}"
         for mount in cgroup_mounts():
             for folder, folders, _ in os.walk(mount):
                 for name in folders:
-                    if name == f"sandboxd-{self.instance}":
+                    # With version 1 those of the workers stand beside it.
+                    if name in (own, f"{own}-workers", f"{own}-egress"):
                         # os.walk does not mind groups that go away meanwhile.
                         found += [path for path, _, _ in os.walk(Path(folder) / name)]
         return sorted(set(map(str, found)))

@@ -293,7 +293,7 @@ def test_gc_removes_the_groups_of_a_dead_instance(daemon):
     def mine(plan):
         return {group for group in plan["groups"] if dead.instance in group}
 
-    tops = {group for group in groups if group.endswith(f"sandboxd-{dead.instance}")}
+    tops = {group for group in groups if dead.instance in os.path.basename(group)}
     assert mine(gc("--dry-run")) == tops and dead.cgroups() == groups
     assert mine(gc()) == tops and dead.cgroups() == []
     assert daemon.cgroups()
