@@ -60,7 +60,7 @@ struct keeper {
 	bool ready;        /* this supervisor, or one before it, was */
 	bool stopping;
 	bool leaving;   /* as stopping, and sessions live on */
-	bool overruled; /* it was leaving when the word came to stop */
+	bool overruled; /* it was leaving, or had left, when the word came to stop */
 	bool last_try;  /* the supervisor that is to end what another left when it stopped */
 	usec_t started_at;
 	usec_t backoff;
@@ -208,11 +208,26 @@ static int start_to_stop(struct keeper *keeper)
 	return 0;
 }
 
+/* TERM and INT are blocked and read in the loop: one that came a moment ago is still there. */
+static bool stop_is_pending(void)
+{
+	sigset_t set;
+
+	return sigpending(&set) == 0 &&
+	       (sigismember(&set, SIGTERM) == 1 || sigismember(&set, SIGINT) == 1);
+}
+
 static void supervisor_ended(struct keeper *keeper, int status)
 {
 	bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
 	forget_supervisor(keeper);
+	/* This end may be heard of before a word that came earlier; whoever said it is not to find
+	 * us gone and the sessions there. */
+	if ((!keeper->stopping || keeper->leaving) && stop_is_pending()) {
+		keeper->stopping = keeper->overruled = true;
+		keeper->leaving = false;
+	}
 	/* Killed in, or just before, its stop; or it left, perhaps before it heard of the stop. */
 	if (keeper->stopping && !keeper->leaving && !keeper->last_try &&
 	    (WIFSIGNALED(status) || keeper->overruled)) {

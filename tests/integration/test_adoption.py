@@ -13,6 +13,9 @@ from harness import (BIN, PATIENCE, RUNTIME, SESSIONS, Daemon, cgroup_mounts, de
                      id_blocks_in_use, is_zombie, name_of, parent_of, status_of, wait_until)
 
 
+WAIT4 = "61"  # as /proc/PID/syscall names it on x86-64
+
+
 @pytest.fixture
 def private(private):
     private.deaths_expected = True
@@ -514,6 +517,27 @@ def test_stop_that_comes_when_the_supervisor_has_left(private):
     assert len(shims_of(private)) == 1
     keeper.send_signal(signal.SIGTERM)
     keeper.send_signal(signal.SIGCONT)
+    assert keeper.wait(30 * PATIENCE) == 0, private.log.read_text()[-3000:]
+    wait_until(lambda: not private.leftovers(), 5, "nothing is left")
+
+
+@pytest.mark.parametrize("word", (signal.SIGTERM, signal.SIGINT))
+@pytest.mark.parametrize("told", ("keeper", "supervisor"))
+def test_stop_that_the_keeper_reads_after_the_end(private, told, word):
+    """Held between hearing that a child changed and asking which one, while both come."""
+    private.client("alice").create()
+    keeper, supervisor = private.process, private.supervisor_pid()
+    tracer = subprocess.Popen(["strace", "-qq", "-p", str(keeper.pid), "-o", "/dev/null", "-e", "trace=wait4", "-e",
+                               "inject=wait4:delay_enter=3600s"], stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: int(status_of(keeper.pid)["TracerPid"]) != 0, 20, "it is traced")
+        os.kill(keeper.pid if told == "keeper" else supervisor, signal.SIGUSR2)
+        wait_dead(supervisor)
+        wait_until(lambda: Path(f"/proc/{keeper.pid}/syscall").read_text().split()[0] == WAIT4, 20, "it is held")
+        keeper.send_signal(word)
+    finally:
+        tracer.kill()
+        tracer.wait()
     assert keeper.wait(30 * PATIENCE) == 0, private.log.read_text()[-3000:]
     wait_until(lambda: not private.leftovers(), 5, "nothing is left")
 
