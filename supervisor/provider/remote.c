@@ -450,15 +450,19 @@ struct list_op {
 	struct remote *remote;
 	struct engine_list list;
 	usec_t give_up;
-	uint32_t n; /* that were told; more than there is room for: too many */
+	uint32_t n; /* more than there is room for: too many */
 	char after[REMOTE_PAGE_BYTES];
-	struct id told[MAX_SANDBOXES];
+	struct found {
+		struct id id;
+		bool is_paused;
+		bool lives;
+	} found[MAX_SANDBOXES];
 };
 
-static bool was_told(const struct list_op *op, const struct id *id)
+static bool was_found(const struct list_op *op, const struct id *id)
 {
 	for (uint32_t i = 0; i < op->n; i++)
-		if (id_equal(&op->told[i], id))
+		if (id_equal(&op->found[i].id, id))
 			return true;
 	return false;
 }
@@ -474,10 +478,18 @@ static void on_each(void *userdata, const struct id *id, bool is_paused, bool li
 		return;
 	}
 	/* A second handle would end the first one. */
-	if (was_told(op, id))
-		return;
-	op->told[op->n++] = *id;
-	op->list.each(op->list.userdata, id, is_paused, lives);
+	if (!was_found(op, id))
+		op->found[op->n++] =
+			(struct found){.id = *id, .is_paused = is_paused, .lives = lives};
+}
+
+/* Of one that is no list nothing is told: what it says lives would be ended again, and each try
+ * would say others. */
+static void tell_all(const struct list_op *op)
+{
+	for (uint32_t i = 0; i < op->n; i++)
+		op->list.each(op->list.userdata, &op->found[i].id, op->found[i].is_paused,
+			      op->found[i].lives);
 }
 
 static int ask_page(struct list_op *op);
@@ -508,6 +520,8 @@ static void on_page(void *userdata, int status, const char *body, size_t size)
 
 	if (r == 0 && op->after[0] != '\0')
 		return;
+	if (r == 0)
+		tell_all(op);
 	op->list.done(op->list.userdata, r);
 	free(op);
 }

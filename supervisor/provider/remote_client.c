@@ -3,6 +3,10 @@
  * the question for a token lets all go on. A refused request (401) drops the token that it had, if
  * that is still ours, and waits like this once more; a second refusal is its result.
  *
+ * No more than so many requests are on their way at once, and as many connections are kept; the
+ * others wait for their answers. Who has thousands to delete does not open a connection for each,
+ * which libcurl then would keep. Streams do not wait: they are as many as there are sandboxes.
+ *
  * The host's name is looked up at the start and every minute from then on: what a service far away
  * is reached by changes, and libcurl would look it up with a thread.
  */
@@ -27,6 +31,7 @@
 #define AWAY_AFTER    (20 * USEC_PER_SEC) /* less than streams are looked for: service.c */
 
 #define MAX_ADDRESSES    8u
+#define MAX_ON_THE_WAY   32u /* requests with an answer that ends */
 #define MAX_HEADER_BYTES (REMOTE_TOKEN_BYTES + 32)
 
 #define HTTP_OK           200
@@ -40,6 +45,7 @@ struct remote_client {
 	usec_t token_until;
 	uint32_t n_tokens; /* counts them: which one a request had */
 	bool is_asking;
+	uint32_t n_on_the_way;
 	struct list waiting;
 	struct loop_source *waker; /* they may go on */
 	usec_t away_since;         /* 0: the last that was heard was an answer */
@@ -127,6 +133,11 @@ static bool is_asked_again(struct call *call, int status)
 
 static void on_answer(void *userdata, int status, const char *body, size_t size)
 {
+	struct remote_client *client = ((struct call *)userdata)->client;
+
+	client->n_on_the_way--;
+	if (!list_empty(&client->waiting))
+		loop_deferred_set(client->waker, 1);
 	if (!is_asked_again(userdata, status))
 		finish(userdata, status, body, size, -1);
 }
@@ -152,15 +163,22 @@ static void send_now(struct call *call)
 	call->request.authorization = NULL;
 	if (r < 0)
 		finish(call, r, NULL, 0, -1);
+	else if (!call->streams)
+		client->n_on_the_way++;
 }
 
-/* Those that wait go on, or end with that. What comes meanwhile waits for the next turn. */
+/* Those that wait go on, as many as may, or end with that. What comes meanwhile waits for the next
+ * turn. */
 static void release(struct remote_client *client, int result)
 {
+	uint32_t n = client->n_on_the_way;
 	struct list calls;
 
 	list_init(&calls);
 	LIST_FOR_EACH_SAFE (link, following, &client->waiting) {
+		if (result == 0 && !LIST_ENTRY(link, struct call, link)->streams &&
+		    n++ >= MAX_ON_THE_WAY)
+			continue;
 		list_remove(link);
 		list_append(&calls, link);
 	}

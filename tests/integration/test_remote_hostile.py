@@ -1,11 +1,13 @@
 """A service elsewhere that is hostile, or whoever sits on the way to it: what it says costs its own sandboxes alone. After
 each answer the supervisor and the api worker are the same, sandboxd-provider is as small as before, a session of `native`
 works, and nothing of the credential, a token or the URL was said."""
+import collections
 import contextlib
 import json
 import os
 import struct
 import threading
+import time
 import urllib.request
 import uuid
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,6 +20,7 @@ from remote_standin import Service
 
 PROVIDER = "sandboxd-provider"[:15]  # as the kernel keeps it
 QUOTA = "/dagster/sandbox/quota"
+MAX_ON_THE_WAY = 32  # requests whose answers end: remote_client.c
 MEMORY_KIB = 400 * 1024  # of 1.5 GiB that all workers share
 STEPS = {"token": "POST .*/token$", "create": "PUT ", "state": "GET .*/sandboxd-[^/]*$", "stream": "POST .*/stream$"}
 DEEP, HUGE, WIDE = b"[" * 60000, b'{"state":"' + b"x" * (3 << 20) + b'"}', b'{"sandboxes":[' + b"{}," * 300000 + b"{}]}"
@@ -80,10 +83,31 @@ def provider_of(daemon):
     return wait_until(lambda: daemon.processes().get(PROVIDER), 60, "the provider runs")[0]
 
 
-def is_small(daemon):
-    with contextlib.suppress(OSError):  # it may end meanwhile
-        return len(os.listdir(f"/proc/{provider_of(daemon)}/fd")) < 64
-    return False
+def descriptors(daemon):
+    """How many of each kind the provider has; None while it is started again."""
+    with contextlib.suppress(OSError):
+        found = collections.Counter()
+        folder = f"/proc/{provider_of(daemon)}/fd"
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # it was closed since
+                found[os.readlink(f"{folder}/{name}").split(":")[0]] += 1
+        return found
+    return None
+
+
+def gets_small(daemon):
+    """But for connections that it may keep for the next requests, as many as there may be at once, it has few."""
+    seen = []
+
+    def is_small():
+        seen.append(descriptors(daemon))
+        return seen[-1] and seen[-1].total() < MAX_ON_THE_WAY + 32
+
+    try:
+        wait_until(is_small, 60, "its descriptors are few")
+    except AssertionError:
+        print("descriptors of the provider, first and last:", seen[0], seen[-1])
+        raise
 
 
 def holds(daemon, service, native):
@@ -109,7 +133,7 @@ def fixture_holds(daemon, service, native):
     assert (daemon.supervisor_pid(), daemon.worker_pid("sandboxd-api")) == pids
     wait_until(lambda: daemon.readiness() == 200, 60, "the provider is up")
     wait_until(lambda: service.engine.containers() == {} and service.under_way == {}, 60 * SLOW, "no sandbox is left")
-    wait_until(lambda: is_small(daemon), 60, "its descriptors are few")
+    gets_small(daemon)
 
 
 @pytest.fixture(name="sandbox")
@@ -202,6 +226,36 @@ def test_a_list_of_very_many(daemon, service, native, state):
         listed(*[str(uuid.uuid4()) for _ in range(1500)], state=state, next=uuid.uuid4().hex)), 1 << 30]]
     kill_provider(daemon)
     wait_until(lambda: daemon.log.read_text().count("provider ends") > n_ends, 120, "it gives up")
+    assert native.text("echo meanwhile") == "meanwhile\n"
+
+
+@pytest.mark.parametrize("state", ["running", "ended"])
+def test_a_list_of_many_that_are_not_there(daemon, service, native, state):
+    """Each is ended, as many at once as there may be connections; then these are few again."""
+    names = [str(uuid.uuid4()) for _ in range(1500)]
+    lock, enough = threading.Lock(), threading.Event()
+    held, most, asked = set(), [0], set()
+
+    def delete(handler):
+        with lock:
+            held.add(handler)
+            asked.add(handler.path[-36:])
+            most[0] = max(most[0], len(held))
+        enough.wait()
+        with lock:
+            held.discard(handler)
+        handler.wfile.write(answer(b"", "404 X"))
+
+    service.raw = [["DELETE ", delete, 1 << 30],
+                   ["GET .*/sandboxes[?]", lambda handler: handler.wfile.write(listed(*names, state=state)), 1]]
+    kill_provider(daemon)
+    try:
+        wait_until(lambda: len(held) >= MAX_ON_THE_WAY, 60, "they are asked for at once")
+        time.sleep(2)  # in which others would come
+    finally:
+        enough.set()
+    wait_until(lambda: asked >= set(names), 60, "each was asked for")
+    assert MAX_ON_THE_WAY <= most[0] < 4 * MAX_ON_THE_WAY  # some were given up here, where this is slow
     assert native.text("echo meanwhile") == "meanwhile\n"
 
 
