@@ -674,6 +674,14 @@ def serving(config=CONFIG):
         daemon.done()
 
 
+def stands_still(pid):
+    """Or has ended. After the signal it ends the call that it is in, and may answer by that."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "TtZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 @contextlib.contextmanager
 def stopped(*pids):
     """They stand still: they are there and answer nothing."""
@@ -681,6 +689,7 @@ def stopped(*pids):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):  # one that ended since it was looked for
                 os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all(map(stands_still, pids)), 20, "they stand still")
         yield
     finally:
         for pid in pids:
@@ -702,6 +711,7 @@ def stopped_shim(daemon, caller, session):
     handle = os.pidfd_open(shim)
     signal.pidfd_send_signal(handle, signal.SIGSTOP)
     try:
+        wait_until(lambda: stands_still(shim), 20, "it stands still")
         yield
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -86,9 +86,11 @@ class Postgres:
         time.sleep(pause)
         self.start(*settings)
 
+    @contextlib.contextmanager
     def paused(self):
-        """Every process of it stands still."""
-        return stopped(self.process.pid, *children_of(self.process.pid))
+        """Every process of it stands still: the first one before its children are looked for, which it makes."""
+        with stopped(self.process.pid), stopped(*children_of(self.process.pid)):
+            yield
 
     def sql(self, text, database=DATABASE, role="postgres"):
         env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PGPASSWORD": self.passwords.get(role, "")}
@@ -112,11 +114,12 @@ class Postgres:
 
     def migrate(self, *words, role=OWNER, database=DATABASE):
         """sandboxctl migrate as the owner of the schema."""
-        path = self.home / "migrate.dsn"
-        path.touch(mode=0o600)
-        path.write_text(self.dsn(role, database=database) + "\n")
-        return subprocess.run([str(BIN / "sandboxctl"), "migrate", *words, "--dsn-file", str(path)],
-                              capture_output=True, text=True, timeout=120 * PATIENCE, check=False)
+        # A file of its own: several may run at once.
+        with tempfile.NamedTemporaryFile("w", dir=self.home) as file:
+            file.write(self.dsn(role, database=database) + "\n")
+            file.flush()
+            return subprocess.run([str(BIN / "sandboxctl"), "migrate", *words, "--dsn-file", file.name],
+                                  capture_output=True, text=True, timeout=120 * PATIENCE, check=False)
 
     def ready(self, database=DATABASE):
         """The schema, and the service's rights on it as the manual gives them."""
