@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from harness import NOT_FOUND, PATIENCE, RUNTIME, SESSIONS, UnixConnection, ctl, wait_until
+from test_jobs import stopped_task
 
 BODY = "type: a.B\n"
 
@@ -187,13 +188,12 @@ def test_tree_that_ends_by_itself_comes_back(private):
     """pid 1 of a session dies: its task and its command hear it, the row stays open."""
     caller = private.client("alice")
     session = caller.create()
-    caller.write(session, "slow", "type: a.B\nattributes: [" + "1, " * 300000 + "1]\n")
     events = []
     runner = threading.Thread(
         target=lambda: events.extend(caller.run(session, "/bin/sleep", "60").events))
     runner.start()
     wait_until(lambda: caller.shell(session, "pgrep sleep").code == 0, 5, "it runs")
-    task = caller.execute(session)
+    task = stopped_task(caller, session)
     waiting = caller.execute(session)
     os.kill(private.shim_pids()[0], signal.SIGKILL)
     for each in (task, waiting):
@@ -311,7 +311,7 @@ def test_a_request_that_meets_a_dead_tree_does_not_say_that_the_session_is_gone(
     caller = private.client("alice")
     session = caller.create()
     worker = private.worker_pid("sandboxd-api")
-    connection = UnixConnection(str(private.control), 30)
+    connection = UnixConnection(str(private.control), 30 * PATIENCE)
     connection.request("GET", f"{SESSIONS}/{session}", headers=caller.headers)
     assert connection.getresponse().read()
     (shim,) = private.shim_pids()
