@@ -22,8 +22,7 @@ from small_disk import SmallDisk
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "stores.md"
 BODY = "type: demo.Thing\n"
-SILENCE = 5 * SLOW  # seconds after which a client of the test's own gives up
-CLI = f'timeout {4 * SLOW}' ' redis-cli --no-auth-warning -u "$SANDBOX_REDIS_URL"'
+SILENCE = 5 * SLOW  # seconds after which a client of the test's own gives up where no answer is expected
 
 
 def tables():
@@ -117,6 +116,14 @@ class World:
         """Seconds: what is not to come is not waited for long."""
         return 40 * PATIENCE if self.expected == "works" else 5
 
+    def silence(self):
+        """Seconds after which a client of the test's own gives up."""
+        return SILENCE if self.expected == "none" else 40 * PATIENCE
+
+    def redis_cli(self):
+        """Of a session."""
+        return f'timeout {self.silence()} redis-cli --no-auth-warning -u "$SANDBOX_REDIS_URL"'
+
     def clean(self):
         if isinstance(self.daemon, FailingDisk):
             return  # there is no way back
@@ -187,9 +194,9 @@ def without_replicas(client):
         client.config_set("min-replicas-to-write", 0)
 
 
-def as_test(server):
-    return redis.Redis(port=server.port, username="test", password=server.password, socket_timeout=SILENCE,
-                       socket_connect_timeout=SILENCE)
+def as_test(server, silence=40 * PATIENCE):
+    return redis.Redis(port=server.port, username="test", password=server.password, socket_timeout=silence,
+                       socket_connect_timeout=silence)
 
 
 @contextlib.contextmanager
@@ -387,7 +394,8 @@ def secrets(world):
 
 
 def redis_of_a_session(world):
-    seen = world.alice.shell(world.live, f'{CLI} set "${{SANDBOX_REDIS_PREFIX}}k" v; {CLI} get "${{SANDBOX_REDIS_PREFIX}}k"')
+    cli = world.redis_cli()
+    seen = world.alice.shell(world.live, f'{cli} set "${{SANDBOX_REDIS_PREFIX}}k" v; {cli} get "${{SANDBOX_REDIS_PREFIX}}k"')
     return "works" if seen.text == "OK\nv\n" else "none"
 
 
@@ -404,19 +412,22 @@ def redis_of_a_new_session(world):
 
 
 def keys_read(world):
-    seen = world.alice.shell(world.live, f'{CLI} exists "${{SANDBOX_REDIS_PREFIX}}none"').text
+    seen = world.alice.shell(world.live, f'{world.redis_cli()} exists "${{SANDBOX_REDIS_PREFIX}}none"').text
     return "works" if seen == "0\n" else "none"
 
 
 def keys_write(world):
-    return "works" if world.alice.shell(world.live, f'{CLI} set "${{SANDBOX_REDIS_PREFIX}}w" v').text == "OK\n" else "none"
+    seen = world.alice.shell(world.live, f'{world.redis_cli()} set "${{SANDBOX_REDIS_PREFIX}}w" v').text
+    return "works" if seen == "OK\n" else "none"
 
 
 def platform_frames(world):
     task_frames = []
     try:
-        with as_test(world.platform).pubsub(ignore_subscribe_messages=True) as listener:
+        with as_test(world.platform, world.silence()).pubsub() as listener:
             listener.psubscribe("alphaswarm:task:*")
+            listens = listener.get_message(timeout=world.silence())
+            assert listens and listens["type"] == "psubscribe", listens
             task = world.alice.execute(world.live)
             assert world.alice.frames(task)[-1]["stage"] == "done"
             end = time.monotonic() + world.patience()
@@ -435,8 +446,9 @@ def platform_frames(world):
 def from_celery(world):
     try:
         app = make_app(world.broker)
-        app.conf.update(redis_socket_timeout=SILENCE, redis_socket_connect_timeout=SILENCE,
-                        broker_transport_options={"socket_timeout": SILENCE, "socket_connect_timeout": SILENCE})
+        silence = world.silence()
+        app.conf.update(redis_socket_timeout=silence, redis_socket_connect_timeout=silence,
+                        broker_transport_options={"socket_timeout": silence, "socket_connect_timeout": silence})
         result = app.send_task(TASK, (world.live,), retry=False)
         world.sent.append(result)
         return "works" if result.get(timeout=world.patience())["ok"] is True else "none"
