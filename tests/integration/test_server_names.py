@@ -2,7 +2,6 @@
 import os
 import shutil
 import subprocess
-import threading
 import time
 import types
 
@@ -97,6 +96,7 @@ def test_servers_are_found_by_name_and_checked_by_it(daemon, redis):
     session = alice.create()
     with client.Redis(port=redis.port, username="test", password=redis.password).pubsub() as listener:
         listener.psubscribe("alphaswarm:task:*")
+        wait_until(lambda: (listener.get_message(timeout=1) or {}).get("type") == "psubscribe", 20, "it listens")
         task = alice.execute(session)
         assert alice.frames(task)[-1]["stage"] == "done"
         wait_until(lambda: '"done"' in str((listener.get_message(timeout=1) or {}).get("data")), 20, "published")
@@ -150,14 +150,14 @@ def test_a_name_that_has_no_address_yet_is_asked_for_again(names, postgres, redi
     names.names = {}
     names.asked.clear()
 
-    def tell():
-        wait_until(lambda: names.asked.count("store.example") >= 2, 30, "it was asked for")
-        time.sleep(1)  # the answer is there, and is said
-        names.names.update({"store.example": ["127.0.0.1"]})
+    class Waiting(Daemon):
+        """The name has an address from when the service has said that it has none."""
 
-    later = threading.Thread(target=tell)
-    later.start()
-    started = Daemon(config=config_of(postgres, redis))
-    later.join()
-    assert "the server cannot be reached: its name has no address" in started.log.read_text()
+        def ready(self):
+            if "the server cannot be reached: its name has no address" in self.log.read_text():
+                names.names["store.example"] = ["127.0.0.1"]
+            return super().ready()
+
+    started = Waiting(config=config_of(postgres, redis))
+    assert names.names, "it was ready without an address"
     started.done()
