@@ -9,11 +9,10 @@ that one, `root` as a root command of `agent`. It ends with status 0 and the lin
 import os
 import re
 import shutil
-import time
 
 import pytest
 
-from harness import DATA, PATIENCE, ROOT, RUNTIME, SLOW, wait_until
+from harness import DATA, PATIENCE, ROOT, RUNTIME, wait_until
 
 PROGRAMS = DATA / "programs"
 RUNNERS = {".py": "python3", ".sh": "bash", ".js": "node"}
@@ -125,10 +124,9 @@ def test_cancelled_tree_ends_with_all_its_processes(alice, component):
 
 
 def test_time_limit_ends_a_tree(alice, component):
-    started = time.monotonic()
     result = alice.shell(component, "sleep 987 & (setsid sleep 987 &); trap '' TERM; sleep 987; sleep 987",
                          timeout_ms=500)
-    assert result.exit.get("timed_out") is True and time.monotonic() - started < 20 * SLOW, result
+    assert result.exit.get("timed_out") is True, result  # it would sleep for half an hour
     text = alice.shell(component, "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '").text
     assert "sleep 987" not in text, text
 
@@ -160,7 +158,8 @@ def test_full_folder_is_enospc_and_nobody_is_killed(alice, component):
     words = result.text.split()
     assert result.code == 0 and words[0] == "ENOSPC" and 250 <= int(words[1]) <= 256, result
     assert words[2:] == ["ENOSPC"] * 4 + ["usable"], result
-    assert alice.shell(component, "cat /proc/[0-9]*/comm").text.split().count("sleep") == 1
+    # It is one from its exec on.
+    wait_until(lambda: alice.shell(component, "cat /proc/[0-9]*/comm").text.split().count("sleep") == 1, 10, "it sleeps")
     sleeper.close()
 
 

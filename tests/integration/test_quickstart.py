@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import PATIENCE, ROOT, Client
+from harness import PATIENCE, ROOT, Client, is_zombie, wait_until
 
 pytestmark = pytest.mark.quickstart
 
@@ -105,6 +105,7 @@ def test_stop_after_the_service_was_killed(checkout):
     Client(control, user="alice", scopes="data:read data:write").create()
     pid = int((control.parent.parent / "pid").read_text().split()[0])
     os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: is_zombie(pid), 10, "it is dead")
     stopped = quickstart(checkout, "--stop")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert "nothing is left" in stopped.stdout and not control.exists()

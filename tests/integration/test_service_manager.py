@@ -3,6 +3,7 @@ import os
 import signal
 import socket
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def v2_mount():
 
 
 def test_groups_are_made_below_the_group_that_is_told():
-    parent = v2_mount() / f"sandboxd-test-{os.getpid()}"
+    parent = v2_mount() / f"sandboxd-test-{uuid.uuid4().hex[:12]}"  # our pid is of a namespace of ours
     parent.mkdir()
     daemon = Daemon(arguments=("--cgroup-parent", f"/{parent.name}"))
     try:

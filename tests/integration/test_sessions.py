@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import ABSENT_ID, NOT_FOUND, PATIENCE, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS
+from harness import ABSENT_ID, NOT_FOUND, PATIENCE, RUNTIME, RUNTIME_NOT_FOUND, SESSIONS, wait_until
 
 SUMMARY_FIELDS = [
     "id",
@@ -243,8 +243,9 @@ def test_endpoint_values_and_refused_names_are_nowhere_else(daemon, alice, root)
         told.append(caller.get(path).body)
     lines = alice.lines("POST", f"{RUNTIME}/{session}/commands", {
         "argv": ["/bin/sh", "-c", "echo $ALPHASWARM_KAFKA_BOOTSTRAP; sleep 60"]})
-    next(lines)  # it runs now, and shows that the value is in the session
-    assert value in json.loads(next(lines))["text"]
+    # It runs now, and shows that the value is in the session.
+    shown = next(line for line in lines if b'"stdout"' in line)
+    assert value in json.loads(shown)["text"]
     service = [pid for pids in daemon.processes().values() for pid in pids]
     for pid in [*service, *daemon.shim_pids()]:
         for file in ("cmdline", "environ", "comm", "cgroup"):
@@ -284,7 +285,7 @@ def test_session_expires_by_itself(daemon):
 def test_operations_routes(alice, daemon):
     nobody = daemon.client(None, scopes=None)
     assert nobody.get("/healthz").status == 200
-    assert nobody.get("/readyz").json == {"status": "ready"}
+    wait_until(lambda: nobody.get("/readyz").json == {"status": "ready"}, 10, "ready")
     document = nobody.get("/openapi.json")
     assert document.status == 200
     paths = document.json["paths"]

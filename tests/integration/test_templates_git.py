@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import template_rig
-from harness import BIN, RUNTIME, wait_until
+from harness import BIN, RUNTIME, SESSIONS, wait_until
 from test_git import (TOKEN, WHO, code, fixture_authority, fixture_repository, fixture_servers,  # noqa: F401
                       ok, url_of)
 from world_rig import fixture_daemon, fixture_world  # noqa: F401  pylint: disable=unused-import
@@ -93,7 +93,7 @@ def test_no_credential_after_a_root_command(alice, daemon, made, repository, ser
     # In new processes nothing was changed.
     shim = next(pid for pid in daemon.shim_pids() if session in Path(f"/proc/{pid}/cgroup").read_text())
     os.kill(shim, signal.SIGKILL)
-    wait_until(lambda: not Path(f"/proc/{shim}").exists(), 10, "it has ended")
+    wait_until(lambda: alice.get(f"{SESSIONS}/{session}").json["sandbox"]["tree"] == "dormant", 10, "it has ended")
     ok(call("clone", url=url_of(repository)))
     assert alice.shell(session, "cat w/b/c.txt").text == "two\n"
 

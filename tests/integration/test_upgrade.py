@@ -113,7 +113,8 @@ def test_upgrade_under_load_and_back(previous):
         for i in range(60):
             daemon.client("bob").write(busy, f"c{i}", "attributes: [" + "1, " * 150000 + "1]\n")
         reader = begin(caller, sessions[0], "cat", stdin_open=True)
-        shims = shims_of(daemon)
+        # That release's own session, just after its start, is one more.
+        shims = wait_until(lambda: (found := shims_of(daemon)) and len(found) == 6 and found, 20, "its sessions")
         with Load(daemon) as load:
             time.sleep(0.5)
             running = daemon.client("bob").execute(busy)
