@@ -11,7 +11,8 @@ from conformance_rig import Sandbox, kill_provider, refused
 from harness import CONFIG, RUNTIME, SLOW, Daemon, Result, wait_until
 from remote_standin import Service
 
-COUNTED = "".join(f"{n}\n" for n in range(1, 200001)).encode()
+# Less than is kept of a command (COMMAND_KEPT_MAX_BYTES): a reader that has caught up may fall behind by all of it.
+COUNTED = "".join(f"{n}\n" for n in range(1, 120001)).encode()
 
 
 @pytest.fixture(name="service", scope="module")
@@ -272,11 +273,11 @@ def test_one_that_does_not_start(caller, service):
 # --- streams
 
 
-@pytest.mark.parametrize("n_bytes", [1, 9, 1000, 100000, 1000000])
+@pytest.mark.parametrize("n_bytes", [1, 9, 1000, 100000, 500000])
 def test_a_stream_is_lost_in_the_middle(service, sandbox, n_bytes):
     """No byte is lost, and none comes twice."""
     n_cut = service.n_cut
-    command = sandbox.begin("read x; seq 1 200000; cat", stdin_open=True, hold_output=True)
+    command = sandbox.begin("read x; seq 1 120000; cat", stdin_open=True, hold_output=True)
     service.lose_after = n_bytes
     sandbox.done(f"/commands/{command}/stdin", {"text": "go\n"})
     got = []
