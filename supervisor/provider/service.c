@@ -39,6 +39,9 @@
 
 #define RETRY_AFTER (250 * USEC_PER_MS)
 #define RETRY_FOR   (30 * USEC_PER_SEC) /* from the end of a stream on */
+/* And as many tries at least: where each takes seconds there is no time for more than a few, and
+ * one in a full group of processes is a matter of luck. */
+#define RETRY_TRIES 20u
 
 struct service {
 	struct loop *loop;
@@ -61,7 +64,8 @@ struct sandbox {
 	struct pump *pump; /* NULL: its handle has ended, or is none yet */
 	uint32_t n_pumps;  /* counts them: whose stream it is */
 	struct loop_source *retry;
-	usec_t give_up_at; /* no other stream is looked for later */
+	usec_t give_up_at; /* no other stream is looked for later, after n_tries for one */
+	uint32_t n_tries;
 	bool is_paused;
 	bool is_starting;
 	struct list kills; /* struct request: they wait for the end of the start */
@@ -417,7 +421,7 @@ static bool is_retried(const struct request *request)
 	struct sandbox *sandbox = find(request->service, &request->id);
 
 	if (!sandbox || !sandbox->pump || sandbox->n_pumps != request->n_pumps ||
-	    clock_boottime() >= sandbox->give_up_at)
+	    (clock_boottime() >= sandbox->give_up_at && sandbox->n_tries >= RETRY_TRIES))
 		return false;
 	try_again_later(sandbox);
 	return true;
@@ -449,6 +453,7 @@ static void connect_now(struct sandbox *sandbox)
 	if (request) {
 		request->n_pumps = sandbox->n_pumps;
 		if (engine_connect(service->engine, &sandbox->id, on_late_stream, request) == 0) {
+			sandbox->n_tries++;
 			service->n_connecting++;
 			return;
 		}
@@ -480,9 +485,15 @@ static void connect_late(struct sandbox *sandbox)
 }
 
 /* From now on for so long. */
-static void want_stream(struct sandbox *sandbox)
+static void begin_tries(struct sandbox *sandbox)
 {
 	sandbox->give_up_at = clock_add(clock_boottime(), RETRY_FOR);
+	sandbox->n_tries = 0;
+}
+
+static void want_stream(struct sandbox *sandbox)
+{
+	begin_tries(sandbox);
 	connect_late(sandbox);
 }
 
@@ -501,7 +512,7 @@ static void on_pump_lost(void *userdata)
 
 	log_line(LOG_LEVEL_INFO, &(struct log_context){.session = &sandbox->id},
 		 "the engine has ended a stream", NULL);
-	sandbox->give_up_at = clock_add(clock_boottime(), RETRY_FOR);
+	begin_tries(sandbox);
 	try_again_later(sandbox);
 }
 

@@ -153,6 +153,17 @@ def test_a_stream_that_is_refused_after_a_start(daemon, front, sandbox, is_pause
     assert sandbox.bytes("file") == b"kept"
 
 
+@pytest.mark.slow
+def test_an_engine_that_takes_long_to_refuse(daemon, front, sandbox):
+    """Half a minute is over after a few tries, and it is not given up."""
+    sandbox.put("file", b"kept")
+    front.delay, front.refuse = [["POST .*/exec$", 4, 10]], [["POST .*/exec$", 500, 10]]
+    worker_dies(daemon)
+    wait_until(lambda: front.refuse[0][2] == 0, 120, "the fault was met")
+    wait_until(lambda: sandbox.read("file").status == 200, 40, "it is reached again")
+    assert sandbox.bytes("file") == b"kept"
+
+
 def test_a_container_at_its_limit_of_processes(daemon, caller):
     """Its own commands can start nothing; the process of a new stream is put into it by the engine, if not at the first try."""
     sandbox = Sandbox(caller, caller.create_runtime(profile="component"))
