@@ -174,7 +174,7 @@ class Client:
         try:
             try:
                 connection.request(method, url, body=data, headers=merged)
-            except BrokenPipeError:
+            except (BrokenPipeError, ConnectionResetError):
                 pass  # the service has answered and ended the connection before our last byte
             response = connection.getresponse()
             return Answer(response.status, response.headers, response.read())
@@ -201,7 +201,7 @@ class Client:
                 sock.sendall(data)
                 if close_write:
                     sock.shutdown(socket.SHUT_WR)
-            except (socket.timeout, BrokenPipeError):
+            except (socket.timeout, BrokenPipeError, ConnectionResetError):
                 pass
             try:
                 while len(got) < limit:
@@ -570,8 +570,8 @@ class Daemon:
             try:
                 if status_of(pid)["NSpid"].split()[-1] == "1" and namespace_of(pid, "user") != host:
                     found.append(pid)
-            except (FileNotFoundError, ProcessLookupError, KeyError):
-                pass
+            except (OSError, KeyError):
+                pass  # it has ended
         return found
 
     def cgroups(self):
@@ -591,8 +591,8 @@ class Daemon:
         for entry in os.listdir(f"/proc/{pid}/fd"):
             try:
                 n += not os.readlink(f"/proc/{pid}/fd/{entry}").startswith("user:")
-            except FileNotFoundError:
-                pass
+            except OSError:
+                pass  # it is closed
         return n
 
     def snapshot(self):

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from harness import PATIENCE, SESSIONS, Daemon, ctl
+from traces import files_with
 
 CONNECTIONS = "/dagster/sandbox/airbyte-connections"
 NOT_FOUND = {"detail": "airbyte connection not found"}
@@ -213,8 +214,7 @@ def test_import_ls_rm(daemon, alice, session, tmp_path):
     done = airbyte(daemon, "write", session, ids[0])
     assert done.returncode == 0, done
     # What is configured is nowhere.
-    state = daemon.state
-    assert not any(SECRET.encode() in path.read_bytes() for path in state.rglob("*") if path.is_file())
+    assert files_with(SECRET.encode(), daemon.state) == [] and files_with(ids[0].encode(), daemon.state), "the control"
     assert SECRET not in text_of(alice, session, "postgres_iceberg_prod.yaml")
     done = airbyte(daemon, "rm", *ids)
     assert done.returncode == 0 and done.stdout.split() == ids

@@ -1,4 +1,5 @@
 """The audit: who did what, without a value; what it does when it cannot write."""
+import contextlib
 import hashlib
 import json
 import os
@@ -30,7 +31,10 @@ def path_of(daemon):
 def lines(daemon):
     """Every line of every file, the oldest first."""
     files = [path_of(daemon).with_name(f"audit.jsonl.{n}") for n in range(7, 0, -1)]
-    text = "".join(f.read_text() for f in [*files, path_of(daemon)] if f.exists())
+    text = ""
+    for file in [*files, path_of(daemon)]:
+        with contextlib.suppress(FileNotFoundError):  # also one that has just got the next number
+            text += file.read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 

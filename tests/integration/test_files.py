@@ -341,7 +341,7 @@ def test_session_ends_in_the_middle(caller):
     response = connection.getresponse()
     assert response.read(1000) == b"x" * 1000
     assert caller.delete(f"{RUNTIME}/{session}").status == 200
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         upload.send(b"x" * 9 * MIB)
     assert b"sandbox not found" in upload.answer()
     with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):

@@ -1,6 +1,5 @@
 """Git of the runtime API: what it does, and where the credential is not."""
 import base64
-import os
 import re
 import time
 import urllib.parse
@@ -10,6 +9,7 @@ import pytest
 from egress_rig import WORLD
 from git_rig import GitServer, git, make_authority
 from harness import ASAN, RUNTIME, SLOW, wait_until
+from traces import files_with
 from world_rig import fixture_daemon, fixture_world  # noqa: F401  pylint: disable=unused-import
 
 TOKEN = "ghs_planted0123456789TOKEN"
@@ -393,13 +393,7 @@ def test_nobody_in_the_session_sees_it(alice, session, call, repository, daemon,
     assert TOKEN not in hooked
     assert not everything_in(alice, session, TOKEN)
     assert credentials_in(good), "the server was given it"
-    found = []
-    for folder, _, names in os.walk(daemon.state):
-        for name in names:
-            with open(os.path.join(folder, name), "rb") as file:
-                if TOKEN.encode() in file.read():
-                    found.append(name)
-    assert not found, "state and logs of the service"
+    assert not files_with(TOKEN.encode(), daemon.state), "state and logs of the service"
 
 
 def test_a_hook_pushes_nothing_else(alice, session, call, repository, servers):

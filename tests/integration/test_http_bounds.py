@@ -271,7 +271,7 @@ def test_bodies_in_flight_are_bounded_in_all(alice):
                            identity=identity_of(f"u{number % 16}"))
             sock = connect(alice.path)
             held.append(sock)
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 sock.sendall(head + b"x" * (size - 1))
             sock.setblocking(False)
         waiting = list(held)
@@ -426,4 +426,4 @@ def test_clients_slower_than_patience_are_cut(alice, daemon):
             break
         time.sleep(2)
     assert not slow, slow
-    assert metric(daemon, "http_connections") == 1
+    wait_until(lambda: metric(daemon, "http_connections") == 1, 10, "nobody else is there")

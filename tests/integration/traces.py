@@ -1,4 +1,5 @@
 """Where on this host is a text: in files, and in what processes show or hold."""
+import contextlib
 import os
 import resource
 import signal
@@ -34,8 +35,9 @@ def files_with(needle, *folders):
         for place, _, names in os.walk(folder):
             for name in names:
                 file = Path(place) / name
-                if file.is_file() and needle in file.read_bytes():
-                    found.append(str(file))
+                with contextlib.suppress(FileNotFoundError):  # removed since the folder was read
+                    if file.is_file() and needle in file.read_bytes():
+                        found.append(str(file))
     return found
 
 
