@@ -223,7 +223,7 @@ class Session:
         self.id = uuid.uuid4().bytes
         self.generation = 0
         self.resolv = Path(worker.world.folder.name) / "resolv-inside"
-        self.resolv.write_text(f"nameserver {RESOLVER}\noptions timeout:2 attempts:1\n")
+        self.resolv.write_text(f"nameserver {RESOLVER}\noptions timeout:20 attempts:1\n")
         self.namespace = Namespace(
             "ip addr add 192.0.0.8/32 dev lo\nip route add local 0.0.0.0/0 dev lo\nip -6 route add local ::/0 dev lo\n"
             f"mount --bind {self.resolv} /etc/resolv.conf")
@@ -280,7 +280,7 @@ class Session:
         done = self.namespace.run("getent", "ahostsv4", name)
         return done.stdout.split()[0] if done.returncode == 0 else None
 
-    def connect(self, address, port, timeout=10):
+    def connect(self, address, port, timeout=10 * PATIENCE):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         client = self.namespace.socket(family, socket.SOCK_STREAM)
         client.settimeout(timeout)
@@ -313,7 +313,7 @@ class Worker:
         policy = os.open(BUILD / "bin/policy.img", os.O_RDONLY)
         self.resolv = Path(self.world.folder.name) / "resolv-outside"
         self.resolv.write_text(f"nameserver {NAME_SERVER}\nnameserver {PRIVATE_NAME_SERVER}\n"
-                               "options timeout:1 attempts:2\n")
+                               "options timeout:5 attempts:2\n")
         fds = (far.fileno(), policy)
 
         def place():

@@ -30,23 +30,33 @@ def received(sock, until):
     return n
 
 
-def carried(sender, receiver, span=SPAN):
-    """Bytes that arrive in so many seconds while the sender sends without a pause."""
+def carried(sender, receiver, span=SPAN, least=0):
+    """Bytes that arrive in so many seconds, or until there are so many, while the sender sends without a pause; the
+    seconds that it was."""
     stop = threading.Event()
     thread = threading.Thread(target=send_for, args=(sender, stop), daemon=True)
     thread.start()
-    n = received(receiver, time.monotonic() + span)
+    began = time.monotonic()
+    n = received(receiver, began + span)
+    while n < least and time.monotonic() < began + span * PATIENCE:  # all of the machine may have stood still
+        n += received(receiver, time.monotonic() + 0.2)
+    span = time.monotonic() - began
     stop.set()
     for each in (sender, receiver):
         with contextlib.suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
     thread.join()
-    return n
+    return n, span
 
 
-def is_about(n, span=SPAN):
+def at_least(span=SPAN):
+    """What is not only slowed, but goes on."""
+    return RATE * span * 0.4
+
+
+def is_about(n, span):
     """The first second's burst, what the sockets hold, and the rate from then on."""
-    return RATE * span * 0.4 < n < RATE * (span + 3)
+    return at_least() <= n < RATE * (span + 3)
 
 
 def post(client):
@@ -85,16 +95,16 @@ def test_a_session_over_its_rate_is_slowed_to_it_and_another_is_not(world, worke
             peer.settimeout(10 * PATIENCE)
             assert b"\r\n\r\n" in peer.recv(65536)
         pairs.append((client, peer) if direction == "out" else (peer, client))
-    slow, fast = [0], [0]
-    threads = [threading.Thread(target=lambda n=n, pair=pair: n.__setitem__(0, carried(*pair)))
-               for n, pair in ((slow, pairs[0]), (fast, pairs[1]))]
+    slow, fast = [], []
+    threads = [threading.Thread(target=lambda got=got, pair=pair: got.extend(carried(*pair, least=at_least())))
+               for got, pair in ((slow, pairs[0]), (fast, pairs[1]))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     server.close()
-    assert is_about(slow[0]), (slow, fast)
-    assert fast[0] > 3 * slow[0], (slow, fast)
+    assert is_about(*slow), (slow, fast)
+    assert fast[0] / fast[1] > 3 * slow[0] / slow[1], (slow, fast)
 
 
 def test_bytes_that_are_copied_are_bound_too(world, worker):
@@ -117,7 +127,7 @@ def test_bytes_that_are_copied_are_bound_too(world, worker):
     client = session.connect(f"{WORLD}.2", 7203)
     peer = server.accept()[0]
     assert session.policy(allowed, max_bytes_per_s=RATE) == 0
-    assert is_about(carried(client, peer))
+    assert is_about(*carried(client, peer, least=at_least()))
     for each in held:
         each.close()
 
@@ -130,15 +140,16 @@ def test_connections_of_a_session_share_its_rate(world, worker):
     for _ in range(4):
         client = session.connect(f"{WORLD}.2", 7204)
         pairs.append((server.accept()[0], client))
-    got = [0] * len(pairs)
-    threads = [threading.Thread(target=lambda i=i: got.__setitem__(i, carried(*pairs[i], span=8)))
+    got = [None] * len(pairs)
+    threads = [threading.Thread(target=lambda i=i: got.__setitem__(i, carried(*pairs[i], 8, at_least(8) / len(pairs))))
                for i in range(len(pairs))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert is_about(sum(got), span=8), got
-    assert min(got) > sum(got) / len(got) / 8, got
+    bytes_, spans = zip(*got)
+    assert is_about(sum(bytes_), max(spans)), got
+    assert min(bytes_) > sum(bytes_) / len(bytes_) / 8, got
 
 
 def test_a_rate_that_is_taken_away_lets_waiting_connections_go_on(world, worker):

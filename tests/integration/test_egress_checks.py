@@ -14,6 +14,8 @@ from egress_rig import WORLD, rule
 from test_egress_relay import fixture_worker, fixture_world  # noqa: F401 (fixtures)
 from harness import PATIENCE, wait_until
 
+CURL_SECONDS = str(15 * PATIENCE)
+
 
 class Server:
     """Reads requests, whole heads and bodies of a given length, and answers each."""
@@ -94,7 +96,7 @@ def fixture_web(world, worker):
     server.listener.close()
 
 
-def ask(session, *requests, port=80, timeout=10):
+def ask(session, *requests, port=80, timeout=10 * PATIENCE):
     """All bytes of the answers."""
     got = b""
     with session.connect(session.address, port) as client:
@@ -121,14 +123,14 @@ def test_requests_with_the_dialled_host_arrive(web):
 
 
 def test_curl_and_a_large_body(web):
-    done = web.run("curl", "-sS", "-m", "10", "-d", "x" * 100000, "http://web.example.com/p")
+    done = web.run("curl", "-sS", "-m", CURL_SECONDS, "-d", "x" * 100000, "http://web.example.com/p")
     assert done.stdout == "ok", done.stderr
     assert web.server.bodies == b"x" * 100000
-    done = web.run("curl", "-sS", "-m", "10", "-H", "Transfer-Encoding: chunked", "-d",
+    done = web.run("curl", "-sS", "-m", CURL_SECONDS, "-H", "Transfer-Encoding: chunked", "-d",
                    "y" * 50000, "http://web.example.com/p")
     assert done.stdout == "ok", done.stderr
     assert web.server.bodies.count(b"y") == 50000
-    done = web.run("curl", "-sS", "-m", "10", "--http2", "http://web.example.com/h2")
+    done = web.run("curl", "-sS", "-m", CURL_SECONDS, "--http2", "http://web.example.com/h2")
     assert done.stdout == "ok", done.stderr  # stays with HTTP/1.1
     assert "upgrade:" not in web.server.heads[-1].lower().replace("http2-settings", "")
 
@@ -317,7 +319,7 @@ def server_answers(session, *parts):
 
 
 def test_https_by_curl(secure):
-    done = secure.run("curl", "-sS", "-m", "15", "--cacert", str(secure.cert),
+    done = secure.run("curl", "-sS", "-m", CURL_SECONDS, "--cacert", str(secure.cert),
                       "https://web.example.com/")
     assert "s_server" in done.stdout, done.stderr
 

@@ -73,7 +73,7 @@ def test_one_that_answers_late_is_taken_though_others_were_tried_since(world, wo
     server = world.listen(late, 7302)
     world.names["late.example.com"] = [late, dead]
     session = worker.session(7302)
-    session.policy(rule("late.example.com", 7302))
+    session.policy(rule("late.example.com", 7302), connect_timeout_ms=60000)
     with black_holes(late, dead):
         client = session.connect(session.resolve("late.example.com"), 7302)
         wait_until(lambda: sockets_of(worker) == 2, 10, "both are tried")
@@ -161,8 +161,8 @@ def test_a_name_that_is_an_alias_of_production_is_refused(world, worker, aliases
         address = session.resolve(f"{name}.sandbox.example")
         for _ in range(2):  # asked, and from the cache
             assert refused(session, address, 7304)
-        denial = worker.expect_denial(reason="production")
-        assert (denial["name"], denial["label"]) == (f"{name}.sandbox.example", label)
+        # Of two of one name the second may be told as well, where it is ten seconds later.
+        assert worker.expect_denial(reason="production", name=f"{name}.sandbox.example")["label"] == label
     server.settimeout(0.5)
     with pytest.raises(TimeoutError):
         server.accept()

@@ -88,7 +88,7 @@ def test_git_over_http(alice, open_session):
 
 @pytest.fixture(name="secure", scope="module")
 def fixture_secure(world, site, tmp_path_factory):
-    """The same site over TLS and HTTP/2: the text of the authority, and the file that has the requests."""
+    """The same site over TLS and HTTP/2: the text of the authority, and what has the requests."""
     if NGINX is None:
         pytest.skip("nginx is not here; tests/run fetches it")
     home = tmp_path_factory.mktemp("nginx")
@@ -97,7 +97,13 @@ def fixture_secure(world, site, tmp_path_factory):
     server = world.start(str(NGINX), "-e", "stderr", "-p", str(home), "-c", str(home / "nginx.conf"),
                          stderr=subprocess.DEVNULL)
     wait_until(lambda: ":443 " in world.namespace.run("ss", "-ltnH").stdout, 20, "the server")
-    yield (home / "ca.pem").read_text(), home / "requests"
+    def requests():
+        """What it has logged. It does so behind the answer, and before it lets go of the connection."""
+        wait_until(lambda: world.namespace.run("ss", "-tnH", "state", "connected", "exclude", "time-wait", "sport", "= :443")
+                   .stdout == "", 20, "the server is done with all")
+        return (home / "requests").read_text()
+
+    yield (home / "ca.pem").read_text(), requests
     server.terminate()  # its workers end with it
     server.wait()
 
@@ -117,22 +123,22 @@ def fixture_secure(world, site, tmp_path_factory):
 ], ids=["curl", "curl-h2", "wget", "urllib", "requests", "httpx", "git"])
 def test_https(alice, secure, open_session, program, protocol):
     authority, requests = secure
-    before = len(requests.read_text())
+    before = len(requests())
     done = alice.shell(open_session, f"cat >ca.pem && {program}", stdin=authority)
     assert "hello from outside" in done.text, done
-    said = requests.read_text()[before:].splitlines()
+    said = requests()[before:].splitlines()
     assert said and all(line.startswith(protocol) for line in said), said
 
 
 def test_https_of_a_host_that_is_not_allowed_is_refused(alice, world, secure, open_session):
     authority, requests = secure
     world.names["other.example.com"] = [f"{WORLD}.2"]
-    before = requests.read_text()
+    before = requests()
     for extra in ("https://other.example.com/", f"https://{WORLD}.2/",
                   "--connect-to other.example.com:443:web.example.com:443 https://other.example.com/"):
         done = alice.shell(open_session, f"cat >ca.pem; curl -sS -k -m 20 {extra}", stdin=authority)
         assert done.code != 0 and "hello" not in done.text, done
-    assert requests.read_text() == before
+    assert requests() == before
 
 
 def test_redis(alice, open_session):

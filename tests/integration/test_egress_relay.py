@@ -261,17 +261,20 @@ def test_labels_below_a_wildcard_are_bounded(world, worker):
 def test_denials_of_a_flood_are_counted_not_told(world, worker):
     session = worker.session(7014)
     session.policy()
-    for n in range(150):
-        refused(session, f"93.185.0.{n}", 7014)
-    told = session.counters()[-1]
-    assert told["denials"] == 150
+    # Ten a second are told, after forty at once: where the machine is slow it takes more to be too many.
+    for n in range(2000):
+        refused(session, f"93.185.{n // 200}.{n % 200}", 7014)
+        if n >= 149 and (told := session.counters()[-1])["untold"] > 0:
+            break
+    assert told["denials"] == n + 1
+
     def all_told():
         while worker.take(0.5):
             pass
-        return told["untold"] + len(worker.denials) >= 149
+        return told["untold"] + len(worker.denials) >= n
 
     wait_until(all_told, 10, "each is told or counted")
-    assert len(worker.denials) < 150
+    assert len(worker.denials) <= n
 
 
 def test_a_slow_reader_holds_up_nobody_else(world, worker):
