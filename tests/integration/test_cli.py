@@ -75,7 +75,7 @@ def test_run_interrupted_while_its_session_is_made_removes_it(daemon):
         process = subprocess.Popen([str(BIN / "sandboxctl"), "--socket", str(daemon.operator),
                                     "run", "--", "/bin/sleep", "60"])
         # It has asked for the session once the worker has read the request.
-        wait_until(lambda: b"sandboxd_sessions 1\n" in daemon.root.get("/metrics").body, 10,
+        wait_until(lambda: b'sandboxd_sessions_by_state{state="creating"} 1\n' in daemon.root.get("/metrics").body, 10,
                    "the session is being made")
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from harness import ABSENT_ID, BIN, PATIENCE, RUNTIME, SLOW, Client, ctl, wait_until
+from harness import ABSENT_ID, BIN, PATIENCE, RUNTIME, Client, ctl, wait_until
 from test_websocket import handshake
 
 
@@ -44,8 +44,17 @@ class Terminal:
     def type(self, text):
         os.write(self.master, text.encode())
 
+    def type_until(self, text, wanted):
+        """Typed again and again: what it is to follow may come later than the first one."""
+        def told():
+            self.type(text)
+            if select.select([self.master], [], [], 0.5)[0]:
+                self.seen += os.read(self.master, 65536)
+            return re.search(wanted, self.seen)
+        wait_until(told, 30, f"{wanted!r} in {self.seen!r}")
+
     def read_until(self, wanted):
-        end = time.monotonic() + 30 * SLOW
+        end = time.monotonic() + 30 * PATIENCE
         while not re.search(wanted, self.seen):
             ready, _, _ = select.select([self.master], [], [], max(0, end - time.monotonic()))
             assert ready, f"{wanted!r} did not come: {self.seen!r}"
@@ -58,7 +67,7 @@ class Terminal:
         return not termios.tcgetattr(self.slave)[3] & termios.ICANON
 
     def ended(self):
-        code = self.process.wait(30 * SLOW)
+        code = self.process.wait(30 * PATIENCE)
         assert termios.tcgetattr(self.slave) == self.modes, "it is as it was"
         return code
 
@@ -100,8 +109,7 @@ def test_a_shell_has_our_terminal(terminal, session):
     shell.type("trap 'echo now $(stty size)' WINCH; echo tr''apped\n")
     shell.read_until(rb"trapped")
     shell.size(40, 90)
-    shell.type("\n")
-    shell.read_until(rb"now 40 90")
+    shell.type_until("\n", rb"now 40 90")
     # Keys that would be signals here are signals there.
     shell.type("bash -c 'echo sl''eeps; exec sleep 300'\n")
     shell.read_until(rb"sleeps")
@@ -266,7 +274,7 @@ def test_what_cannot_be_attached_to_is_not_left_behind(daemon):
 
     def opened(head):
         streams.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        streams[-1].settimeout(30 * SLOW)
+        streams[-1].settimeout(30 * PATIENCE)
         streams[-1].connect(str(daemon.operator))
         streams[-1].sendall(head)
         return streams[-1].recv(12)

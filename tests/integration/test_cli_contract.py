@@ -5,13 +5,14 @@ import json
 import os
 import pty
 import re
+import signal
 import socketserver
 import subprocess
 import threading
 
 import pytest
 
-from harness import ABSENT_ID, BIN, PATIENCE, ROOT, SLOW, ctl
+from harness import ABSENT_ID, BIN, PATIENCE, ROOT, ctl
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f"
 WORDS = {"SESSION": ABSENT_ID, "SESSION...": ABSENT_ID, "TASK": ABSENT_ID, "FILE": "/dev/null", "MINUTES": "5",
@@ -178,8 +179,8 @@ def hostile(tmp_path_factory):
         thread.join()
 
 
-def on_terminal(socket, words, seconds=20):
-    """Both outputs of sandboxctl on a terminal."""
+def on_terminal(socket, words, seconds=20, until=None):
+    """Both outputs of sandboxctl on a terminal, to its end or until it has said this."""
     master, slave = pty.openpty()
     with subprocess.Popen(["timeout", "-s", "INT", str(seconds), str(BIN / "sandboxctl"), "--socket", str(socket), *words],
                           stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as process:
@@ -188,6 +189,9 @@ def on_terminal(socket, words, seconds=20):
         try:
             while more := os.read(master, 65536):
                 got += more
+                if until and until in got:
+                    process.send_signal(signal.SIGTERM)  # timeout passes it on
+                    until = None
         except OSError:
             pass
         process.wait(30 * PATIENCE)
@@ -206,12 +210,12 @@ def is_clean(shown):
 def test_no_answer_reaches_the_terminal_as_it_is(hostile, verb):
     words = ASKING[verb]
     Handler.status = 200
-    shown = on_terminal(hostile, words, 3 * SLOW if verb == "watch" else 20 * SLOW)
+    shown = on_terminal(hostile, words, 20 * PATIENCE, until=b"pwned" if verb == "watch" else None)
     assert is_clean(shown), (words, shown)
     silent = ("run", "create", "write", "rm", "purge", "top", "proof", "airbyte rm", "airbyte write", "shell", "attach", "kill", "cp", "snapshot rm",
               "snapshot create", "snapshot restore", "airbyte import", "git push")
     assert b"pwned" in shown or verb in silent, (words, shown)
-    assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20 * SLOW)), words
+    assert is_clean(on_terminal(hostile, ["-o", "json", *words], 2 if verb == "watch" else 20 * PATIENCE)), words
     for Handler.status, Handler.detail in ((404, EVIL), (422, [{"loc": ["body", EVIL], "msg": EVIL}]), (503, EVIL)):
         shown = on_terminal(hostile, words, 2)
         assert is_clean(shown), (words, Handler.status, shown)
