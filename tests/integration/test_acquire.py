@@ -1,13 +1,17 @@
 """What a create of /v1 takes beside the process tree's: project, metadata, life time, idempotency key; lists; the end."""
 import concurrent.futures
+import contextlib
+import fcntl
 import os
 import re
+import select
 import signal
-import time
+import struct
+import termios
 
 import pytest
 
-from harness import RUNTIME, SESSIONS, Daemon, wait_until
+from harness import PATIENCE, RUNTIME, SESSIONS, Daemon, UnixConnection, stopped, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401  pylint: disable=unused-import
 
 
@@ -222,20 +226,23 @@ def test_lists(daemon):
 # --- the end
 
 
+def is_read(sock):
+    """What was sent to the other end of a Unix socket has been taken from it."""
+    return struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))) == (0,)
+
+
 def test_two_deletes_at_once_are_both_done(daemon, caller):
     """Both wait for the same end, which the supervisor does not bring about until it goes on."""
     name = caller.create_runtime()
-    os.kill(daemon.supervisor_pid(), signal.SIGSTOP)
-    try:
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            both = [pool.submit(caller.delete, f"{RUNTIME}/{name}") for _ in range(2)]
-            wait_until(lambda: caller.get(f"{RUNTIME}/{name}").status == 404, 10, "it is being deleted")
-            stranger = pool.submit(daemon.client("bob").delete, f"{RUNTIME}/{name}").result()
-            time.sleep(0.3)
-            assert not any(answer.done() for answer in both)
-            os.kill(daemon.supervisor_pid(), signal.SIGCONT)
-            assert [answer.result().status for answer in both] == [200, 200]
-            assert stranger.status == 404
-    finally:
+    with contextlib.ExitStack() as connections, stopped(daemon.supervisor_pid()):
+        both = [connections.enter_context(contextlib.closing(UnixConnection(caller.path, 30 * PATIENCE))) for _ in range(2)]
+        for connection in both:
+            connection.request("DELETE", f"{RUNTIME}/{name}", headers=caller.headers)
+            # The kernel counts what the other side has not read.
+            wait_until(lambda sock=connection.sock: is_read(sock), 10, "the worker has it")
+        wait_until(lambda: caller.get(f"{RUNTIME}/{name}").status == 404, 10, "it is being deleted")
+        assert daemon.client("bob").delete(f"{RUNTIME}/{name}").status == 404
+        assert not select.select([connection.sock for connection in both], [], [], 0.3)[0]
         os.kill(daemon.supervisor_pid(), signal.SIGCONT)
+        assert [connection.getresponse().status for connection in both] == [200, 200]
     assert caller.delete(f"{RUNTIME}/{name}").status == 404

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import PATIENCE, RUNTIME, SLOW, Result, wait_until
+from harness import PATIENCE, RUNTIME, Result, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_commands import begin, commands, ended, stream
 from test_websocket import connect, frame, frames_of, handshake
@@ -27,7 +27,7 @@ async def attached(caller, session, cid, talk=(), query=""):
             await ws.send(message)
         try:
             while True:
-                message = await asyncio.wait_for(ws.recv(), 30 * SLOW)
+                message = await asyncio.wait_for(ws.recv(), 30 * PATIENCE)
                 if isinstance(message, bytes):
                     out += message
                 else:
@@ -45,7 +45,7 @@ def test_it_is_a_terminal(caller, session):
     script = ("tty; test -t 0 && test -t 1 && test -t 2 && echo all; stty size; "
               "stat -c '%U %a' $(tty); echo x >/dev/tty; echo $TERM; ps -o tty= -p $$")
     answer = caller.post(commands(session), {"cmd": script, "pty": SIZE},
-                         headers={"Accept": "application/json"}, timeout=30 * SLOW)
+                         headers={"Accept": "application/json"}, timeout=30 * PATIENCE)
     lines = answer.json["stdout"].split("\r\n")
     assert answer.json["code"] == 0 and answer.json["stderr"] == "", answer
     assert lines[0].startswith("/dev/pts/") and lines[1:3] == ["all", "24 80"], lines
@@ -97,7 +97,7 @@ def out_of(caller, session, cid):
 def test_root_has_a_terminal_of_its_own(caller):
     session = caller.create_runtime(profile="agent")
     answer = caller.post(commands(session), {"cmd": "stat -c %u $(tty)", "pty": SIZE, "user": "root"},
-                         headers={"Accept": "application/json"}, timeout=30 * SLOW)
+                         headers={"Accept": "application/json"}, timeout=30 * PATIENCE)
     assert answer.json["stdout"] == "0\r\n", answer
     caller.delete(f"{RUNTIME}/{session}")
 
@@ -170,7 +170,7 @@ def test_input_of_one_turn_fits(caller, session):
     message = b"x" * 16384
     first = frame(2, message)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(20 * SLOW)
+        sock.settimeout(20 * PATIENCE)
         sock.connect(caller.path)
         sock.sendall(handshake(caller, commands(session, cid, "/attach")) + first[:-1])
         time.sleep(0.5)
@@ -203,7 +203,7 @@ def test_who_waits_for_a_command_that_does_not_read_is_not_cut(caller, session):
                 sock.sendall(frame(10))
         sock.sendall(frame(1, b'{"type":"eof"}'))
         assert caller.shell(session, "touch go").code == 0
-        sock.settimeout(20 * SLOW)
+        sock.settimeout(20 * PATIENCE)
         while not (got := frames_of(data.partition(b"\r\n\r\n")[2])) or got[-1][0] != 8:
             data += sock.recv(65536)
     assert (2, f"{size + 2000}\n".encode()) in got, got
@@ -247,6 +247,6 @@ def test_terminals_are_bounded_and_cannot_be_pushed_into(caller, session):
     cid = begin(caller, session, "python3", "-c", script + "input()", stdin_open=True)
     wait_until(lambda: caller.get(commands(session, cid)).json["seq"] > 0, 20, "all are taken")
     answer = caller.post(commands(session), {"cmd": "true", "pty": SIZE},
-                         headers={"Accept": "application/json"}, timeout=30 * SLOW)
+                         headers={"Accept": "application/json"}, timeout=30 * PATIENCE)
     assert answer.status == 422 and answer.json["step"] == "pty", answer
     assert caller.post(commands(session, cid, "/stdin"), {"eof": True}).status == 200

@@ -77,7 +77,8 @@ def test_session_of_a_stopped_host_is_taken_and_its_late_words_are_refused(postg
     # It goes on where it stood: nothing of it reaches the store, and its tree ends.
     wait_until(lambda: here.get(f"{SESSIONS}/{session}").status == 404, 30, "given up")
     wait_until(lambda: len(two[0].shim_pids()) == 0, 30, "its tree has ended")
-    assert "another host has taken the session" in two[0].log.read_text()
+    # A line of the log takes its way through the supervisor.
+    wait_until(lambda: "another host has taken the session" in two[0].log.read_text(), 10, "the log says so")
     assert frames_of(postgres, task) == kept
     assert kept.count("error") + kept.count("done") == 1
     assert row(postgres, session) == held
@@ -108,11 +109,16 @@ def test_first_use_elsewhere_may_be_an_execute(postgres, two):
 
 def test_delete_where_it_was_says_that_it_is_elsewhere(postgres, two):
     here, there = (one.client("alice") for one in two)
-    session = here.create()
-    with standing(two[0]):
-        lapse(postgres, session)
-        assert there.get(f"{SESSIONS}/{session}").status == 200
-    answer = here.remove(session)
+    for _ in range(10):
+        session = here.create()
+        with standing(two[0]):
+            lapse(postgres, session)
+            assert there.get(f"{SESSIONS}/{session}").status == 200
+        answer = here.remove(session)
+        if answer.status != 404:
+            break
+        # When its lease was due it heard of that before it was asked: another one, then.
+        assert there.remove(session).status == 200
     assert answer.status == 409 and "another host" in answer.json["detail"], answer
     wait_until(lambda: len(two[0].shim_pids()) == 0, 30, "its tree has ended")
     assert there.get(f"{SESSIONS}/{session}").status == 200

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 
-from harness import CONFIG, SLOW, Daemon, UnixConnection
+from harness import CONFIG, PATIENCE, Daemon, UnixConnection
 
 N_COMPONENTS = 150
 N_TASKS = 6
@@ -14,7 +14,7 @@ N_READERS = 16
 
 def read_some(caller, url, header, want):
     """The next events, at most `want`; then the connection is cut."""
-    connection = UnixConnection(caller.path, 60 * SLOW)
+    connection = UnixConnection(caller.path, 60 * PATIENCE)
     got = []
     try:
         connection.request("GET", url, headers={**caller.headers, **header})
@@ -71,7 +71,7 @@ def test_readers_that_come_back_at_any_position_get_each_frame_once():
         for reader in readers:
             reader.start()
         for reader in readers:
-            reader.join(120 * SLOW)
+            reader.join(120 * PATIENCE)
         assert len(told) == N_READERS
         whole = {task: alice.frames(task) for task in tasks}
         n_connections = 0

@@ -116,14 +116,16 @@ def test_reload_cuts_nothing(private):
     task = stopped_task(caller, session)
     # None of them comes again.
     readers = [beside(form, caller, task, 0) for form in FORMS]
-    command = beside(caller.shell, session, "i=0; while [ $i -lt 30 ]; do echo $i; i=$((i+1)); sleep 0.1; done")
+    # In its middle until all is read again.
+    command = beside(caller.shell, session, "i=0; while [ $i -lt 30 ]; do echo $i; i=$((i+1)); sleep 0.1; "
+                                            "[ $i != 15 ] || until [ -e /tmp/enough ]; do sleep 0.1; done; done")
     wait_until(lambda: streams(private) >= 4, 10, "they read")
     for n in range(1, 4):
         middle = InTheMiddle(caller, session, list_url)
         os.kill(private.process.pid, signal.SIGHUP)
         wait_until(lambda n=n: reloads(private) >= n, 20, "the configuration was read again")
         middle.finish()
-    caller.shell(session, GO_ON)
+    caller.shell(session, f"touch /tmp/enough; {GO_ON}")
     frames = [reader.result(90 * SLOW) for reader in readers]
     assert command.result(90 * SLOW).text == "".join(f"{i}\n" for i in range(30))
     assert frames[0][-1]["stage"] == "done" and frames[0][0]["seq"] == 1

@@ -264,7 +264,7 @@ def test_what_python_programs_need_works(alice, session):
               "    t = threading.Thread(target=print, args=('thread',)); t.start(); t.join()\n"
               "    m.Lock()\n")
     alice.shell(session, f"cat > /session/p.py <<'EOF'\n{script}EOF\n")
-    result = alice.run(session, "python3", "/session/p.py", timeout_ms=30000)
+    result = alice.run(session, "python3", "/session/p.py", timeout_ms=120000)
     assert result.out == b"[1, 2]\nthread\n", result
 
 

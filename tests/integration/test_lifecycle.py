@@ -50,8 +50,10 @@ def test_supervisor_dies_while_sessions_are_made_and_removed(private):
     os.kill(supervisor, signal.SIGSTOP)
     waiting = [in_background(lambda: caller.remove(session)),
                in_background(lambda: caller.post(SESSIONS))]
-    # Both are in the worker, and with the supervisor, once neither session is shown.
+    # Both are in the worker, and with the supervisor.
     wait_until(lambda: caller.get(SESSIONS).json == [], 5, "the delete has begun")
+    wait_until(lambda: b'sandboxd_sessions_by_state{state="creating"} 1\n' in private.root.get("/metrics").body, 5,
+               "the create has begun")
     # And the row says so: a close that is not written yet dies with the worker, as nobody was told of it.
     wait_until(lambda: row_is_closed(private, session), 10, "the row is closed")
     os.kill(supervisor, signal.SIGKILL)
@@ -209,6 +211,7 @@ def test_what_an_earlier_worker_left_is_heard_of_while_the_session_is_closed(pri
     os.kill(shim, signal.SIGSTOP)
     kill_worker(private, "sandboxd-api")
     worker = private.worker_pid("sandboxd-api")
+    wait_until(lambda: caller.get(f"{RUNTIME}/{session}").status == 200, 20, "adopted")
     os.kill(supervisor, signal.SIGSTOP)
     try:
         deleting, deleted = in_background(lambda: caller.delete(f"{RUNTIME}/{session}"))
