@@ -92,15 +92,15 @@ def rcode(reply):
 
 
 def dns(server, protocol, *names):
-    """Each NAME, or NAME/TYPE."""
+    """Each NAME, or NAME/TYPE; "unheard": over UDP, and perhaps nobody answers."""
     for name in names:
         def call(name=name):
             text, _, kind = name.partition("/")
             packet = question(text, int(kind or 1))
             family = socket.AF_INET6 if ":" in server else socket.AF_INET
-            with socket.socket(family, socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM) as sock:
-                sock.settimeout(3)
-                if protocol == "udp":
+            with socket.socket(family, socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM) as sock:
+                sock.settimeout(3 if protocol == "unheard" else 60)
+                if protocol != "tcp":
                     sock.sendto(packet, (server, 53))
                     return rcode(sock.recv(1000))
                 sock.connect((server, 53))
@@ -113,7 +113,7 @@ def dns(server, protocol, *names):
 
 def labels(below, length, n):
     """So many random labels: how many got an address."""
-    made = 0
+    made, begun = 0, time.monotonic()
     for _ in range(int(n)):
         label = "".join(random.choice("abcdefghijklmnop234567") for _ in range(int(length)))
         try:
@@ -122,6 +122,7 @@ def labels(below, length, n):
         except socket.gaierror:
             pass
     print(f"{length} bytes", made, sep="\t")
+    print("seconds", int(time.monotonic() - begun) + 1, sep="\t")
 
 
 def tls(host, *server_names):
@@ -185,7 +186,7 @@ def packets(host4, host6, interface="lo"):
     def fast_open():
         with socket.socket(four, stream) as sock:
             sock.sendto(head("fast.example"), 0x20000000, (host4, 80))
-            sock.settimeout(10)
+            sock.settimeout(60)
             return answer(sock)
     step("fast open", fast_open)
 
@@ -234,12 +235,14 @@ def churn(host, port, n, seconds):
     print("begun", begun, sep="\t")
 
 
-def keep(host, port, seconds):
-    """One connection that goes on; how it ended."""
+STOP = "/session/stop"
+
+
+def keep(host, port):
+    """One connection that goes on until it is cut or STOP is there; how it ended."""
     def call():
-        until = time.monotonic() + float(seconds)
         with connect(host, port) as sock:
-            while time.monotonic() < until:
+            while not os.path.exists(STOP):
                 sock.sendall(b"more\r\n\r\n")
                 print("sent", flush=True)
                 result = answer(sock)
@@ -249,21 +252,21 @@ def keep(host, port, seconds):
     step("kept", call)
 
 
-def listen(port, seconds):
-    """A server on every address; how many came."""
+def listen(port, stop=STOP):
+    """A server on every address until that file is there; how many came. One beside it says that it has begun."""
     came = 0
     with socket.socket(socket.AF_INET6) as server:
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         server.bind(("::", int(port)))
         server.listen(16)
-        print("listening", flush=True)
-        server.settimeout(float(seconds))
-        try:
-            while True:
+        server.settimeout(0.1)
+        open(f"{stop}.begun", "w", encoding="ascii").close()
+        while not os.path.exists(stop):
+            try:
                 server.accept()[0].close()
                 came += 1
-        except OSError:
-            pass
+            except socket.timeout:
+                pass
     print("came", came, sep="\t")
 
 

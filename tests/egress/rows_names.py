@@ -90,10 +90,12 @@ def exfiltration(t):
         t.refused(made.attack("dns", "127.0.0.53", "udp", *names), "REFUSED")
         t.refused(made.attack("dns", "127.0.0.53", "tcp", *names), "REFUSED")
         long = t.session("*.wild.example.com")
-        t.refused(long.attack("labels", "wild.example.com", 60, 20), "0")
+        t.refused({"60 bytes": long.attack("labels", "wild.example.com", 60, 20)["60 bytes"]}, "0")
         t.recorded(long, "too long or too random below a wildcard")
         short = made.attack("labels", "wild.example.com", 12, 200)
-        t.check(int(short["12 bytes"]) <= 40, f"{short} new names below a wildcard at once")
+        # 32 at once, and one more in six seconds.
+        most = 33 + int(short["seconds"]) // 6
+        t.check(int(short["12 bytes"]) <= most, f"{short} new names below a wildcard at once")
     t.check(not seen.asked, f"the host's name server was asked: {seen.asked[:5]}")
     t.nothing_came(seen)
     if t.controls:
@@ -115,7 +117,7 @@ def tricks(t):
     with t.world.counted() as seen:
         made = t.session("web.example.com")
         t.refused(made.attack("dns", "127.0.0.53", "udp", *names), REFUSED)
-        t.refused(made.attack("dns", "127.0.0.53", "udp", *broken), REFUSED + "|timeout")
+        t.refused(made.attack("dns", "127.0.0.53", "unheard", *broken), REFUSED + "|timeout")
         t.refused(made.attack("dns", "127.0.0.53", "udp", "web.example.com/16", "web.example.com/255"),
                   "nodata|REFUSED")
         good = made.attack("dns", "127.0.0.53", "udp", "web.example.com", "WEB.Example.COM")
@@ -206,8 +208,11 @@ def rebinding(t):
             t.worked(here.n >= 2, "this host was not reached")
         with t.world.counted() as seen:
             before, yes = here.n, t.session(*names, yes="yes")
-            for _ in range(4):
+            # Of each answer it is a chance where it leads.
+            for _ in range(12):
                 t.holds(yes.attack("dial", *each(names[:3])), want)
+                if any(row["rule"] == GUARD for row in yes.denials()):
+                    break
                 time.sleep(1.1)
             t.recorded(yes, GUARD)
         t.check(here.n == before, "a check that says yes: loopback was reached")

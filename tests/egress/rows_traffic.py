@@ -2,8 +2,9 @@
 import os
 import re
 import time
+from pathlib import Path
 
-from harness import SLOW, wait_until
+from harness import PATIENCE, wait_until
 from rows_names import RESET, each
 from sessions import PRODUCTION_NAME, Background, outside
 from table import row
@@ -68,7 +69,7 @@ def exhaustion(t):
     t.check(all(int(got.get("open", 0)) <= CONNECTIONS for got in open_now), f"held at once: {open_now}")
     t.check(int(open_now[2]["begun"]) > 1000, f"{open_now[2]}")
     t.check(most - before <= 2 * 2 * CONNECTIONS + 300, f"{most - before} descriptors of the worker more")
-    t.check(max(late) < 15 * SLOW, f"another session waited for {max(late):.1f} s")
+    t.check(max(late) < 15 * PATIENCE, f"another session waited for {max(late):.1f} s")
     t.counted.append(f"inside: {open_now}, at most {most - before} descriptors more; another session's "
                      f"worst turn of 4 requests {max(late):.2f} s")
     t.nothing_came(seen, (SITE, 80), (SITE, 8080), (SILENT, 80))
@@ -94,15 +95,16 @@ def bytes_since(world, port, when):
 def kept(t):
     t.world.names["web.example.com"] = [SITE]
     made = t.session("web.example.com:8080", "web.example.com:9092")
-    going = [Background(made, "keep", "web.example.com", port, 12) for port in (8080, 9092)]
+    going = [Background(made, "keep", "web.example.com", port) for port in (8080, 9092)]
     wait_until(lambda: {(SITE, 8080), (SITE, 9092)} <= set(t.world.accepted), 20, "two connections")
-    time.sleep(1)
     made.allow("web.example.com:9092")
     taken = time.time()
     with t.world.counted() as seen:
         t.refused(going[0].result(), RESET + "|EPIPE")
+        wait_until(lambda: bytes_since(t.world, 9092, taken), 20, "the other one goes on")
         t.check(not bytes_since(t.world, 8080, taken), "bytes after the answer of PUT")
         t.refused(made.attack("dial", "web.example.com", 8080), RESET)
+        made.client.shell(made.id, "touch /session/stop")
         t.succeeds(going[1].result())
         t.check(bytes_since(t.world, 9092, taken), "the other connection's bytes are not seen")
     t.check((SITE, 8080) not in seen.accepted, "accepted after the rule was taken away")
@@ -116,19 +118,22 @@ def inbound(t):
     port = 9999
     made = t.session("web.example.com")
     places = each(["127.0.0.1", "::1", HERE, HERE6], port)
-    going = Background(made, "listen", port, 6 * SLOW)
-    time.sleep(2 * SLOW)
+    going = Background(made, "listen", port)
+    wait_until(lambda: made.client.shell(made.id, "test -e /session/stop.begun").code == 0, 20, "it listens inside")
     t.refused(outside("dial", *places), "ECONNREFUSED")
     from_world = t.world.namespace.run("python3", "-c", f"import socket; socket.create_connection(('{HERE}', {port}), 5)")
     t.check("ConnectionRefused" in from_world.stderr, f"from the world: {from_world}")
+    made.client.shell(made.id, "touch /session/stop")
     t.check(going.result() == {"came": "0"}, f"inside: {going.got}")
     t.counted.append("connections that came into the session: 0")
     if t.controls:
         class Here:
             attack = staticmethod(outside)
-        control = Background(Here, "listen", port, 6 * SLOW)
-        time.sleep(2 * SLOW)
+        stop = Path(t.world.folder.name) / "stop"
+        control = Background(Here, "listen", port, stop)
+        wait_until(Path(f"{stop}.begun").exists, 20, "it listens here")
         outside("dial", *places)
+        stop.touch()
         t.worked(int(control.result()["came"]) == 4, f"{control.got}")
 
 
@@ -150,8 +155,13 @@ def clean(t):
         n_before = len(made.denials())
         started = time.monotonic()
         t.refused(made.attack(*attack), RESET + "|no address|403|421")
-        t.check(time.monotonic() - started < 8 * SLOW, f"{attack}: {time.monotonic() - started:.1f} s")
-        found = wait_until(lambda: made.denials()[:] if len(made.denials()) > n_before else None, 10, f"record of {attack}")
-        t.check(any(record in row["what"] for row in found), f"{attack}: {[row['what'] for row in found]}")
+        t.check(time.monotonic() - started < 8 * PATIENCE, f"{attack}: {time.monotonic() - started:.1f} s")
+
+        def records(n_before=n_before, record=record):
+            """All there are, once there is a new one and that one."""
+            found = made.denials()
+            return found if len(found) > n_before and any(record in row["what"] for row in found) else None
+
+        found = wait_until(records, 10, f"record of {attack}")
         t.check(all(row["rule"] and row["advice"] for row in found), f"{attack}: {found}")
     t.check(any(re.search("production host", row["rule"]) for row in made.denials()), "production is not named")

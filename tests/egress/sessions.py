@@ -60,7 +60,7 @@ class Session:
 
     def attack(self, verb, *words):
         result = self.client.run(self.id, "/usr/bin/python3", INSIDE, verb, *map(str, words),
-                                 timeout_ms=120000 * SLOW, timeout=150 * SLOW)
+                                 timeout_ms=230000 * SLOW)
         assert result.code == 0, result
         return steps(result.text)
 
@@ -88,14 +88,14 @@ class Background(threading.Thread):
         self.got = self.session.attack(*self.words)
 
     def result(self):
-        self.join(150 * SLOW)
+        self.join(500 * SLOW)
         return self.got
 
 
 def outside(verb, *words):
     """The same attack from this side of the link, without a session."""
     done = subprocess.run(["/usr/bin/python3", str(ATTACKS), verb, *map(str, words)], capture_output=True,
-                          text=True, stdin=subprocess.DEVNULL, timeout=150 * SLOW, check=True)
+                          text=True, stdin=subprocess.DEVNULL, timeout=500 * SLOW, check=True)
     return steps(done.stdout)
 
 

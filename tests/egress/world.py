@@ -5,6 +5,7 @@ only what its rules allow may arrive. Accepted connections are counted where the
 packet that crosses the link is seen by a raw socket of the world's own namespace.
 """
 import contextlib
+import select
 import socket
 import ssl
 import struct
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 from egress_rig import NAME_SERVER, WORLD, World, libc
+from harness import wait_until
 
 HERE = f"{WORLD}.1"  # this side of the link
 SITE, PRODUCTION, SILENT = f"{WORLD}.2", f"{WORLD}.3", f"{WORLD}.99"
@@ -64,6 +66,9 @@ class Outside(World):
         self.requests = []  # heads that arrived
         self.received = 0  # bytes on kept connections
         self.packets = []
+        self.mark = self.marked = 40000  # ports that nobody else sends to
+        self.accepting = threading.Lock()
+        self.listeners = []
         for words in (f"ip address add {SITE6}/64 dev in0 nodad",
                       # A rule of its own parts the local table from the main one.
                       "ip rule add pref 5000 lookup main", "ip -6 rule add pref 5000 lookup main",
@@ -89,6 +94,7 @@ class Outside(World):
             listener.bind(("::", port))
             listener.listen(4096)
             self.servers.append(listener)
+            self.listeners.append(listener)
             threading.Thread(target=self.serve, args=(listener,), daemon=True).start()
 
     def make_certificate(self):
@@ -108,17 +114,23 @@ class Outside(World):
             seconds, nanoseconds = struct.unpack("qq", more[0][2])
             # 4: sent by the world
             packet = Packet(frame, seconds + nanoseconds / 1e9) if kind != 4 else None
-            if packet and packet.protocol is not None:
+            if not packet or packet.protocol is None:
+                continue
+            if (packet.protocol, packet.to, packet.port) == (socket.IPPROTO_UDP, SITE, self.mark):
+                self.marked = self.mark
+            else:
                 self.packets.append(packet)
 
     def serve(self, listener):
         while True:
             try:
-                client, _ = listener.accept()
-            except OSError:
+                select.select([listener], [], [])
+                with self.accepting:
+                    client, _ = listener.accept()
+                    address, port = client.getsockname()[:2]
+                    self.accepted.append((address.removeprefix("::ffff:"), port))
+            except (OSError, ValueError):  # it is closed
                 return
-            address, port = client.getsockname()[:2]
-            self.accepted.append((address.removeprefix("::ffff:"), port))
             threading.Thread(target=self.talk, args=(client, port), daemon=True).start()
 
     def talk(self, client, port):
@@ -142,7 +154,20 @@ class Outside(World):
         seen = Seen(self)
         yield seen
         time.sleep(0.3)
+        self.catch_up()
         seen.end()
+
+    def catch_up(self):
+        """All that has arrived is counted: packets come one after the other, and this is the last."""
+        self.mark += 1
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"", (SITE, self.mark))
+        wait_until(lambda: self.marked == self.mark, 20, "packets are counted")
+        wait_until(self.has_accepted_all, 20, "connections are counted")
+
+    def has_accepted_all(self):
+        with self.accepting:
+            return not select.select(self.listeners, [], [], 0)[0]
 
     def close(self):
         # A blocking accept keeps its socket: its thread has to see the end.
