@@ -1,5 +1,7 @@
 """A: entry and paths."""
+import contextlib
 import hashlib
+import http.client
 import json
 import os
 import subprocess
@@ -152,18 +154,25 @@ def forged_state(t):
 
 
 def start_with(runtime, state):
-    process = subprocess.Popen(
-        [str(BUILD / "bin" / "sandboxd"), "--runtime-dir", str(runtime), "--state-dir", str(state),
-         "--libexec-dir", str(BUILD / "bin"), "--config", str(state.parent / "conf")],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
-        env={"PATH": "/usr/bin:/bin"}, start_new_session=True)
-    try:
-        _, text = process.communicate(timeout=5 * harness.SLOW)
-        return process.returncode, text.decode(errors="replace")
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        process.communicate()
-        return None, "it runs"
+    """How it ended and what it said; or None, when it answers."""
+    log = state.parent / "log"
+
+    def answers():
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return harness.Client(runtime / "operator.sock").get(harness.SESSIONS, timeout=5).status == 200
+
+    with open(log, "wb") as said:
+        process = subprocess.Popen(
+            [str(BUILD / "bin" / "sandboxd"), "--runtime-dir", str(runtime), "--state-dir", str(state),
+             "--libexec-dir", str(BUILD / "bin"), "--config", str(state.parent / "conf")],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, cwd="/",
+            env={"PATH": "/usr/bin:/bin"}, start_new_session=True)
+    harness.wait_until(lambda: process.poll() is not None or answers(), 30, "it is refused, or answers")
+    if process.returncode is not None:
+        return process.returncode, log.read_text(errors="replace")
+    process.terminate()
+    process.wait(30 * harness.PATIENCE)
+    return None, "it runs"
 
 
 @row("A14", "make our working directory first, or a name in it", "root-owned 0700, by descriptor")
@@ -209,8 +218,8 @@ def ids(t):
         t.worked((folder / "escaped").is_dir(), "a joined path does not leave its folder")
 
 
-def raw(client, text):
-    return client.raw(text.encode("latin-1"), timeout=3)
+def raw(client, text, timeout=3):
+    return client.raw(text.encode("latin-1"), timeout=timeout)
 
 
 @row("A20", "show the checker less than the handler sees", "bounds first, one parse",
@@ -247,7 +256,7 @@ def request_framing(t):
              "X-Sandbox-Scopes: data:read\r\nConnection: close\r\n\r\n"
     first = f"GET {harness.SESSIONS}/{secret} HTTP/1.1\r\nHost: x\r\nX-Sandbox-User: alice\r\n" \
             "X-Sandbox-Scopes: data:read\r\n\r\n"
-    got = raw(client, first + second)
+    got = raw(client, first + second, 30 * harness.PATIENCE)  # the second one's answer ends the connection
     t.refused({"pipelined as another": f"{got.count(b'HTTP/1.1 200')} {got.count(b'HTTP/1.1 404')}"},
               "1 1")
     if t.controls:

@@ -6,7 +6,6 @@ import re
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 from places import BUILD, INSIDE, PROGRAM_TEXT, harness, host_process, landlock_abi, outside
@@ -310,7 +309,7 @@ def setuid_copy(t):
 def compiler(t):
     for name in ("test_bpfsim", "test_filters"):
         program = BUILD / "tests" / "unit" / name
-        done = subprocess.run([program], capture_output=True, check=False, timeout=120)
+        done = subprocess.run([program], capture_output=True, check=False, timeout=120 * harness.PATIENCE)
         t.check(done.returncode == 0, f"{name}: {done.stdout[-300:]!r}")
     t.no_control("host unit tests over every number (test_bpfsim, test_filters)")
 
@@ -348,16 +347,25 @@ def notification(t):
         t.worked(results(t.session("seccomp")) == "0", "the same with the filter off")
 
 
+HELD = "/tmp/escape-held"
+LONG_MS = 600000  # the file is removed long before
+
+
+def wait_for_file(session, path):
+    harness.wait_until(lambda: session.shell(f"test -e {path}").code == 0, 30, path)
+
+
 @row("B15", "locks and leases on a file that two sessions see", "own overlay; seccomp",
      "ids (lease)", "layer off")
 def locks(t):
     def both(first, second):
         result = {}
         holder = threading.Thread(
-            target=lambda: result.update(first.attack("lock", "/usr/bin/env", 3000 * harness.SLOW)))
+            target=lambda: result.update(first.attack("lock", "/usr/bin/env", HELD, timeout_ms=LONG_MS)))
         holder.start()
-        time.sleep(harness.SLOW)
-        got = second.attack("lock", "/usr/bin/env", 0)
+        wait_for_file(first, HELD)
+        got = second.attack("lock", "/usr/bin/env")
+        first.shell(f"rm {HELD}")
         holder.join()
         return result, got
 
@@ -491,15 +499,14 @@ def beside_greed(t, greedy, other):
     """What root of the host and another session get while a session holds all it can."""
     result = {}
     words = [word for pair in KEPT.items() for word in pair]
-    holding = threading.Thread(target=lambda: result.update(greedy.attack("hold", *words)))
+    holding = threading.Thread(target=lambda: result.update(greedy.attack("hold", *words, timeout_ms=LONG_MS)))
     holding.start()
-    harness.wait_until(lambda: greedy.shell("test -e /tmp/escape-held").code == 0, timeout=30,
-                       what="a session that holds all it can")
+    wait_for_file(greedy, HELD)
     one = " ".join(f"{kind} 1" for kind in KEPT)
     # Root's own limit of queued signals is far above a session's.
     root = outside(shell=f"prlimit --sigpending=1000 {PROGRAM_TEXT.path} exhaust {one}")
     neighbour = other.attack("exhaust", *one.split())
-    greedy.shell("rm /tmp/escape-held")
+    greedy.shell(f"rm {HELD}")
     holding.join()
     return result, root, neighbour
 
@@ -594,7 +601,7 @@ def neighbour(t):
 
 @row("B23", "watch a shared file being opened elsewhere", "own overlay", control="layer off")
 def watch(t):
-    def events(watcher, opener):
+    def events(watcher, opener, milliseconds):
         """It is opened again and again, here and by the other one, for as long as the watcher lives,
         however slow the machine is."""
         over = threading.Event()
@@ -609,16 +616,16 @@ def watch(t):
         for one in opening:
             one.start()
         try:
-            return watcher.attack("watch", "/usr/bin/env", 1200)
+            return watcher.attack("watch", "/usr/bin/env", milliseconds)
         finally:
             over.set()
             opener.shell("touch over")
             for one in opening:
                 one.join()
 
-    t.refused(events(t.session(), t.session()), {"watch": "ok", "events": "none"})
+    t.refused(events(t.session(), t.session(), 1200), {"watch": "ok", "events": "none"})
     if t.controls:
-        got = events(t.session("overlay"), t.session("overlay"))
+        got = events(t.session("overlay"), t.session("overlay"), 30000)  # ends with the first
         t.succeeds(got, {"watch": "ok", "events": "some"})
 
 

@@ -102,7 +102,7 @@ def endless(t):
     }, {"get fifo": "special_file", "copy fifo": "special_file", "get zero": "leads_out",
         "copy zero": "ok|leads_out|special_file"})
     t.check(other.shell("true").code == 0, "another session is served")
-    t.check(time.monotonic() - started < 30 * harness.SLOW, "nobody waited for the other end")
+    t.check(time.monotonic() - started < 30 * harness.PATIENCE, "nobody waited for the other end")
     t.check(session.shell("test ! -f copied").code == 0, "no endless copy")
     if t.controls:
         with tempfile.TemporaryDirectory() as place:

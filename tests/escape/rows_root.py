@@ -277,7 +277,7 @@ def signals(t):
         return
     with host_process() as victim:
         t.succeeds(outside("signal", victim.pid, private=False))
-        victim.wait(5)
+        victim.wait(60)
     weak = t.root("landlock")
     weak.shell("kill -9 -1; true")
     t.check(weak.shell("echo alive", user="user").text == "alive\n", "the session is hurt")

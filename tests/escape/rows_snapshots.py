@@ -1,8 +1,11 @@
 """A17, E6: archives that somebody else made, where the service puts back what it has kept."""
+import contextlib
 import hashlib
 import io
 import json
 import os
+import signal
+import sqlite3
 import tarfile
 import tempfile
 from pathlib import Path
@@ -71,9 +74,15 @@ def planted(daemon, session, streams):
     # Rows are read by the next worker.
     daemon.deaths_expected = True
     worker = daemon.worker_pid("sandboxd-api")
-    os.kill(worker, 19)
-    daemon.sql("UPDATE dagster_sandbox_sessions SET runtime_json = ? WHERE id = ?", json.dumps(document), session.id)
-    os.kill(worker, 9)
+
+    def written():
+        """While the worker stands still; where it does so in the middle of a write of its own, it goes on first."""
+        with harness.stopped(worker), contextlib.suppress(sqlite3.OperationalError):
+            daemon.sql("UPDATE dagster_sandbox_sessions SET runtime_json = ? WHERE id = ?", json.dumps(document), session.id)
+            os.kill(worker, signal.SIGKILL)
+            return True
+
+    harness.wait_until(written, 60, "its rows are written")
     harness.wait_until(lambda: daemon.worker_pid("sandboxd-api") != worker and daemon.ready(), 30)
     return ids
 

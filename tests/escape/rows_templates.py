@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from places import harness, outside
+from rows_b import HELD, LONG_MS, wait_for_file
 from table import row
 
 import template_rig  # beside harness.py
@@ -213,10 +214,11 @@ def shared_template(t):
 
         def both(path):
             held = {}
-            holder = threading.Thread(target=lambda: held.update(first.attack("lock", path, 3000 * harness.SLOW)))
+            holder = threading.Thread(target=lambda: held.update(first.attack("lock", path, HELD, timeout_ms=LONG_MS)))
             holder.start()
-            time.sleep(harness.SLOW)
-            got = second.attack("lock", path, 0)
+            wait_for_file(first, HELD)
+            got = second.attack("lock", path)
+            first.shell(f"rm {HELD}", user="root")
             holder.join()
             return {**{f"first {step}": result for step, result in held.items()},
                     **{f"second {step}": result for step, result in got.items()}}
@@ -228,10 +230,12 @@ def shared_template(t):
                     "umount /tmp/bind.$$; rmdir /tmp/bind.$$", made.root)
             t.worked(target.read_text() == "changed\n", "a bind of the tree is not shared")
             target.write_text("of the template\n")
-            holder = threading.Thread(target=lambda: outside("lock", target, 3000 * harness.SLOW, private=False))
+            held = made.victim / "held"
+            holder = threading.Thread(target=lambda: outside("lock", target, held, private=False))
             holder.start()
-            time.sleep(harness.SLOW)
-            got = outside("lock", target, 0, private=False)
+            harness.wait_until(held.exists, 30, "the lock is held")
+            got = outside("lock", target, private=False)
+            held.unlink()
             holder.join()
             t.worked(got.get("flock") == "EAGAIN", f"a lock does not cross by a bind: {got}")
 

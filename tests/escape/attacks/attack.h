@@ -55,6 +55,8 @@ int attack_marks(int argc, char **argv);
 int attack_core_cookie(int argc, char **argv);
 
 void say(const char *step, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Makes a file that says that all is taken, and keeps it until somebody removes it. */
+int hold_until_removed(const char *path);
 /* A system call's result: negative means errno. */
 void say_result(const char *step, long result);
 

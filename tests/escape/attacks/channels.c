@@ -111,18 +111,17 @@ int attack_run_directory(int argc, char **argv)
 	return 0;
 }
 
-/* argv[0] a file of the template, argv[1] how long the locks are held in milliseconds. */
+/* argv[0] a file of the template; argv[1]: the locks are held as long as that file is there. */
 int attack_lock(int argc, char **argv)
 {
 	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
 
-	if (argc < 2)
+	if (argc < 1)
 		return 2;
 	int fd = open(argv[0], O_RDONLY | O_CLOEXEC);
 	say_result("flock", flock(fd, LOCK_EX | LOCK_NB));
 	say_result("record lock", fcntl(fd, F_OFD_SETLK, &lock));
-	(void)usleep((useconds_t)strtoul(argv[1], NULL, 10) * 1000);
-	return 0;
+	return argc > 1 ? hold_until_removed(argv[1]) : 0;
 }
 
 int attack_lease(int argc, char **argv)

@@ -300,10 +300,19 @@ int attack_exhaust(int argc, char **argv)
 	return 0;
 }
 
+int hold_until_removed(const char *path)
+{
+	if (mknod(path, S_IFREG | 0600, 0) < 0)
+		return 1;
+	for (int i = 0; i < 6000 && access(path, F_OK) == 0; i++)
+		(void)usleep(100000);
+	return 0;
+}
+
 #define HELD "/tmp/escape-held"
 
 /* argv: as of `exhaust`, of resources that need no process of their own. All are kept until the
- * file HELD, which says that they are taken, is removed; a minute at most. */
+ * file HELD, which says that they are taken, is removed. */
 int attack_hold(int argc, char **argv)
 {
 	for (int i = 0; i + 1 < argc; i += 2) {
@@ -317,10 +326,8 @@ int attack_hold(int argc, char **argv)
 			r = resource->take(n);
 		say_result(resource->name, r);
 	}
-	if (mknod(HELD, S_IFREG | 0600, 0) < 0)
+	if (hold_until_removed(HELD) != 0)
 		return 1;
-	for (int i = 0; i < 600 && access(HELD, F_OK) == 0; i++)
-		(void)usleep(100000);
 	give_back("queues");
 	return 0;
 }
