@@ -26,11 +26,12 @@
 #define PAGE_BYTES    ((size_t)1024 * 1024)
 #define MAX_SANDBOXES 4000u /* of a list: below what waits for an api worker that does not read */
 
-#define HTTP_OK             200
-#define HTTP_ACCEPTED       202
-#define HTTP_NOT_FOUND      404
-#define HTTP_CONFLICT       409
-#define HTTP_INTERNAL_ERROR 500
+#define HTTP_OK              200
+#define HTTP_ACCEPTED        202
+#define HTTP_NOT_FOUND       404
+#define HTTP_CONFLICT        409
+#define HTTP_INTERNAL_ERROR  500
+#define HTTP_GATEWAY_TIMEOUT 504
 
 struct remote {
 	struct engine engine;
@@ -44,7 +45,8 @@ struct op {
 	usec_t give_up; /* nothing is asked later */
 	struct loop_source *timer;
 	bool is_second_try;
-	int wanted; /* it is asked for until it is in this state; REMOTE_ENDED: is not there */
+	bool may_come; /* the create was not answered: what it makes may be there later */
+	int wanted;    /* it is asked for until it is in this state; REMOTE_ENDED: is not there */
 	int result;
 	void (*waited)(struct op *op, int result);
 	engine_done done;
@@ -162,10 +164,17 @@ static void ask(struct op *op)
 		op->waited(op, r);
 }
 
+static void undo(struct op *op, int result);
+
 static int on_timer(void *userdata, uint32_t events)
 {
+	struct op *op = userdata;
+
 	(void)events;
-	ask(userdata);
+	if (op->may_come)
+		undo(op, op->result);
+	else
+		ask(op);
 	return 0;
 }
 
@@ -185,11 +194,16 @@ static void on_undone(void *userdata, int status, const char *body, size_t size)
 
 	(void)body;
 	(void)size;
+	if ((status == HTTP_NOT_FOUND || status < 0) && op->may_come &&
+	    clock_boottime() < op->give_up) {
+		loop_timer_set(op->timer, clock_add(clock_boottime(), ASK_EVERY));
+		return;
+	}
 	IGNORE_RESULT(result_of(op, "delete", status));
 	op_finish(op, op->result);
 }
 
-/* What was made goes first. */
+/* What was made goes first; a create that was slower than we were goes as long as we may wait. */
 static void undo(struct op *op, int result)
 {
 	op->result = result;
@@ -248,6 +262,7 @@ static void on_created(void *userdata, int status, const char *body, size_t size
 		log_line(LOG_LEVEL_ERROR, &context, "the remote service has not got the template",
 			 NULL);
 	r = result_of(op, "create", status);
+	op->may_come = status == -ETIMEDOUT || status == HTTP_GATEWAY_TIMEOUT;
 	if (r == 0)
 		wait_for(op, REMOTE_RUNNING, on_running);
 	else if (status < 0 || status >= HTTP_INTERNAL_ERROR)

@@ -147,7 +147,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 class Service:
     """Faults: `refuse`, `delay`: [[pattern of "METHOD path", status or seconds, how often], ...]; `lose`: as `refuse`, of
-    what was done; `raw`: the same with a function of the handler, which writes what it likes; `slow_start`, `slow_pause`: seconds; `is_endless`: a list has always another page; `n_kept`: how many are said to be deleted and are not; `lose_after`: bytes of the next stream from us after which it is cut; `cut_after`: seconds that each stream lives."""
+    what was done; `raw`: the same with a function of the handler, which writes what it likes; `slow_start`, `slow_pause`: seconds; `is_endless`: a list has always another page; `kept`: names that are said to be deleted and are not, until a create meets one; `lose_after`: bytes of the next stream from us after which it is cut; `cut_after`: seconds that each stream lives."""
 
     def __init__(self, certificate=None):
         self.engine = Engine()
@@ -165,7 +165,7 @@ class Service:
         self.under_way = {}  # name: starting, ending or failed
         self.seen, self.asked = [], []
         self.connections = set()
-        self.n_tokens = self.n_unauthorized = self.n_conflicts = self.n_cut = self.n_streams_ended = 0
+        self.n_tokens = self.n_unauthorized = self.n_conflicts = self.n_failed = self.n_cut = self.n_streams_ended = 0
         self.page_size = 2
         self.server = None
         self.port = 0
@@ -174,7 +174,8 @@ class Service:
 
     def calm(self):
         self.refuse, self.delay, self.lose, self.raw = [], [], [], []
-        self.slow_start = self.slow_pause = self.n_kept = 0
+        self.slow_start = self.slow_pause = 0
+        self.kept = set()
         self.is_endless = False
         self.cut_after = self.lose_after = None
         self.expires_in = 300
@@ -305,6 +306,7 @@ class Service:
                 del self.under_way[name]
             else:
                 self.under_way[name] = "failed"
+                self.n_failed += 1
 
     def remove(self, name):
         wait_until(lambda: self.under_way.get(name) != "starting", 120, "it has started")
@@ -317,6 +319,7 @@ class Service:
             with contextlib.suppress(Refusal):
                 self.state(name)
                 self.n_conflicts += 1
+                self.kept.discard(name)
                 return 409, {"error": "it is there"}
             self.under_way[name] = "starting"
         self.asked.append(json.loads(body))
@@ -325,8 +328,7 @@ class Service:
 
     def delete(self, name):
         self.state(name)
-        if self.n_kept > 0:
-            self.n_kept -= 1
+        if name in self.kept:
             return 204, None
         threading.Thread(target=self.remove, args=(name,), daemon=True).start()
         return 202, {"state": "ending"}
