@@ -73,10 +73,11 @@ bool job_is_tools(const struct job *job)
 static void job_dismiss_agent(struct job *job, bool is_idle)
 {
 	job->agent_source = loop_remove(job->agent_source);
-	if (job->agent_fd >= 0 && is_idle)
+	if (job->agent_fd >= 0 && is_idle && !job->is_left)
 		job->agent_fd = agent_release(job->shim, job->kind, job->agent_fd);
 	job->agent_fd = fd_close(job->agent_fd);
-	if (job_is_tools(job))
+	/* Those of one that was left are dropped; others may have begun since. */
+	if (job_is_tools(job) && !job->is_left)
 		agent_drop_tools(job->shim);
 }
 

@@ -68,6 +68,7 @@ struct job {
 	uint32_t id;
 	enum job_state state;
 	enum agent_kind kind;
+	bool is_left; /* a tool's: its api worker is gone, and what it ran in was dropped */
 	int agent_fd;
 	struct loop_source *agent_source;
 	int32_t pid;      /* of the command */

@@ -201,10 +201,12 @@ void jobs_cancel(struct shim *shim, uint32_t id)
 void jobs_leave_tools(struct shim *shim)
 {
 	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
-		const struct job *job = &shim->job[i];
+		struct job *job = &shim->job[i];
 
-		if (job->state == JOB_STATE_RUNNING && job_is_tools(job))
-			jobs_cancel(shim, job->id);
+		if (job->state == JOB_STATE_FREE || !job_is_tools(job))
+			continue;
+		job->is_left = true;
+		jobs_cancel(shim, job->id);
 	}
 	agent_drop_tools(shim);
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import CONFIG, RUNTIME, SLOW, ctl, name_of, serving, status_of, wait_until
+from harness import CONFIG, RUNTIME, SLOW, ctl, is_zombie, name_of, parent_of, serving, status_of, stopped, wait_until
 from test_events import Reader
 from test_restart import kill_worker
 from test_suspend import COUNT, at, begin, resume, run, suspend
@@ -233,6 +233,7 @@ def parted(caller, daemon, session, group):
             return
         resume(caller, session)
         run(caller, session, "date +%N > d/changed")
+    raise AssertionError("it was never seen parted")
 
 
 def eventually(condition, timeout):
@@ -337,6 +338,54 @@ def test_the_next_worker_makes_it(private, busy):
         caller = private.client("ana")
         resume(caller, session)
         assert run(caller, session, "cat d/link; date +%N > d/changed") == "kept\n"
+
+def archives(group):
+    """What makes its snapshot: pids."""
+    found = []
+    with contextlib.suppress(OSError):
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sandbox-archive\0"):
+                    found.append(int(pid))
+    return found
+
+
+def is_parted_from(group, pid):
+    with contextlib.suppress(OSError):
+        return (str(pid) in (group / "work" / "cgroup.procs").read_text().split()
+                and (group / "cgroup.freeze").read_text().strip() == "0")
+    return False
+
+
+def test_what_is_left_of_a_snapshot_ends_while_the_next_one_begins(private, busy):
+    """The next worker's snapshot has processes of its own, which wait here for the nursery to make them."""
+    caller, session = busy
+    run(caller, session, "head -c 60000000 /dev/urandom > big")
+    group = group_of(private, session)
+    shim, = [pid for pid in private.shim_pids() if str(pid) in (group / "cgroup.procs").read_text().split()]
+    nursery = int(Path(f"/proc/{shim}/task/{shim}/children").read_text().split()[0])
+    for _ in range(20):
+        suspend(caller, session)
+        bound = Bound()
+        while not (former := archives(group)) and not is_durable(private, session) and bound.holds():
+            pass
+        with stopped(*former):
+            if former and eventually(lambda: is_stopped(former[0]), 1):
+                runner = parent_of(former[0])
+                with stopped(nursery):
+                    kill_worker(private, "sandboxd-api")
+                    # All of it was put together, and parted again.
+                    wait_until(lambda: is_parted_from(group, former[0]), 60, "parted again")
+                    time.sleep(0.5)
+                    os.kill(runner, signal.SIGKILL)
+                    wait_until(lambda: is_zombie(runner), 60, "its runner ends")
+                    time.sleep(0.5)
+                break
+        wait_until(lambda: is_durable(private, session), 60)
+        resume(caller, session)
+    assert former, "it was never caught"
+    wait_until(lambda: is_durable(private, session), 60, "the next one is made")
+    resume(private.client("ana"), session)
 
 
 def test_the_end_in_the_middle(private):
