@@ -225,6 +225,7 @@ static int files_serve(int socket_fd, const int roots[WIRE_FILE_ROOT_MAX_])
 		r = files_serve_file(socket_fd, roots, payload, message.n_bytes, fds);
 		break;
 	case MESSAGE_COMMIT: /* it failed before this came */
+	case MESSAGE_CANCEL:
 		r = 0;
 		break;
 	default:

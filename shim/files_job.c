@@ -22,6 +22,7 @@
  * their time without a word. */
 #define FILES_JOB_IDLE          (60 * USEC_PER_SEC)
 #define FILES_JOB_LONG          (600 * USEC_PER_SEC)
+#define FILES_JOB_CANCEL        (60 * USEC_PER_SEC) /* what a whole folder takes to go */
 
 static bool is_live(const struct job *job)
 {
@@ -122,11 +123,46 @@ void files_job_commit(struct job *job)
 {
 	const struct message message = {.type = MESSAGE_COMMIT, .n_bytes = sizeof(uint64_t)};
 
+	if (job->file.is_cancelled)
+		return;
+	job->file.is_committed = true;
 	/* If it is gone its end-of-file says so. */
 	if (job->agent_fd >= 0 &&
 	    message_send(job->agent_fd, &message, &job->input.sent_bytes, NULL, 0) < 0)
 		return;
 	files_job_arm(job);
+}
+
+static bool makes_file(const struct job *job)
+{
+	return is_live(job) && (job->file.op == WIRE_FILE_PUT || job->file.op == WIRE_FILE_COPY);
+}
+
+void files_job_cancel(struct job *job)
+{
+	if (!makes_file(job)) {
+		job_end_failed(job, WIRE_STEP_WRITE, ECANCELED);
+		return;
+	}
+	if (job->file.is_committed || job->file.is_cancelled)
+		return;
+	job->file.is_cancelled = true;
+	job_tell(job, &(struct message){.type = MESSAGE_CANCEL});
+	/* It may wait for more of this. */
+	stdio_close(job);
+	job->stop_at = clock_add(clock_boottime(), FILES_JOB_CANCEL);
+	jobs_arm(job->shim);
+}
+
+bool files_job_is_ending(const struct shim *shim)
+{
+	for (size_t i = 0; i < SHIM_N_SLOTS; i++) {
+		const struct job *job = &shim->job[i];
+
+		if (makes_file(job) && (job->file.is_committed || job->file.is_cancelled))
+			return true;
+	}
+	return false;
 }
 
 static struct job *find(struct shim *shim, uint32_t id)

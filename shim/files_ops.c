@@ -6,7 +6,8 @@
  * make the helper wait for whoever is at its other end.
  *
  * A put is whole when pid 1 says how many bytes there were (MESSAGE_COMMIT) and so many came: the
- * end of the pipe alone is also what a client that left looks like.
+ * end of the pipe alone is also what a client that left looks like. A copy that is complete says
+ * so, and waits for the same word: what pid 1 has cancelled is never seen.
  */
 #include "shim/files_ops.h"
 
@@ -417,10 +418,20 @@ static int ops_remove(struct ops *ops)
 	return -errno;
 }
 
+/* A copy is complete. */
+static int ops_ask_commit(const struct ops *ops)
+{
+	const struct message written = {.type = MESSAGE_WRITTEN};
+	int r = message_send(ops->operation->socket_fd, &written, NULL, NULL, 0);
+
+	return r < 0 ? r : ops_await_commit(ops->operation->socket_fd, 0);
+}
+
 static int ops_fill_from_file(const struct ops *ops, int fd, int from_fd)
 {
-	(void)ops;
-	return files_tree_copy_bytes(from_fd, fd);
+	int r = files_tree_copy_bytes(from_fd, fd, ops->operation->socket_fd);
+
+	return r < 0 ? r : ops_ask_commit(ops);
 }
 
 /* The bytes of one file, or all that a folder holds, which is seen when it is complete. */
@@ -446,7 +457,9 @@ static int ops_copy_to(struct ops *ops, int dir_fd, const char *name)
 	if (r < 0)
 		return r;
 	ops->step = WIRE_STEP_WRITE;
-	r = files_tree_copy(TAKE_FD(from_fd), dir_fd, temporary);
+	r = files_tree_copy(TAKE_FD(from_fd), dir_fd, temporary, operation->socket_fd);
+	if (r >= 0)
+		r = ops_ask_commit(ops);
 	if (r >= 0) {
 		ops->step = WIRE_STEP_RENAME;
 		r = ops_rename(dir_fd, temporary, dir_fd, name, true);

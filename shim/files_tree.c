@@ -16,6 +16,8 @@
 #include "base/path.h"
 #include "base/str.h"
 
+#include "shim/message.h"
+
 /* As many descriptors, and as much stack, as a walk takes. */
 #define TREE_MAX_DEPTH 64u
 /* Each takes away 64 levels of every branch. Whoever fills the folder meanwhile is not followed for
@@ -36,11 +38,19 @@ int files_temporary_name(char name[FILES_NAME_MAX_BYTES])
 	return str_format(name, FILES_NAME_MAX_BYTES, ".put-%s", text);
 }
 
-int files_tree_copy_bytes(int from_fd, int to_fd)
+static bool tree_is_cancelled(int socket_fd)
+{
+	return socket_fd >= 0 && message_is_cancelled(socket_fd);
+}
+
+int files_tree_copy_bytes(int from_fd, int to_fd, int socket_fd)
 {
 	for (;;) {
-		ssize_t n = sendfile(to_fd, from_fd, NULL, TREE_BLOCK);
+		ssize_t n;
 
+		if (tree_is_cancelled(socket_fd))
+			return -ECANCELED;
+		n = sendfile(to_fd, from_fd, NULL, TREE_BLOCK);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -163,8 +173,14 @@ int files_tree_discard(int dir_fd, const char *name)
 	return tree_remove(dir_fd, name, true);
 }
 
-static int tree_copy_file(int from_fd, const char *name, int to_fd, const char *to,
-			  const struct stat *seen)
+struct tree_copy {
+	ino_t made; /* the new folder: it may lie in what is copied */
+	dev_t made_on;
+	int socket_fd; /* to pid 1; -1: nobody cancels it */
+};
+
+static int tree_copy_file(const struct tree_copy *copy, int from_fd, const char *name, int to_fd,
+			  const char *to, const struct stat *seen)
 {
 	AUTO_CLOSE int in_fd = -1;
 	AUTO_CLOSE int out_fd = -1;
@@ -181,7 +197,7 @@ static int tree_copy_file(int from_fd, const char *name, int to_fd, const char *
 	out_fd = path_open_beneath(to_fd, to, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	if (out_fd < 0)
 		return TAKE_FD(out_fd);
-	r = files_tree_copy_bytes(in_fd, out_fd);
+	r = files_tree_copy_bytes(in_fd, out_fd, copy->socket_fd);
 	return r >= 0 && fchmod(out_fd, st.st_mode & 0777) < 0 ? -errno : r;
 }
 
@@ -196,11 +212,6 @@ static int tree_copy_link(int from_fd, const char *name, int to_fd, const char *
 	return symlinkat(target, to_fd, to) < 0 ? -errno : 0;
 }
 
-struct tree_copy {
-	ino_t made; /* the new folder: it may lie in what is copied */
-	dev_t made_on;
-};
-
 static int tree_copy_into(struct tree_copy *copy, int from_fd, int to_fd, const char *to,
 			  unsigned int depth);
 
@@ -214,7 +225,7 @@ static int tree_copy_item(struct tree_copy *copy, int from_fd, const char *name,
 	if (fstatat(from_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (S_ISREG(st.st_mode))
-		return tree_copy_file(from_fd, name, to_fd, to, &st);
+		return tree_copy_file(copy, from_fd, name, to_fd, to, &st);
 	if (S_ISLNK(st.st_mode))
 		return tree_copy_link(from_fd, name, to_fd, to);
 	if (!S_ISDIR(st.st_mode))
@@ -258,16 +269,16 @@ static int tree_copy_into(struct tree_copy *copy, int from_fd, int to_fd, const 
 	return r;
 }
 
-int files_tree_copy(int from_fd, int to_fd, const char *to)
+int files_tree_copy(int from_fd, int to_fd, const char *to, int socket_fd)
 {
-	struct tree_copy copy = {0};
+	struct tree_copy copy = {.socket_fd = socket_fd};
 
 	return tree_copy_into(&copy, from_fd, to_fd, to, 0);
 }
 
 int files_tree_copy_item(int from_fd, const char *name, int to_fd, const char *to)
 {
-	struct tree_copy copy = {0};
+	struct tree_copy copy = {.socket_fd = -1};
 
 	return tree_copy_item(&copy, from_fd, name, to_fd, to, 0);
 }

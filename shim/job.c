@@ -258,6 +258,9 @@ static bool job_may_hear(const struct job *job, uint32_t type)
 		return !is_helper && job->pid != 0;
 	case MESSAGE_DONE:
 		return is_helper;
+	case MESSAGE_WRITTEN:
+		return job->file.is_open && job->file.op == WIRE_FILE_COPY &&
+		       !job->file.is_committed;
 	default:
 		return true;
 	}
@@ -293,6 +296,9 @@ static void job_on_message(struct job *job, const struct message *message, int *
 			job_file_is_done(job);
 		else
 			job_end(job, WIRE_PUT_DONE, NULL, 0);
+		break;
+	case MESSAGE_WRITTEN:
+		files_job_commit(job);
 		break;
 	default:
 		job_end_failed(job, job_lost_step(job), EPROTO);

@@ -191,7 +191,7 @@ void jobs_cancel(struct shim *shim, uint32_t id)
 	if (!job || job->stop != JOB_STOP_NO)
 		return;
 	if (job->kind == AGENT_HELPER) {
-		job_end_failed(job, WIRE_STEP_WRITE, ECANCELED);
+		files_job_cancel(job);
 		return;
 	}
 	job->exit.flags |= WIRE_EXIT_CANCELLED;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/sockmsg.h"
 
@@ -63,4 +64,14 @@ refuse:
 	for (size_t i = 0; i < max_fds; i++)
 		ret_fds[i] = fd_close(ret_fds[i]);
 	return -EPROTO;
+}
+
+bool message_is_cancelled(int fd)
+{
+	struct message message = {0};
+	struct iovec iov = {.iov_base = &message, .iov_len = sizeof(message)};
+	struct msghdr header = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n = recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT);
+
+	return n == 0 || (n == (ssize_t)sizeof(message) && message.type == MESSAGE_CANCEL);
 }

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,7 +36,9 @@ enum message_type {
 	MESSAGE_PUT, /* a WIRE_PUT payload; descriptor: the pipe that carries the bytes */
 	/* a WIRE_FILE payload; descriptors: the pipe for what is found, [that with the bytes] */
 	MESSAGE_FILE,
-	MESSAGE_COMMIT, /* uint64_t: how many bytes the pipe of a WIRE_FILE_PUT carried */
+	MESSAGE_COMMIT, /* uint64_t: how many bytes the pipe of a WIRE_FILE_PUT carried; 0: a copy
+			 */
+	MESSAGE_CANCEL, /* a put or a copy that was not committed, and will not be */
 
 	/* to pid 1 */
 	MESSAGE_UP,      /* spawner: confined. Otherwise `step` and `error_number` say why not */
@@ -43,6 +46,7 @@ enum message_type {
 	MESSAGE_FAILED,  /* runner, helper: step, error_number */
 	MESSAGE_EXIT,    /* runner: wait_status, usage, n_children */
 	MESSAGE_DONE,    /* helper; runner: of HALT and GO_ON */
+	MESSAGE_WRITTEN, /* helper: a copy is complete, and seen when it is committed */
 };
 
 struct message {
@@ -75,3 +79,6 @@ MUST_USE int message_request(int fd, uint32_t type, int *ret_fd);
  * 0: the peer is gone; -EAGAIN; -EPROTO and others: treat the peer as gone. */
 MUST_USE int message_receive(int fd, void *buffer, size_t buffer_bytes, struct message *ret_message,
 			     int *ret_fds, size_t max_fds);
+
+/* The peer is gone, or says CANCEL next. Takes nothing. */
+bool message_is_cancelled(int fd);

@@ -190,6 +190,16 @@ static int serve_send_next(struct shim *shim)
 	return r < 0 ? r : 1;
 }
 
+/* Whoever asked for a pause is answered when nothing is half done and none of `user` runs. */
+static bool serve_may_answer(struct shim *shim)
+{
+	if (shim->paused_at != 0 && files_job_is_ending(shim))
+		return false;
+	if (shim->paused_at != 0)
+		halt_set(shim, true);
+	return !halt_is_asked(&shim->halt);
+}
+
 static int serve_send_all(struct shim *shim)
 {
 	int r = 0;
@@ -200,7 +210,7 @@ static int serve_send_all(struct shim *shim)
 		r = serve_send_kept(shim);
 	if (r >= 0)
 		r = serve_send_started(shim);
-	if (r >= 0 && shim->stats_pending && !halt_is_asked(&shim->halt))
+	if (r >= 0 && shim->stats_pending && serve_may_answer(shim))
 		r = serve_send_stats(shim);
 	if (r >= 0)
 		r = serve_send_taken(shim);
@@ -297,7 +307,9 @@ static int serve_pause(struct shim *shim, const uint8_t *payload)
 	if (pause.is_paused > 1 || pause.zero != 0)
 		return -EBADMSG;
 	jobs_pause(shim, pause.is_paused != 0);
-	halt_set(shim, pause.is_paused != 0);
+	/* A helper is `user`'s: one that is about to end is not stopped before. */
+	if (pause.is_paused == 0)
+		halt_set(shim, false);
 	return 0;
 }
 

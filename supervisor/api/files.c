@@ -29,10 +29,11 @@ struct file_work {
 	struct activity activity;
 	struct answer_to to;
 	uint16_t op;
-	bool is_active;   /* the shim works on it */
-	bool is_attached; /* a stream or an upload of the request has it */
-	bool is_cut;      /* not all of it was kept */
-	bool is_begun;    /* GET: the answer has begun */
+	bool is_active;    /* the shim works on it */
+	bool is_attached;  /* a stream or an upload of the request has it */
+	bool is_cut;       /* not all of it was kept */
+	bool is_begun;     /* GET: the answer has begun */
+	bool is_suspended; /* PUT, COPY: given up, and the shim has yet to say whether in time */
 	struct wire_file range;
 	struct buf found;  /* GET: its entry */
 	struct ring ring;  /* GET */
@@ -200,6 +201,8 @@ static ssize_t put_take(void *userdata, const char *data, size_t size)
 
 	if (!work->is_active)
 		return -EPIPE;
+	if (work->is_suspended)
+		return 0; /* its answer is near */
 	if (room > size)
 		room = size;
 	if (room == 0)
@@ -216,6 +219,8 @@ static void put_end(void *userdata)
 	struct file_work *work = userdata;
 	struct request *request = answer_get(&work->to);
 
+	if (work->is_suspended)
+		return;
 	if (work->is_active &&
 	    shim_link_file_put_end(work->activity.live->shim, work->activity.wire_job) >= 0)
 		return;
@@ -285,6 +290,8 @@ static void on_ended(struct activity *activity, const struct activity_result *re
 		request_wake(request);
 	else if (request && result->end == ACTIVITY_PUT_DONE)
 		answer_found(request, work);
+	else if (request && work->is_suspended)
+		reply_runtime_error(request, RUNTIME_SUSPENDED, NULL);
 	else if (request && result->end == ACTIVITY_FAILED)
 		file_reply_failed(request, result->failed);
 	else if (request)
@@ -313,9 +320,16 @@ static void end_suspended(struct file_work *work)
 	work_free(work);
 }
 
-static bool takes_time(uint16_t op)
+/* One that was complete before has changed something, and says so. */
+static void cancel(struct file_work *work)
 {
-	return op == WIRE_FILE_GET || op == WIRE_FILE_PUT || op == WIRE_FILE_COPY;
+	work->is_suspended = true;
+	shim_link_cancel(work->activity.live->shim, work->activity.wire_job);
+}
+
+static bool makes_file(uint16_t op)
+{
+	return op == WIRE_FILE_PUT || op == WIRE_FILE_COPY;
 }
 
 void files_suspended(struct live *live, bool is_frozen)
@@ -324,7 +338,11 @@ void files_suspended(struct live *live, bool is_frozen)
 		struct activity *activity = LIST_ENTRY(entry, struct activity, link);
 		struct file_work *work = LIST_ENTRY(activity, struct file_work, activity);
 
-		if (activity->ops == &file_ops && (is_frozen || takes_time(work->op)))
+		if (activity->ops != &file_ops)
+			continue;
+		if (!is_frozen && makes_file(work->op) && live->shim)
+			cancel(work);
+		else if (is_frozen || work->op == WIRE_FILE_GET)
 			end_suspended(work);
 	}
 }

@@ -74,13 +74,33 @@ static int operate_with(struct rig *rig, int socket_fd, int in_fd)
 	return result.error_number;
 }
 
+/* Whose pid 1 says that. 0: it is gone. */
+static int copy_with(struct rig *rig, uint32_t type)
+{
+	const uint64_t none = 0;
+	const struct message message = {.type = type,
+					.n_bytes = type == MESSAGE_COMMIT ? sizeof(none) : 0};
+	int pair[2];
+	int r;
+
+	assert_int_equal(sockmsg_pair(pair, 0), 0);
+	if (type != 0)
+		assert_int_equal(message_send(pair[1], &message, &none, NULL, 0), 0);
+	else
+		pair[1] = fd_close(pair[1]);
+	r = operate_with(rig, pair[0], -1);
+	(void)fd_close(pair[0]);
+	(void)fd_close(pair[1]);
+	return r;
+}
+
 static int operate(struct rig *rig, uint16_t op, const char *path, uint16_t flags)
 {
 	rig->file.path = path;
 	rig->file.head.op = op;
 	rig->file.head.flags = flags;
 	rig->file.head.mode = UINT32_MAX;
-	return operate_with(rig, -1, -1);
+	return op == WIRE_FILE_COPY ? copy_with(rig, MESSAGE_COMMIT) : operate_with(rig, -1, -1);
 }
 
 static int operate_to(struct rig *rig, uint16_t op, const char *path, const char *to,
@@ -328,6 +348,31 @@ static void test_put_that_is_not_whole_changes_nothing(void **state)
 	test_temp_done(&rig.temp);
 }
 
+static void test_copy_that_is_not_committed(void **state)
+{
+	static const uint32_t instead[] = {0, MESSAGE_CANCEL, MESSAGE_TERM};
+	static struct rig rig;
+
+	(void)state;
+	begin(&rig);
+	test_temp_write(&rig.temp, "f", "x");
+	assert_int_equal(mkdirat(rig.temp.fd, "d", 0755), 0);
+	test_temp_write(&rig.temp, "d/f", "x");
+	for (size_t i = 0; i < ARRAY_SIZE(instead); i++) {
+		rig.file.head = (struct wire_file){.op = WIRE_FILE_COPY, .mode = UINT32_MAX};
+		rig.file.path = "f";
+		rig.file.to = "copy";
+		assert_int_not_equal(copy_with(&rig, instead[i]), 0);
+		rig.file.path = "d";
+		rig.file.head.flags = WIRE_FILE_RECURSIVE;
+		assert_int_not_equal(copy_with(&rig, instead[i]), 0);
+		assert_int_equal(count_names(&rig), 2);
+	}
+	assert_int_equal(operate_to(&rig, WIRE_FILE_COPY, "d", "copy", WIRE_FILE_RECURSIVE), 0);
+	assert_int_equal(count_names(&rig), 3);
+	test_temp_done(&rig.temp);
+}
+
 static void test_folders_that_are_odd(void **state)
 {
 	char name[16];
@@ -446,6 +491,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_change_by_each_path_stays_inside),
 	cmocka_unit_test(test_get_gives_the_range),
 	cmocka_unit_test(test_put_that_is_not_whole_changes_nothing),
+	cmocka_unit_test(test_copy_that_is_not_committed),
 	cmocka_unit_test(test_folders_that_are_odd),
 	cmocka_unit_test(test_watch_ends_with_its_owner),
 	cmocka_unit_test(test_full_folder_keeps_what_it_has),
