@@ -13,6 +13,10 @@ from harness import Daemon, SLOW
 from postgres_rig import Postgres
 
 
+# Of what `sandboxctl gc` removes, nothing is of the services of the other parts, which may be between two lives.
+os.environ["SANDBOX_GC_ONLY"] = "none"
+
+
 def pytest_addoption(parser):
     parser.addoption("--shard", metavar="I/N", help="of N parts of the files the I-th, from 1")
 

@@ -203,7 +203,8 @@ def test_purge_asks_on_a_terminal(daemon):
         assert lines(ctl(daemon, "-o", "name", "ls")) == left
 
 
-def test_gc_removes_nothing_of_a_running_instance(daemon, made):
+def test_gc_removes_nothing_of_a_running_instance(daemon, made, monkeypatch):
+    monkeypatch.setenv("SANDBOX_GC_ONLY", daemon.instance)  # and not for its age
     plan = json.loads(ctl(daemon, "-o", "json", "gc", "--dry-run").stdout)
     assert plan["dry_run"] is True and plan["sessions"] == []
     assert not any(daemon.instance in group for group in plan["groups"])
@@ -291,7 +292,7 @@ def test_gc_removes_the_groups_of_a_dead_instance(daemon):
     def gc(*options):
         return json.loads(subprocess.run(
             [str(BIN / "sandboxctl"), "--socket", str(daemon.operator), "-o", "json", "gc", *options],
-            env={**os.environ, "SANDBOX_GC_NOW": dead.instance}, capture_output=True, timeout=60 * PATIENCE, check=True).stdout)
+            env={**os.environ, "SANDBOX_GC_ONLY": dead.instance}, capture_output=True, timeout=60 * PATIENCE, check=True).stdout)
 
     def mine(plan):
         return {group for group in plan["groups"] if dead.instance in group}
