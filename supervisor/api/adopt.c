@@ -4,7 +4,9 @@
  * closed. Only then is a socket served, so that no request sees a half-known registry.
  *
  * What another provider says later than OTHERS_WAIT is adopted when it comes: its rows are dormant
- * until then, and nothing is made of them, as the provider cannot be asked.
+ * until then, and nothing is made of them, as the provider cannot be asked. The same is done where
+ * its process was another one meanwhile; then sessions have been here before, and of those that it
+ * does not tell of the tree is gone.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,6 +17,7 @@
 #include "base/str.h"
 
 #include "supervisor/api/creation.h"
+#include "supervisor/api/events.h"
 #include "supervisor/api/provider.h"
 #include "supervisor/api/redis.h"
 #include "supervisor/api/row_session.h"
@@ -149,7 +152,8 @@ static bool take_tree(struct app *app, struct session *session, struct adoptee *
 
 	adoptee->taken = true;
 	live->adopted = true;
-	session->cpu_from_before = true;
+	session->cpu_from_before |= !live->is_away; /* else this worker saw it */
+	live->is_away = false;
 	if (r >= 0)
 		r = adoptee->fd < 0 ? -ENOTCONN : live_connect(live, adoptee->fd);
 	sessions_event(app, session, SESSION_EVENT_ADOPT_TREE, SESSION_REASON_NONE);
@@ -158,6 +162,11 @@ static bool take_tree(struct app *app, struct session *session, struct adoptee *
 		app->metrics.n_adoptions[METRICS_ADOPTION_ADOPTED]++;
 		suspend_adopted(session, adoptee->is_frozen, adoptee->is_parted);
 		return true;
+	}
+	/* The handle may have ended because its provider has. */
+	if (usable && adoptee->fd >= 0 && live->provider->is_gone) {
+		live_lost(live, r);
+		return false;
 	}
 	/* The row stays, and the next use makes another tree. */
 	log_line(LOG_LEVEL_WARNING, &context, "session cannot be adopted", "errno=%d", -r);
@@ -330,8 +339,8 @@ static void note_adoptee(struct app *app, const struct provider *provider,
 	list_append(&app->adopting, &adoptee->link);
 }
 
-void sessions_adopt_late(struct app *app, const struct provider *provider,
-			 const struct launch_msg *answer, int fd)
+static void adopt_one(struct app *app, const struct provider *provider,
+		      const struct launch_msg *answer, int fd)
 {
 	struct adoptee adoptee = adoptee_of(provider, answer, fd);
 	struct session *session = session_of_provider(app, provider, &adoptee.id);
@@ -343,10 +352,40 @@ void sessions_adopt_late(struct app *app, const struct provider *provider,
 		IGNORE_RESULT(take_tree(app, session, &adoptee, !live_of(session)->is_incomplete));
 		sessions_write_status(app, session);
 		session->limits_missing = app->facts.limits_missing;
-	} else if (!session_has_tree(session) && session->state < SESSION_STATE_CLOSING) {
-		app_leave(app); /* the next worker knows better */
 	}
+	/* Any other is being ended, or made again in its place. */
 	(void)fd_close(adoptee.fd);
+}
+
+/* As one that ended by itself: its provider is asked for its end, and says there is nothing. */
+static void end_missing(struct app *app, const struct provider *provider)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+		struct session *session = live->session;
+
+		if (live->provider != provider || !live->is_away)
+			continue;
+		live->is_away = false;
+		if (session->state != SESSION_STATE_DORMANT)
+			continue;
+		sessions_event(app, session, SESSION_EVENT_ADOPT_TREE, SESSION_REASON_NONE);
+		sessions_event(app, session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
+		events_note(session, "stopped",
+			    json_pack("{s:s}", "reason", session_reason_text(SESSION_REASON_LOST)));
+	}
+}
+
+void sessions_adopt_late(struct app *app, const struct provider *provider,
+			 const struct launch_msg *answer, int fd)
+{
+	if (answer->more) {
+		adopt_one(app, provider, answer, fd);
+		return;
+	}
+	(void)fd_close(fd);
+	if (answer->error == LAUNCH_E_NONE)
+		end_missing(app, provider);
 }
 
 /* Who is asked at the start. */
@@ -391,13 +430,12 @@ static void on_adopt_other(void *userdata, const struct launch_msg *answer, int 
 	const struct provider *provider = asking->provider;
 	bool is_said = answer && answer->error == LAUNCH_E_NONE;
 
-	if (answer && answer->more) {
-		if (asking->is_late)
-			sessions_adopt_late(asking->app, provider, answer, fd);
-		else
-			note_adoptee(asking->app, provider, answer, fd);
+	if (answer && asking->is_late)
+		sessions_adopt_late(asking->app, provider, answer, TAKE_FD(fd));
+	else if (answer && answer->more)
+		note_adoptee(asking->app, provider, answer, TAKE_FD(fd));
+	if (answer && answer->more)
 		return;
-	}
 	(void)fd_close(fd);
 	if (!is_said)
 		log_line(LOG_LEVEL_ERROR, NULL, "the provider does not say what lives",

@@ -88,7 +88,7 @@ static void begin_stop(struct app *app)
 
 /* The service is started again: whoever waits for an answer has it within a moment, streams are cut
  * and can be resumed, and of tasks nothing is said. */
-void app_leave(struct app *app)
+static void leave(struct app *app)
 {
 	if (is_ending(app))
 		return;
@@ -103,7 +103,7 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *inf
 {
 	(void)source;
 	if (info->ssi_signo == SIGUSR2)
-		app_leave(userdata);
+		leave(userdata);
 	else
 		begin_stop(userdata);
 	return 0;

@@ -103,7 +103,7 @@ struct app {
 	struct supervisor_client *supervisor;
 	struct supervisor_client *engine; /* provider_docker.c; NULL: none yet */
 	uint32_t n_engine_links;
-	bool engine_asked; /* what lives there, after the start: nothing is made meanwhile */
+	bool engine_asked; /* what lives there, and it was not said: nothing is made meanwhile */
 	sd_event_source *engine_waits; /* for the first of these at the start */
 	void (*engine_linked)(struct app *app);
 	struct egress_hub *egress;
@@ -176,8 +176,11 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 		    enum session_reason reason);
 /* After HELLO: asks for what lives, adopts or cleans up, then calls app_serve. */
 MUST_USE int sessions_adopt(struct app *app);
-/* A sandbox that lives, which the provider says after that (an answer with more 1). fd (or -1): its
- * handle, becomes ours. */
+/* The provider's process has ended: of its sessions each loses its handle, and waits as a dormant
+ * one for sessions_adopt_late. The provider must not be reachable. */
+void sessions_unlink(struct app *app, const struct provider *provider);
+/* What the provider says after that, or after the start: with more 1 of a sandbox that lives, fd
+ * (or -1) is its handle and becomes ours; then once that this was all. */
 void sessions_adopt_late(struct app *app, const struct provider *provider,
 			 const struct launch_msg *answer, int fd);
 void sessions_gone(struct app *app, const struct id *id, const struct launch_gone *gone);
@@ -222,8 +225,6 @@ void lease_give_back(struct app *app);
 /* A row that another program has written. 0 or -errno; the session is dormant. */
 MUST_USE int sessions_adopt_row(struct app *app, const struct store_session *row);
 void app_serve(struct app *app);
-/* This worker ends, and the next one goes on with what lives. */
-void app_leave(struct app *app);
 
 /* command_stream.c */
 

@@ -48,18 +48,26 @@ static void maybe_free(struct command *command)
 }
 
 /* Out of the list; freed when nobody reads it. */
-static void forget(struct command *command)
+static void drop(struct command *command)
 {
 	struct live *live = command->live;
 
 	ASSERT(live);
-	if (command->keeps && live->shim && command->tree == live->tree)
-		shim_link_forget(live->shim, command->wire_job);
 	list_remove(&command->link);
 	command->activity.live = live;
 	command->live = NULL;
 	count(command);
 	maybe_free(command);
+}
+
+static void forget(struct command *command)
+{
+	const struct live *live = command->live;
+
+	ASSERT(live);
+	if (command->keeps && live->shim && command->tree == live->tree)
+		shim_link_forget(live->shim, command->wire_job);
+	drop(command);
 }
 
 static struct command *command_new(struct live *live)
@@ -142,6 +150,27 @@ static void wake_readers(struct command *command)
 		struct command_reader *reader = LIST_ENTRY(entry, struct command_reader, link);
 
 		reader->wake(reader);
+	}
+}
+
+void commands_unlink(struct live *live)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &live->commands) {
+		struct command *command = LIST_ENTRY(entry, struct command, link);
+
+		if (!command->keeps)
+			continue;
+		if (command->state != COMMAND_STATE_ENDED) {
+			list_remove(&command->activity.link);
+			command->state = COMMAND_STATE_ENDED;
+			command->is_cut = true;
+		}
+		buf_reset(&command->held);
+		command->ending = true;
+		command_refuse_waiters(command, RUNTIME_PROVIDER_UNAVAILABLE);
+		wake_readers(command);
+		command->ending = false;
+		drop(command);
 	}
 }
 

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "supervisor/api/http/request.h"
+#include "supervisor/api/http/runtime_errors.h"
 #include "supervisor/api/jobs/command_log.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/session/spec.h"
@@ -69,6 +70,7 @@ struct command {
 	uint32_t wire_job;
 	int32_t pid;
 	bool ending; /* on_ended: not freed meanwhile */
+	bool is_cut; /* no end follows: it goes on where nobody hears it now */
 	bool background;
 	bool holds;          /* its output, until the first reader */
 	bool catches_up;     /* the pacer, a first reader: until it has what was held */
@@ -96,6 +98,9 @@ MUST_USE int commands_adopt(struct live *live, uint32_t wire_job, const struct w
 			    const uint8_t *note, size_t note_bytes);
 /* The session is gone; who still reads gets the rest. */
 void commands_leave(struct live *live);
+/* Its link is gone and its tree is not: those that are kept are forgotten, as the next link tells
+ * of them again. Who reads one is cut, who waits for one is refused. The others are left. */
+void commands_unlink(struct live *live);
 struct command *command_find(const struct live *live, const struct id *id);
 /* The end, or NULL. */
 const struct command_event *command_end_event(const struct command *command);
@@ -107,6 +112,11 @@ void command_read(struct command *command, struct command_reader *reader, uint64
 /* The next event, which is valid until the next call; NULL: none yet, or no more. */
 const struct command_event *command_take(struct command_reader *reader);
 bool command_read_all(const struct command_reader *reader); /* nothing follows */
+/* Nor does an end: another stream may go on with it later. */
+static inline bool command_is_cut(const struct command_reader *reader)
+{
+	return reader->command && reader->command->is_cut;
+}
 /* It has not ended, and its session is suspended. */
 bool command_stands_still(const struct command *command);
 /* Readers look again: their session stands still, or goes on. */
@@ -129,6 +139,8 @@ MUST_USE int command_resize(struct command *command, const struct wire_size *siz
 
 /* It has started (started) or ended. */
 void command_tell_waiters(struct command *command);
+/* All of them: it cannot be waited for. */
+void command_refuse_waiters(struct command *command, enum runtime_error error);
 /* Its session is suspended: who can ask again is told so. Others wait for it to go on: one answer
  * of a command that ends with its request, and for a start, which has a time of its own. */
 void commands_tell_suspended(struct live *live);

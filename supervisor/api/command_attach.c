@@ -80,6 +80,8 @@ static int attach_next(void *userdata, struct buf *out, bool *ret_binary)
 	event = command_take(&attachment->reader);
 	if (!event && stands_still && !attachment->stands_still)
 		return show_standing(attachment, out);
+	if (!event && command_is_cut(&attachment->reader))
+		return -EPIPE;
 	if (!event)
 		return command_read_all(&attachment->reader) ? -ENODATA : 0;
 	if (event->kind == COMMAND_EVENT_STDOUT) {

@@ -147,7 +147,9 @@ static ssize_t stream_read(void *userdata, char *data, size_t size)
 	if (r < 0)
 		return r;
 	n = stream_out_take(&stream->out, is_over(stream), data, size);
-	return n == 0 && is_over(stream) ? -ENODATA : n;
+	if (n != 0 || !is_over(stream))
+		return n;
+	return stream->ended || !command_is_cut(&stream->reader) ? -ENODATA : -EPIPE;
 }
 
 /* The request is over: the client has everything, or it left. */

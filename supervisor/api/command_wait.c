@@ -73,7 +73,7 @@ static bool may_ask_again(const struct command_waiter *waiter)
 	       (waiter->what == COMMAND_WAIT_OUTPUT && waiter->command->keeps);
 }
 
-static void tell_suspended(struct command_waiter *waiter)
+static void refuse(struct command_waiter *waiter, enum runtime_error error)
 {
 	struct request *request = answer_get(&waiter->to);
 	char id[ID_TEXT_BYTES];
@@ -81,8 +81,17 @@ static void tell_suspended(struct command_waiter *waiter)
 	if (!request)
 		return;
 	id_format(&waiter->command->id, id);
-	reply_runtime_error_with(request, RUNTIME_SUSPENDED, NULL,
-				 json_pack("{s:s}", "command_id", id));
+	reply_runtime_error_with(request, error, NULL, json_pack("{s:s}", "command_id", id));
+}
+
+void command_refuse_waiters(struct command *command, enum runtime_error error)
+{
+	LIST_FOR_EACH_SAFE (entry, following, &command->waiters) {
+		struct command_waiter *waiter = LIST_ENTRY(entry, struct command_waiter, link);
+
+		refuse(waiter, error);
+		waiter_free(waiter);
+	}
 }
 
 void commands_tell_suspended(struct live *live)
@@ -96,7 +105,7 @@ void commands_tell_suspended(struct live *live)
 
 			if (!may_ask_again(waiter))
 				continue;
-			tell_suspended(waiter);
+			refuse(waiter, RUNTIME_SUSPENDED);
 			waiter_free(waiter);
 		}
 	}

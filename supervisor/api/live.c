@@ -142,39 +142,59 @@ static void lose(struct live *live, int error)
 	sessions_event(live->app, live->session, SESSION_EVENT_LOST, SESSION_REASON_LOST);
 }
 
+static bool is_gone(const struct live *live)
+{
+	return live->provider->is_gone && live->provider->is_gone(live);
+}
+
+void live_unlink(struct live *live)
+{
+	struct session *session = live->session;
+	bool is_filled = session->state != SESSION_STATE_REBUILDING || live->adopted;
+	bool is_ending = session->state >= SESSION_STATE_FALLING && !live->kill_later;
+
+	if ((!live->shim && !live->lost_timer) || is_ending)
+		return;
+	if (!is_filled) {
+		lose(live, -ENOTCONN); /* it is of no use, and ended when it can be */
+		return;
+	}
+	live->is_away = true;
+	sessions_event(live->app, session, SESSION_EVENT_UNLINKED, SESSION_REASON_RESTART);
+}
+
 static int on_lost_timer(sd_event_source *source, uint64_t at, void *userdata)
 {
 	struct live *live = userdata;
 
 	(void)source;
 	(void)at;
-	live->lost_timer = sd_event_source_disable_unref(live->lost_timer);
-	/* The next worker adopts it, and goes on with what runs. */
-	if (live->provider->is_gone(live))
-		app_leave(live->app);
+	if (is_gone(live))
+		live->provider->gone(live->app);
 	else
 		lose(live, live->lost_error);
+	live->lost_timer = sd_event_source_disable_unref(live->lost_timer);
 	return 0;
 }
 
-static void on_lost(void *userdata, int error)
+void live_lost(struct live *live, int error)
 {
-	struct live *live = userdata;
+	usec_t wait = is_gone(live) ? 0 : GONE_WAIT;
 
 	/* While it is being ended, the end of its socket is what we asked for. */
 	if (live->session->state == SESSION_STATE_CLOSED)
 		return;
-	if (live->provider->is_gone && live->provider->is_gone(live)) {
-		app_leave(live->app);
-		return;
-	}
 	/* Of a process that ends, the kernel closes one socket after the other. */
 	live->lost_error = error;
 	if (live->session->state >= SESSION_STATE_FALLING || !live->provider->is_gone ||
-	    sd_event_add_time(live->app->event, &live->lost_timer, CLOCK_BOOTTIME,
-			      clock_add(clock_boottime(), GONE_WAIT), USEC_PER_MS, on_lost_timer,
-			      live) < 0)
+	    sd_event_add_time_relative(live->app->event, &live->lost_timer, CLOCK_BOOTTIME, wait,
+				       USEC_PER_MS, on_lost_timer, live) < 0)
 		lose(live, error);
+}
+
+static void on_lost(void *userdata, int error)
+{
+	live_lost(userdata, error);
 }
 
 static const struct shim_link_events link_events = {

@@ -103,12 +103,14 @@ struct live {
 	bool policy_in_force;
 	bool policy_too_big;         /* the last one was, and its session was told */
 	bool policy_owed;            /* it waits for the egress worker to be there, or to read */
-	sd_event_source *lost_timer; /* its handle has ended: until it is known why; NULL */
+	sd_event_source *lost_timer; /* its handle has ended: what follows; NULL */
 	int lost_error;
 	uint32_t engine_link; /* app->n_engine_links when its handle came */
 	bool kill_asked;      /* and not answered yet */
 	bool kill_later;      /* the shim ended by itself: only if nobody says so */
 	bool adopted;
+	/* Its handle ended with its provider's process, and what lives there was not said since. */
+	bool is_away;
 	bool is_parted; /* LAUNCH_PART was asked for, and LAUNCH_JOIN not answered since */
 	/* Of one without a tree: its row said at the start that one would be half filled. */
 	bool is_incomplete;
@@ -137,6 +139,11 @@ void live_give_up(struct activity *activity);
 /* The `output` of a kind that has none, as a file that is put: settled at once. */
 void activity_ignore_output(struct activity *activity, uint64_t number, bool is_stderr,
 			    const uint8_t *data, size_t size);
+/* Its handle has ended: the tree does, too, or its provider's process has. */
+void live_lost(struct live *live, int error);
+/* Its provider's process has ended, and with it the handle: as sessions_unlink. Not from inside a
+ * callback of the link. */
+void live_unlink(struct live *live);
 /* End everything that runs with ACTIVITY_LOST. */
 void live_end_all(struct live *live);
 /* Nothing is left of the tree; nothing may be active. Not from inside a callback of the link. */

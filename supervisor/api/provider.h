@@ -69,8 +69,10 @@ struct provider {
 	provider_ask *proof; /* struct launch_proof */
 	provider_ask *trace; /* struct launch_trace */
 	/* The process that its handle came from has ended, and the sandbox lives: the end of the
-	 * handle says nothing of it. NULL: whoever is its end ends with it. */
+	 * handle says nothing of it, and all of them have ended (gone). NULL, as `gone`: whoever is
+	 * its end ends with it. */
 	bool (*is_gone)(const struct live *live);
+	void (*gone)(struct app *app);
 	/* What a sandbox of that id left. 0; -ENOTSUP: of a kind that is another's; -errno. */
 	int (*delete_snapshot)(struct app *app, const struct id *owner, json_t *reference);
 };

@@ -1,8 +1,8 @@
 /*
  * Containers of a Docker Engine, or sandboxes of a remote service, by way of sandboxd-provider:
  * requests of launch.h over a socket of its own, which the supervisor hands to both. A handle ends
- * with that process, and what it stands for does not: this worker then leaves, and the next one
- * finds again what lives, as after any other start.
+ * with that process, and what it stands for does not: sessions then wait without one, as after a
+ * start, and the next process says what lives.
  */
 #include <errno.h>
 
@@ -37,10 +37,17 @@ static void on_config(void *userdata, const struct launch_config *state, int fd)
 	(void)fd_close(fd); /* the supervisor's to say */
 }
 
+/* Before anything is made there it says what lives. */
+static void gone(struct app *app)
+{
+	app->engine_asked = true;
+	sessions_unlink(app, engine_provider(app));
+}
+
 static void on_closed(void *userdata, int error)
 {
-	(void)userdata; /* where there are handles their ends come, too */
 	log_line(LOG_LEVEL_ERROR, NULL, "the provider left", "errno=%d", -error);
+	gone(userdata);
 }
 
 static bool is_gone(const struct live *live)
@@ -62,18 +69,17 @@ static void on_late(void *userdata, const struct launch_msg *answer, int fd)
 {
 	struct app *app = userdata;
 
+	if (answer)
+		sessions_adopt_late(app, engine_provider(app), answer, fd);
 	/* Where it cannot say it ends, and its next link asks again. */
 	app->engine_asked = !answer || answer->more || answer->error != LAUNCH_E_NONE;
-	if (answer && answer->more)
-		sessions_adopt_late(app, engine_provider(app), answer, fd);
-	else
-		(void)fd_close(fd);
 }
 
 void provider_docker_link(struct app *app, int fd)
 {
 	app->engine = supervisor_client_free(app->engine);
 	app->n_engine_links++;
+	gone(app);
 	if (supervisor_client_new(app->event, fd, &events, app, &app->engine) < 0) {
 		log_line(LOG_LEVEL_ERROR, NULL, "no memory for the provider's socket", NULL);
 		(void)fd_close(fd);
@@ -83,8 +89,9 @@ void provider_docker_link(struct app *app, int fd)
 		app->engine_linked(app);
 		return;
 	}
-	app->engine_asked = app->phase == APP_PHASE_SERVING &&
-			    engine_provider(app)->connect(app, on_late, app) >= 0;
+	/* Where it cannot be asked it has ended again. */
+	if (app->phase == APP_PHASE_SERVING)
+		IGNORE_RESULT(engine_provider(app)->connect(app, on_late, app));
 }
 
 static int on_wait_over(sd_event_source *source, uint64_t at, void *userdata)
@@ -122,7 +129,7 @@ static bool has_remote(const struct app *app)
 
 static bool is_reachable(const struct app *app)
 {
-	return app->engine && !app->engine_asked;
+	return app->engine && !app->engine_asked && !supervisor_client_is_gone(app->engine);
 }
 
 /* Otherwise the next engine process is asked, as of any link that comes later. */
@@ -240,6 +247,7 @@ static int refuse(struct app *app, const struct id *id, supervisor_answer answer
 		.proof = refuse,                                                                   \
 		.trace = refuse,                                                                   \
 		.is_gone = is_gone,                                                                \
+		.gone = gone,                                                                      \
 		.delete_snapshot = snapshot_remove_reference,                                      \
 	}
 /* clang-format on */

@@ -241,9 +241,6 @@ void rebuild_begin(struct app *app, struct session *session)
 	struct rebuild_op *op = op_new(app, session);
 	struct log_context context = {.session = &session->id};
 
-	/* The new shim numbers from one again. */
-	flow_done(&session->flow);
-	flow_init(&session->flow, 0);
 	rebuild_free(live);
 	live->rebuild = calloc(1, sizeof(*live->rebuild));
 	/* Before the row is marked: it may have a tree that cannot be seen now. */
@@ -252,6 +249,9 @@ void rebuild_begin(struct app *app, struct session *session)
 		fail_early(app, session, "its provider cannot be asked");
 		return;
 	}
+	/* The new shim numbers from one again. */
+	flow_done(&session->flow);
+	flow_init(&session->flow, 0);
 	if (live->rebuild && op &&
 	    store_session_tree(app->store, &session->id, STORE_TREE_RESTORING, on_marked, op) >=
 		    0) {

@@ -34,8 +34,7 @@ static void resumed(struct live *live, enum suspension_resumed how)
 	suspend_go_on(live);
 }
 
-/* Nothing has moved: it is suspended as before. */
-static void resume_failed(struct live *live, enum runtime_error error, const char *detail)
+void suspend_resume_failed(struct live *live, enum runtime_error error, const char *detail)
 {
 	struct suspension *suspension = &live->session->suspension;
 
@@ -64,14 +63,14 @@ static void on_thawed(void *userdata, const struct launch_msg *answer, int fd)
 		/* It may run by now, or soon. */
 		if (suspend_ask(live, live->provider->persist, suspend_ignore_answer) < 0)
 			log_line(LOG_LEVEL_ERROR, NULL, "the supervisor cannot be asked", NULL);
-		resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
+		suspend_resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
 	}
 }
 
 static void thaw(struct live *live)
 {
 	if (suspend_ask(live, live->provider->resume, on_thawed) < 0)
-		resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
+		suspend_resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
 }
 
 /* Its snapshot is made, or given up. */
@@ -81,7 +80,7 @@ static void on_whole(struct live *live, int r)
 	if (live->session->suspension.state != SUSPENSION_RESUMING)
 		return;
 	if (r == -EPROTO)
-		resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
+		suspend_resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
 	else
 		thaw(live);
 }
@@ -91,7 +90,7 @@ void suspend_thaw(struct live *live)
 	if (!live->persist && !live->is_parted)
 		thaw(live);
 	else if (suspend_persist_end(live, on_whole) < 0)
-		resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
+		suspend_resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
 }
 
 void suspend_resumed_without(struct live *live)
@@ -117,8 +116,8 @@ static void on_rules(void *userdata, const struct id *id, int error)
 	if (error == 0 || error == -ESHUTDOWN)
 		suspend_thaw(live);
 	else
-		resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE,
-			      "its egress rules are not in force");
+		suspend_resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE,
+				      "its egress rules are not in force");
 }
 
 /* Nothing of it runs by the rules that it had. */
@@ -134,13 +133,13 @@ static void wait_rules(struct live *live)
 	if (step && egress_wait_settled(live->app, live->session, on_rules, step) >= 0)
 		return;
 	free(step);
-	resume_failed(live, RUNTIME_BUSY, "out of memory");
+	suspend_resume_failed(live, RUNTIME_BUSY, "out of memory");
 }
 
 static void on_running_written(struct live *live, enum store_result result)
 {
 	if (result != STORE_OK)
-		resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, "store unavailable");
+		suspend_resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, "store unavailable");
 	else if (!has_frozen_tree(live))
 		resumed(live, SUSPENSION_RESUMED_SNAPSHOT);
 	else if (live->suspend->has_rules)
@@ -192,8 +191,14 @@ static void take_spec(struct live *live, struct spec_resume *spec)
 
 bool suspend_may_resume(struct request *request, struct live *live)
 {
-	return has_frozen_tree(live) ||
-	       snapshot_key_is_there(request, live->session, live->session->suspension.snapshot);
+	if (has_frozen_tree(live))
+		return true;
+	/* Its tree may be there, where that cannot be asked. */
+	if (!provider_is_reachable(live->app, live->provider)) {
+		reply_runtime_error(request, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
+		return false;
+	}
+	return snapshot_key_is_there(request, live->session, live->session->suspension.snapshot);
 }
 
 bool suspend_is_resuming(struct request *request, const struct session *session)

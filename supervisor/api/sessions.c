@@ -11,6 +11,7 @@
 #include "base/log.h"
 
 #include "supervisor/api/audit.h"
+#include "supervisor/api/command.h"
 #include "supervisor/api/creation.h"
 #include "supervisor/api/denials.h"
 #include "supervisor/api/egress.h"
@@ -39,6 +40,16 @@ struct session *session_of_provider(struct app *app, const struct provider *prov
 	struct session *session = registry_find(&app->registry, id);
 
 	return session && live_of(session)->provider == provider ? session : NULL;
+}
+
+/* What is acknowledged is the shim's to forget, all else it tells again. */
+static void unlink_tree(struct session *session)
+{
+	uint64_t settled = session->flow.settled;
+
+	commands_unlink(live_of(session));
+	flow_done(&session->flow);
+	flow_init(&session->flow, settled);
 }
 
 static void fail_jobs(struct app *app, struct session *session)
@@ -302,7 +313,8 @@ static void tell_change(struct session *session, enum session_state before)
 		events_note(session, "started", NULL);
 	if (session->state == SESSION_STATE_CLOSING && session->reason == SESSION_REASON_EXPIRED)
 		events_note(session, "expired", NULL);
-	if (had_tree && !session_has_tree(session) && session->state < SESSION_STATE_CLOSING)
+	if (had_tree && !session_has_tree(session) && session->state < SESSION_STATE_CLOSING &&
+	    !live_of(session)->is_away)
 		events_note(session, "stopped", reason_of(session));
 	if (session->state == SESSION_STATE_CLOSED)
 		events_end(session, "destroyed", reason_of(session));
@@ -328,6 +340,8 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	if ((actions & SESSION_ACTION_STATUS_ROW) &&
 	    !(event == SESSION_EVENT_RESTORED && live_of(session)->adopted))
 		sessions_write_status(app, session);
+	if (actions & SESSION_ACTION_UNLINK)
+		unlink_tree(session);
 	if (actions & SESSION_ACTION_FAIL_JOBS)
 		fail_jobs(app, session);
 	if (actions & SESSION_ACTION_ANSWER)
@@ -351,6 +365,19 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	if (actions & SESSION_ACTION_FORGET) {
 		session_close_end(live_of(session));
 		sessions_forget(app, session);
+	}
+}
+
+void sessions_unlink(struct app *app, const struct provider *provider)
+{
+	/* The next worker finds them all. */
+	if (app->phase == APP_PHASE_LEAVING)
+		return;
+	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
+		struct live *live = LIST_ENTRY(entry, struct live, link);
+
+		if (live->provider == provider)
+			live_unlink(live);
 	}
 }
 

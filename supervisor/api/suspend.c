@@ -450,8 +450,12 @@ void suspend_tree_gone(struct session *session)
 		return;
 	if (suspension->state == SUSPENSION_SUSPENDED)
 		suspend_end(live, RUNTIME_ERROR_MAX_, NULL);
+	else if (suspension->state == SUSPENSION_RESUMING && live->is_away)
+		suspend_resume_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
 	else if (suspension->state == SUSPENSION_RESUMING)
 		suspend_resumed_without(live);
+	else if (suspension->state == SUSPENSION_SUSPENDING && live->is_away)
+		suspend_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, NULL);
 	else if (suspension->state == SUSPENSION_SUSPENDING)
 		suspend_failed(live, RUNTIME_PROVIDER_UNAVAILABLE, "its processes ended");
 }

@@ -77,5 +77,7 @@ bool suspend_may_resume(struct request *request, struct live *live);
 bool suspend_is_resuming(struct request *request, const struct session *session);
 /* The row says running, and its tree is frozen. */
 void suspend_thaw(struct live *live);
+/* Nothing has moved: it is suspended as before. */
+void suspend_resume_failed(struct live *live, enum runtime_error error, const char *detail);
 /* The tree is gone. */
 void suspend_resumed_without(struct live *live);

@@ -471,6 +471,11 @@ void api_far_close(struct api_rig *rig, enum api_far which)
 	rig->far_fd[which] = fd_close(rig->far_fd[which]);
 }
 
+void api_far_link(struct api_rig *rig)
+{
+	give_link(rig, LAUNCH_LINK_PROVIDER, &rig->far_fd[API_FAR_DOCKER]);
+}
+
 /* Shims. */
 
 int api_shim(struct api_rig *rig, int *ret_fd)

@@ -89,6 +89,7 @@ struct launch_msg api_answer_to(const struct launch_msg *ask, enum launch_error 
 void api_answer(struct api_rig *rig, enum api_far to, const struct launch_msg *ask,
 		enum launch_error error);
 void api_far_close(struct api_rig *rig, enum api_far which); /* the provider is away */
+void api_far_link(struct api_rig *rig); /* docker's next process, maybe before the last has ended */
 
 /* A new shim: its number, and in *ret_fd the end for the worker, the caller's. */
 int api_shim(struct api_rig *rig, int *ret_fd);

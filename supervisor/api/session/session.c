@@ -98,6 +98,7 @@ static void note_reason(struct session *session, enum session_event event,
 		break;
 	case SESSION_EVENT_STOP:
 	case SESSION_EVENT_LOST:
+	case SESSION_EVENT_UNLINKED:
 		if (session->reason == SESSION_REASON_NONE)
 			session->reason = reason;
 		break;

@@ -62,6 +62,7 @@ enum session_event {
 	SESSION_EVENT_USE,           /* something needs a tree */
 	SESSION_EVENT_RESTORED,      /* the folder of a new tree is as the row says */
 	SESSION_EVENT_LOST,          /* its shim's socket ended or broke the protocol */
+	SESSION_EVENT_UNLINKED,      /* that ended with its provider's process; its tree lives */
 	SESSION_EVENT_GONE,          /* the supervisor says that nothing of it is left */
 	SESSION_EVENT_MAX_,
 };
@@ -79,6 +80,7 @@ enum session_action {
 	SESSION_ACTION_RESTORE = 1u << 8,       /* fill its folder from the row */
 	SESSION_ACTION_GO_ON = 1u << 9,         /* those who wait for a tree go on */
 	SESSION_ACTION_DROP_TREE = 1u << 10,    /* nothing is left of the tree: forget its link */
+	SESSION_ACTION_UNLINK = 1u << 11,       /* first: what outlives the link does not fail */
 };
 
 /* Why it ended; session_reason_text gives the row's closed_reason. */
@@ -88,7 +90,7 @@ enum session_reason {
 	SESSION_REASON_EXPIRED,
 	SESSION_REASON_LOST,    /* its shim ended by itself */
 	SESSION_REASON_MEMORY,  /* the kernel's OOM killer ended it */
-	SESSION_REASON_RESTART, /* a restart found no live shim */
+	SESSION_REASON_RESTART, /* a restart found no live shim, or its provider was restarted */
 	SESSION_REASON_HOST_STOPPED,
 	SESSION_REASON_LAUNCH,
 	SESSION_REASON_DEMOTED, /* it was suspended, and its memory is wanted: its row stays */
@@ -107,8 +109,8 @@ struct session_component {
 struct session {
 	struct id id;
 	enum session_state state;
-	/* Set by the first CLOSE, STOP, LOST or GONE; NONE again once it is DORMANT. A CLOSE
-	 * wins over what ended only the tree. */
+	/* Set by the first CLOSE, STOP, LOST, UNLINKED or GONE; NONE again once it is DORMANT. A
+	 * CLOSE wins over what ended only the tree. */
 	enum session_reason reason;
 	bool dagster;        /* made by API_PREFIX_DAGSTER: environment and 404 text */
 	bool operator_owned; /* owner column NULL; owner_text keeps the name */
@@ -162,7 +164,8 @@ struct session *session_free(struct session *session);
 
 /*
  * 0 and the actions to take; -EPROTO: the event is not possible in this state, which is a bug of
- * the caller or a lie of a peer: log it. `reason` counts for CLOSE, STOP, LOST and GONE only.
+ * the caller or a lie of a peer: log it. `reason` counts for CLOSE, STOP, LOST, UNLINKED and GONE
+ * only.
  */
 MUST_USE int session_apply(struct session *session, enum session_event event,
 			   enum session_reason reason, uint32_t *ret_actions);

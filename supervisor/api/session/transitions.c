@@ -19,6 +19,7 @@
 #define RESTORE SESSION_ACTION_RESTORE
 #define GO_ON   SESSION_ACTION_GO_ON
 #define DROP    SESSION_ACTION_DROP_TREE
+#define UNLINK  SESSION_ACTION_UNLINK
 
 /* clang-format 14 breaks off on the nested designators. */
 /* clang-format off */
@@ -35,6 +36,8 @@
  *  - GONE of a FALLING or DORMANT session: the supervisor's word and the answer to a kill may both
  *    come.
  *  - ADOPT_TREE of a DORMANT session: its provider said late that it lives.
+ *  - UNLINKED is as the end of the tree for all that hangs on its link, and ends nothing there. Of
+ *    a FALLING one: why its socket had ended was not known yet.
  *  - Those who wait for a tree go on in DORMANT as well: they find why there is none, or begin
  *    another. Others wait for one that stands still to be resumed, and find that it is closed.
  */
@@ -64,6 +67,7 @@ static const struct transition table[SESSION_STATE_MAX_][SESSION_EVENT_MAX_] = {
 		[SESSION_EVENT_USE] = DOES(REBUILDING, NONE),
 		[SESSION_EVENT_RESTORED] = DOES(OPEN, STATUS | GO_ON),
 		[SESSION_EVENT_LOST] = DOES(FALLING, KILL),
+		[SESSION_EVENT_UNLINKED] = DOES(DORMANT, UNLINK | FAIL | GO_ON | DROP),
 		[SESSION_EVENT_GONE] = DOES(DORMANT, FAIL | GO_ON | DROP),
 	},
 	[SESSION_STATE_OPEN] = {
@@ -73,6 +77,7 @@ static const struct transition table[SESSION_STATE_MAX_][SESSION_EVENT_MAX_] = {
 		[SESSION_EVENT_STOP] = DOES(FALLING, FAIL | KILL),
 		[SESSION_EVENT_USE] = DOES(OPEN, NONE),
 		[SESSION_EVENT_LOST] = DOES(FALLING, KILL),
+		[SESSION_EVENT_UNLINKED] = DOES(DORMANT, UNLINK | FAIL | DROP),
 		[SESSION_EVENT_GONE] = DOES(DORMANT, FAIL | DROP),
 	},
 	[SESSION_STATE_RUNNING] = {
@@ -82,6 +87,7 @@ static const struct transition table[SESSION_STATE_MAX_][SESSION_EVENT_MAX_] = {
 		[SESSION_EVENT_STOP] = DOES(FALLING, STATUS | FAIL | KILL),
 		[SESSION_EVENT_USE] = DOES(RUNNING, NONE),
 		[SESSION_EVENT_LOST] = DOES(FALLING, STATUS | KILL),
+		[SESSION_EVENT_UNLINKED] = DOES(DORMANT, UNLINK | FAIL | STATUS | DROP),
 		[SESSION_EVENT_GONE] = DOES(DORMANT, FAIL | STATUS | DROP),
 	},
 	[SESSION_STATE_FALLING] = {
@@ -93,6 +99,7 @@ static const struct transition table[SESSION_STATE_MAX_][SESSION_EVENT_MAX_] = {
 		[SESSION_EVENT_USE] = DOES(FALLING, NONE),
 		[SESSION_EVENT_RESTORED] = DOES(FALLING, NONE),
 		[SESSION_EVENT_LOST] = DOES(FALLING, NONE),
+		[SESSION_EVENT_UNLINKED] = DOES(DORMANT, UNLINK | FAIL | GO_ON | DROP),
 		[SESSION_EVENT_GONE] = DOES(DORMANT, FAIL | GO_ON | DROP),
 	},
 	[SESSION_STATE_CLOSING] = {

@@ -1,0 +1,489 @@
+/*
+ * The process behind a provider ends, and another one comes: in which order whatever of it is
+ * noticed, and whatever is under way. The provider is `docker` with its own code; a neighbour, of
+ * `fake`, shows that the worker is the same one all the time.
+ */
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/launch.h"
+#include "base/str.h"
+
+#include "tests/unit/api_rig.h"
+
+#define SANDBOXES "/v1/sandboxes"
+#define SAID      2 /* durable frames of a command that says something and ends */
+
+static struct launch_msg hear(struct api_rig *rig, const struct api_sandbox *sandbox,
+			      enum launch_type type)
+{
+	struct launch_msg ask = api_hear(rig, API_FAR_DOCKER, type);
+
+	assert_memory_equal(ask.session, sandbox->id.bytes, ID_BYTES);
+	return ask;
+}
+
+static void answer(struct api_rig *rig, const struct api_sandbox *sandbox, enum launch_type type,
+		   enum launch_error error)
+{
+	struct launch_msg ask = hear(rig, sandbox, type);
+
+	api_answer(rig, API_FAR_DOCKER, &ask, error);
+}
+
+static void answer_frozen(struct api_rig *rig, const struct api_sandbox *sandbox)
+{
+	struct launch_msg ask = hear(rig, sandbox, LAUNCH_FREEZE);
+	struct launch_msg stat = api_answer_to(&ask, LAUNCH_E_NONE);
+
+	stat.u.stat.frozen = 1;
+	api_say(rig, API_FAR_DOCKER, &stat, -1);
+}
+
+/* With a handle. */
+static int give(struct api_rig *rig, const struct launch_msg *said)
+{
+	int fd;
+	int shim = api_shim(rig, &fd);
+
+	api_say(rig, API_FAR_DOCKER, said, fd);
+	(void)fd_close(fd);
+	return shim;
+}
+
+/* What ran in it before: nothing that is not acknowledged. */
+static void tell_one(struct api_rig *rig, const struct launch_msg *adopt,
+		     struct api_sandbox *sandbox, bool is_frozen)
+{
+	struct launch_msg said = api_answer_to(adopt, LAUNCH_E_NONE);
+
+	said.more = 1;
+	said.u.adopted.is_frozen = is_frozen;
+	memcpy(said.session, sandbox->id.bytes, ID_BYTES);
+	sandbox->shim = give(rig, &said);
+}
+
+static void tell_lives(struct api_rig *rig, const struct launch_msg *adopt,
+		       struct api_sandbox *sandbox)
+{
+	tell_one(rig, adopt, sandbox, false);
+	api_shim_greet(rig, sandbox->shim, sandbox->id.bytes, SAID);
+}
+
+/* Another process, which says what lives. */
+static struct launch_msg begin_again(struct api_rig *rig)
+{
+	api_far_link(rig);
+	return api_hear(rig, API_FAR_DOCKER, LAUNCH_ADOPT);
+}
+
+static void find_again(struct api_rig *rig, struct api_sandbox *sandbox)
+{
+	struct launch_msg adopt = begin_again(rig);
+
+	tell_lives(rig, &adopt, sandbox);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+}
+
+static void find_none(struct api_rig *rig)
+{
+	struct launch_msg adopt = begin_again(rig);
+
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+}
+
+static int post(struct api_rig *rig, const struct api_sandbox *sandbox, const char *what,
+		const char *body)
+{
+	char path[96];
+
+	assert_int_equal(str_format(path, sizeof(path), "%s/%s", sandbox->path, what), 0);
+	return api_send(rig, "POST", path, body);
+}
+
+static int use(struct api_rig *rig, const struct api_sandbox *sandbox)
+{
+	return post(rig, sandbox, "commands", "{\"argv\": [\"hello\"]}");
+}
+
+static int suspend(struct api_rig *rig, const struct api_sandbox *sandbox)
+{
+	return post(rig, sandbox, "suspend", "{\"durable\": \"never\"}");
+}
+
+static void expect_status(struct api_rig *rig, const struct api_sandbox *sandbox,
+			  const char *status)
+{
+	json_t *doc = NULL;
+
+	assert_int_equal(api_call(rig, "GET", sandbox->path, NULL, &doc), 200);
+	assert_string_equal(json_string_value(json_object_get(doc, "status")), status);
+	json_decref(doc);
+}
+
+/* It cannot be used now, and nothing is made in its place. */
+static void expect_away(struct api_rig *rig, const struct api_sandbox *sandbox)
+{
+	api_expect(rig, use(rig, sandbox), 503, "provider_unavailable");
+	expect_status(rig, sandbox, "open");
+}
+
+static void start(struct api_rig *rig)
+{
+	struct launch_msg adopt;
+
+	rig->has_docker = true;
+	api_start(rig, 0);
+	adopt = api_hear(rig, API_FAR_DOCKER, LAUNCH_ADOPT);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
+	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
+}
+
+static int begin_create(struct api_rig *rig, struct api_sandbox *ret_sandbox,
+			struct launch_msg *ret_ask)
+{
+	char id[ID_TEXT_BYTES];
+	int call = api_send(rig, "POST", SANDBOXES, "{\"provider\": \"docker\"}");
+
+	*ret_ask = api_hear(rig, API_FAR_DOCKER, LAUNCH_START);
+	memcpy(ret_sandbox->id.bytes, ret_ask->session, ID_BYTES);
+	id_format(&ret_sandbox->id, id);
+	assert_int_equal(
+		str_format(ret_sandbox->path, sizeof(ret_sandbox->path), SANDBOXES "/%s", id), 0);
+	return call;
+}
+
+static void create(struct api_rig *rig, struct api_sandbox *ret_sandbox)
+{
+	struct launch_msg ask;
+	struct launch_msg made;
+	int call = begin_create(rig, ret_sandbox, &ask);
+
+	made = api_answer_to(&ask, LAUNCH_E_NONE);
+	ret_sandbox->shim = give(rig, &made);
+	api_shim_greet(rig, ret_sandbox->shim, ask.session, 0);
+	api_expect(rig, call, 201, NULL);
+	api_works(rig, ret_sandbox);
+}
+
+/* Its process, and with it its handles. */
+static void lose(struct api_rig *rig, const struct api_sandbox *sandbox)
+{
+	api_far_close(rig, API_FAR_DOCKER);
+	api_shim_close(rig, sandbox->shim);
+}
+
+/* Nothing was ended, and the worker ends as it should. */
+static void leave(struct api_rig *rig)
+{
+	assert_int_equal(api_n_asked(rig, API_FAR_DOCKER, LAUNCH_KILL), 0);
+	assert_int_equal(api_n_asked(rig, API_FAR_DOCKER, LAUNCH_START), 0);
+	assert_int_equal(api_n_asked(rig, API_FAR_FAKE, LAUNCH_KILL), 0);
+	api_leave(rig);
+}
+
+static void test_loss_is_of_its_own_sandboxes(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox neighbour;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+	int theirs;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	api_create(rig, &neighbour);
+	theirs = use(rig, &neighbour);
+	call = use(rig, &sandbox);
+	(void)api_shim_begin(rig, sandbox.shim);
+	lose(rig, &sandbox);
+	api_expect(rig, call, 409, "host_restarted");
+	expect_away(rig, &sandbox);
+	adopt = begin_again(rig);
+	expect_away(rig, &sandbox);
+	tell_lives(rig, &adopt, &sandbox);
+	expect_status(rig, &sandbox, "open");
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	api_works(rig, &sandbox);
+	assert_false(api_is_answered(rig, theirs));
+	api_shim_run(rig, neighbour.shim, "hello");
+	api_expect(rig, theirs, 200, NULL);
+	leave(rig);
+}
+
+/* The kernel closes one socket after the other. */
+static void test_loss_that_a_handle_tells_first(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	call = use(rig, &sandbox);
+	(void)api_shim_begin(rig, sandbox.shim);
+	api_shim_close(rig, sandbox.shim);
+	api_far_close(rig, API_FAR_DOCKER);
+	api_expect(rig, call, 409, "host_restarted");
+	find_again(rig, &sandbox);
+	api_works(rig, &sandbox);
+	leave(rig);
+}
+
+/* The next process is there before anything of the last one has ended. */
+static void test_loss_that_the_next_process_tells_first(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	int former;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	call = use(rig, &sandbox);
+	(void)api_shim_begin(rig, sandbox.shim);
+	former = sandbox.shim;
+	find_again(rig, &sandbox);
+	api_expect(rig, call, 409, "host_restarted");
+	api_shim_wait_closed(rig, former);
+	api_works(rig, &sandbox);
+	leave(rig);
+}
+
+static void test_one_that_is_not_found_again_is_made_again(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg made;
+	struct launch_msg ask;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	lose(rig, &sandbox);
+	expect_away(rig, &sandbox);
+	find_none(rig);
+	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NOT_FOUND);
+	call = use(rig, &sandbox);
+	ask = hear(rig, &sandbox, LAUNCH_START);
+	made = api_answer_to(&ask, LAUNCH_E_NONE);
+	sandbox.shim = give(rig, &made);
+	api_shim_greet(rig, sandbox.shim, ask.session, 0);
+	api_shim_run(rig, sandbox.shim, "hello");
+	api_expect(rig, call, 200, NULL);
+	leave(rig);
+}
+
+static void test_one_that_is_deleted_meanwhile_is_ended(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+
+	start(rig);
+	create(rig, &sandbox);
+	lose(rig, &sandbox);
+	expect_away(rig, &sandbox);
+	api_expect(rig, api_send(rig, "DELETE", sandbox.path, NULL), 200, NULL);
+	adopt = begin_again(rig);
+	tell_one(rig, &adopt, &sandbox, false);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
+	api_shim_wait_closed(rig, sandbox.shim);
+	api_expect(rig, api_send(rig, "GET", sandbox.path, NULL), 404, NULL);
+	leave(rig);
+}
+
+/* In the middle of what the next one says; and what that was not able to say is asked again. */
+static void test_loss_again_while_it_is_said_what_lives(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox[2];
+	struct launch_msg adopt;
+
+	start(rig);
+	create(rig, &sandbox[0]);
+	create(rig, &sandbox[1]);
+	lose(rig, &sandbox[0]);
+	api_shim_close(rig, sandbox[1].shim);
+	expect_away(rig, &sandbox[1]);
+	adopt = begin_again(rig);
+	tell_lives(rig, &adopt, &sandbox[0]);
+	lose(rig, &sandbox[0]);
+	expect_away(rig, &sandbox[0]);
+	adopt = begin_again(rig);
+	tell_lives(rig, &adopt, &sandbox[1]);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_STEP);
+	/* It is known, and the other one may live. */
+	expect_away(rig, &sandbox[0]);
+	lose(rig, &sandbox[1]);
+	adopt = begin_again(rig);
+	tell_lives(rig, &adopt, &sandbox[0]);
+	tell_lives(rig, &adopt, &sandbox[1]);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	api_works(rig, &sandbox[0]);
+	api_works(rig, &sandbox[1]);
+	leave(rig);
+}
+
+/* Nobody knows whether it was made. */
+static void test_loss_within_a_create(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+	struct launch_msg ask;
+	int call;
+
+	start(rig);
+	call = begin_create(rig, &sandbox, &ask);
+	api_far_close(rig, API_FAR_DOCKER);
+	api_expect(rig, call, 503, "provider_unavailable");
+	adopt = begin_again(rig);
+	tell_one(rig, &adopt, &sandbox, false);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
+	api_shim_wait_closed(rig, sandbox.shim);
+	api_expect(rig, api_send(rig, "GET", sandbox.path, NULL), 404, NULL);
+	api_leave(rig);
+}
+
+static void test_loss_within_a_delete(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	call = api_send(rig, "DELETE", sandbox.path, NULL);
+	(void)hear(rig, &sandbox, LAUNCH_KILL);
+	lose(rig, &sandbox);
+	api_expect(rig, call, 503, NULL);
+	api_expect(rig, api_send(rig, "GET", sandbox.path, NULL), 404, NULL);
+	adopt = begin_again(rig);
+	tell_one(rig, &adopt, &sandbox, false);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	api_shim_wait_closed(rig, sandbox.shim);
+	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE); /* the tick's */
+	api_leave(rig);
+}
+
+/* Whether it had stopped is said by the next one: then it is let go. */
+static void test_loss_within_a_suspend(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	call = suspend(rig, &sandbox);
+	(void)hear(rig, &sandbox, LAUNCH_FREEZE);
+	lose(rig, &sandbox);
+	api_expect(rig, call, 503, "provider_unavailable");
+	expect_away(rig, &sandbox);
+	adopt = begin_again(rig);
+	tell_one(rig, &adopt, &sandbox, true);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	answer(rig, &sandbox, LAUNCH_THAW, LAUNCH_E_NONE);
+	api_shim_greet(rig, sandbox.shim, sandbox.id.bytes, SAID);
+	api_works(rig, &sandbox);
+	leave(rig);
+}
+
+/* It is suspended as before, and its resume is asked for again. */
+static void test_loss_within_a_resume(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	call = suspend(rig, &sandbox);
+	answer_frozen(rig, &sandbox);
+	api_expect(rig, call, 200, NULL);
+	call = post(rig, &sandbox, "resume", NULL);
+	(void)hear(rig, &sandbox, LAUNCH_THAW);
+	lose(rig, &sandbox);
+	api_expect(rig, call, 503, "provider_unavailable");
+	expect_status(rig, &sandbox, "suspended");
+	api_expect(rig, post(rig, &sandbox, "resume", NULL), 503, "provider_unavailable");
+	expect_status(rig, &sandbox, "suspended");
+	adopt = begin_again(rig);
+	tell_one(rig, &adopt, &sandbox, true);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	call = post(rig, &sandbox, "resume", NULL);
+	answer(rig, &sandbox, LAUNCH_THAW, LAUNCH_E_NONE);
+	api_shim_greet(rig, sandbox.shim, sandbox.id.bytes, SAID);
+	api_expect(rig, call, 200, NULL);
+	api_works(rig, &sandbox);
+	leave(rig);
+}
+
+/* The next worker finds the row as any other. */
+static void test_worker_ends_as_well(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+
+	start(rig);
+	create(rig, &sandbox);
+	lose(rig, &sandbox);
+	expect_away(rig, &sandbox);
+	api_leave(rig);
+	api_start(rig, 0);
+	adopt = api_hear(rig, API_FAR_DOCKER, LAUNCH_ADOPT);
+	tell_lives(rig, &adopt, &sandbox);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
+	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
+	api_works(rig, &sandbox);
+	leave(rig);
+}
+
+/* Before it has said what lives at the start: its rows wait for the next one. */
+static void test_loss_within_the_start(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+
+	start(rig);
+	create(rig, &sandbox);
+	api_crash(rig);
+	api_start(rig, 0);
+	adopt = api_hear(rig, API_FAR_DOCKER, LAUNCH_ADOPT);
+	tell_one(rig, &adopt, &sandbox, false);
+	lose(rig, &sandbox);
+	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
+	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
+	expect_away(rig, &sandbox);
+	find_again(rig, &sandbox);
+	api_works(rig, &sandbox);
+	leave(rig);
+}
+
+static const struct CMUnitTest tests[] = {
+	API_TEST(test_loss_is_of_its_own_sandboxes),
+	API_TEST(test_loss_that_a_handle_tells_first),
+	API_TEST(test_loss_that_the_next_process_tells_first),
+	API_TEST(test_one_that_is_not_found_again_is_made_again),
+	API_TEST(test_one_that_is_deleted_meanwhile_is_ended),
+	API_TEST(test_loss_again_while_it_is_said_what_lives),
+	API_TEST(test_loss_within_a_create),
+	API_TEST(test_loss_within_a_delete),
+	API_TEST(test_loss_within_a_suspend),
+	API_TEST(test_loss_within_a_resume),
+	API_TEST(test_worker_ends_as_well),
+	API_TEST(test_loss_within_the_start),
+};
+
+TEST_MAIN(tests)
