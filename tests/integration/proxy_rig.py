@@ -81,6 +81,8 @@ def proxied_daemon():
 class Proxy:
     """A proxy on a port of its own, as a user that the daemon trusts."""
 
+    end_within = 30 * PATIENCE  # seconds
+
     def __init__(self, daemon):
         self.daemon = daemon
         self.home = Path(tempfile.mkdtemp(prefix="proxy-", dir="/tmp"))
@@ -114,7 +116,7 @@ class Proxy:
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(3)
+                self.process.wait(self.end_within)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -228,6 +230,8 @@ http {{
 
 
 class FastApi(Proxy):
+    end_within = 3  # it would wait for the streams of its clients, which go on
+
     def __init__(self, daemon):
         super().__init__(daemon)
         shutil.copy(DOCS / "fastapi_proxy.py", self.home)
