@@ -2,6 +2,7 @@
 
 Nothing here, and no row, knows more of a provider than the class of it below. Scripts are for any POSIX shell."""
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -123,6 +124,29 @@ def supported(answer):
 
 def refused(answer, status, code, retryable=False):
     assert (answer.status, answer.json.get("code"), answer.json.get("retryable")) == (status, code, retryable), answer
+
+
+def refused_by(create, faults):
+    """A create that meets them. One before it may have failed for another reason, as slow as the host is."""
+    def meets():
+        refused(create(), 503, "provider_unavailable", True)
+        return all(left == 0 for _, _, left in faults)
+
+    wait_until(meets, 60, "the fault was met")
+
+
+def tried(ask, status):
+    """The answer, or None while a worker is just ending, or it has another status."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        answer = ask()
+        return answer if answer.status == status else None
+    return None
+
+
+def runs(sandbox):
+    """Whether it runs commands, where another one may have to be made first."""
+    answer = tried(lambda: sandbox.post("/commands", {"cmd": "true"}, headers=JSON), 200)
+    return answer and answer.json.get("code") == 0
 
 
 class Sandbox:

@@ -1,13 +1,11 @@
 """A service elsewhere whose tokens end, that refuses, is slow, loses its streams and goes away: what is answered, what goes
 on, and that nothing is left. Each test looks whether its fault came."""
-import contextlib
-import http.client
 import threading
 import time
 
 import pytest
 
-from conformance_rig import JSON, Sandbox, kill_provider, refused
+from conformance_rig import Sandbox, kill_provider, refused, refused_by, runs, tried
 from harness import CONFIG, RUNTIME, SLOW, Daemon, Result, wait_until
 from remote_standin import Service
 
@@ -51,15 +49,6 @@ def created(caller):
     return caller.post(RUNTIME, {}, timeout=90 * SLOW)
 
 
-def refused_by(caller, faults):
-    """A create that meets them. One before it may have failed for another reason, as slow as the host is."""
-    def meets():
-        refused(created(caller), 503, "provider_unavailable", True)
-        return all(left == 0 for _, _, left in faults)
-
-    wait_until(meets, 60, "the fault was met")
-
-
 def nothing_is_left(service):
     wait_until(lambda: service.engine.containers() == {} and service.under_way == {}, 60, "no sandbox is left")
 
@@ -67,19 +56,6 @@ def nothing_is_left(service):
 def gone(caller, answer):
     assert answer.status == 201, answer
     assert Sandbox(caller, answer.json["sandbox_uuid"]).delete().status == 200
-
-
-def tried(ask, status):
-    """The answer, or None while a worker is just ending, or it has another status."""
-    with contextlib.suppress(OSError, http.client.HTTPException):
-        answer = ask()
-        return answer if answer.status == status else None
-    return None
-
-
-def runs(sandbox):
-    answer = tried(lambda: sandbox.post("/commands", {"cmd": "true"}, headers=JSON), 200)
-    return answer and answer.json.get("code") == 0
 
 
 def reached(sandbox, path):
@@ -130,7 +106,7 @@ def test_a_token_is_renewed_before_its_end(service, caller):
 def test_a_second_refusal_is_the_answer(caller, service, request_line):
     service.refuse = [[request_line, 401, 2]]
     n_tokens = service.n_tokens
-    refused_by(caller, service.refuse)
+    refused_by(lambda: created(caller), service.refuse)
     assert service.n_tokens > n_tokens
     nothing_is_left(service)
     gone(caller, created(caller))
@@ -140,7 +116,7 @@ def test_a_token_that_is_not_given(caller, service):
     """Whoever waited for it is told; nothing was asked with another one."""
     service.expire()
     service.refuse = [["POST .*/token$", 503, 1]]
-    refused_by(caller, service.refuse)
+    refused_by(lambda: created(caller), service.refuse)
     nothing_is_left(service)
     gone(caller, created(caller))
 
@@ -170,7 +146,7 @@ def test_the_credential_is_exchanged(daemon, caller, service, sandbox):
 @pytest.mark.parametrize("request_line", ["PUT ", "POST .*/stream$"])
 def test_a_refusal_is_a_typed_error_and_leaves_nothing(caller, service, request_line, status):
     service.refuse = [[request_line, status, 1]]
-    refused_by(caller, service.refuse)
+    refused_by(lambda: created(caller), service.refuse)
     nothing_is_left(service)
     gone(caller, created(caller))
 
@@ -198,14 +174,14 @@ def test_a_conflict_is_what_an_earlier_try_left(caller, service, sandbox):
     assert service.n_conflicts > n_conflicts, "the fault was met"
     assert {one["id"] for one in service.asked[n_asked:]} == {sandbox.name}
     service.refuse = [["PUT ", 409, 2]]
-    refused_by(caller, service.refuse)
+    refused_by(lambda: created(caller), service.refuse)
 
 
 def test_an_answer_that_is_lost_on_the_way(caller, service):
     """A gateway says 502 of what was made: it is not left."""
     service.lose = [["PUT ", 502, 1]]
     n_asked = len(service.asked)
-    refused_by(caller, service.lose)
+    refused_by(lambda: created(caller), service.lose)
     assert len(service.asked) > n_asked, "it was made"
     nothing_is_left(service)
 
@@ -214,7 +190,7 @@ def test_a_create_that_comes_later(caller, service):
     """Than its answer was waited for, and than its end was asked for: it is not left."""
     service.delay = [["PUT ", 12, 1]]
     n_asked = len(service.asked)
-    refused_by(caller, service.delay)
+    refused_by(lambda: created(caller), service.delay)
     wait_until(lambda: len(service.asked) > n_asked, 60, "it is made")
     nothing_is_left(service)
 
