@@ -10,6 +10,7 @@
 #include "supervisor/api/idle.h"
 #include "supervisor/api/live.h"
 #include "supervisor/api/platform.h"
+#include "supervisor/api/provider.h"
 #include "supervisor/api/snapshot.h"
 
 #define METRICS_MAX_BYTES ((size_t)256 * 1024)
@@ -42,7 +43,8 @@ void observe_refresh(struct app *app)
 		      "it does not answer");
 	readiness_set(&app->readiness, READINESS_PROVIDER,
 		      app->service.engine == LAUNCH_ENGINE_NONE ||
-			      (app->service.provider_up && app->engine && !app->engine_asked),
+			      (app->service.provider_up &&
+			       provider_is_reachable(app, &provider_docker)), /* or remote */
 		      "its engine does not answer");
 	celery_observe(app);
 	readiness_set(&app->readiness, READINESS_STORE, !store.degraded, store.reason);

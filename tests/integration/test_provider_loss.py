@@ -145,9 +145,9 @@ def test_one_that_stands_still_stands_still(daemon, sandbox):
     command = sandbox.begin(UNTIL + "exit 6")
     sandbox.done("/suspend", {"durable": "never"})
     kill_provider(daemon)
-    wait_until(lambda: daemon.readiness() == 200, 60, "it is back")
     assert sandbox.get().json["status"] == "suspended"
-    assert sandbox.done("/resume")["resumed"] == "memory"
+    answer = wait_until(lambda: tried(lambda: sandbox.post("/resume"), 200), 60, "it is found")
+    assert answer.json["resumed"] == "memory", answer
     sandbox.put("go", b"")
     assert sandbox.ended(command)["code"] == 6
 
