@@ -100,8 +100,8 @@ def test_a_stop_of_the_host_between(private, busy):
 def test_a_stop_of_the_service_waits_for_it(private, busy):
     """For a moment: where the machine is slow that may be too short, so one of some is enough."""
     caller, session = busy
-    for _ in range(6):
-        run(caller, session, "head -c 20000000 /dev/urandom > big")
+    for size in (20, 20, 10, 5, 1, 0):
+        run(caller, session, f"head -c {size}000000 /dev/urandom > big")
         suspend(caller, session)
         restart(private)
         if is_durable(private, session):
