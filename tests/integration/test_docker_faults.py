@@ -66,7 +66,7 @@ def nothing_is_left(engine):
                                           "POST /.*exec/.*/start"])
 def test_a_refusal_is_a_typed_error_and_leaves_nothing(caller, front, engine, request_line, status):
     front.refuse = [[request_line, status, 1]]
-    refused_by(lambda: created(caller), front.refuse)
+    refused_by(caller, front.refuse)
     nothing_is_left(engine)
     answer = created(caller)
     assert answer.status == 201, answer
@@ -79,10 +79,10 @@ def test_a_conflict_is_what_an_earlier_try_left(caller, front, engine):
     assert answer.status == 201, answer
     sandbox = Sandbox(caller, answer.json["sandbox_uuid"])
     assert sandbox.text("echo on") == "on\n"
-    assert len(engine.containers()) == 1
+    wait_until(lambda: len(engine.containers()) == 1, 20, "it is the only one")
     assert sandbox.delete().status == 200
     front.refuse = [["POST .*/containers/create", 409, 2]]
-    refused_by(lambda: created(caller), front.refuse)
+    refused_by(caller, front.refuse)
     nothing_is_left(engine)
 
 
@@ -93,7 +93,7 @@ def test_a_slow_start(caller, front, engine):
     assert answer.status == 201 and time.monotonic() - began >= 4, answer
     assert Sandbox(caller, answer.json["sandbox_uuid"]).delete().status == 200
     front.delay = [["POST .*/containers/.*/start", 28, 1]]
-    refused_by(lambda: created(caller), front.delay)
+    refused_by(caller, front.delay)
     front.calm()
     wait_until(lambda: engine.containers() == {}, 60, "no container is left")
 

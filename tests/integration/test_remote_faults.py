@@ -106,7 +106,7 @@ def test_a_token_is_renewed_before_its_end(service, caller):
 def test_a_second_refusal_is_the_answer(caller, service, request_line):
     service.refuse = [[request_line, 401, 2]]
     n_tokens = service.n_tokens
-    refused_by(lambda: created(caller), service.refuse)
+    refused_by(caller, service.refuse)
     assert service.n_tokens > n_tokens
     nothing_is_left(service)
     gone(caller, created(caller))
@@ -116,7 +116,7 @@ def test_a_token_that_is_not_given(caller, service):
     """Whoever waited for it is told; nothing was asked with another one."""
     service.expire()
     service.refuse = [["POST .*/token$", 503, 1]]
-    refused_by(lambda: created(caller), service.refuse)
+    refused_by(caller, service.refuse, service.expire)
     nothing_is_left(service)
     gone(caller, created(caller))
 
@@ -146,7 +146,7 @@ def test_the_credential_is_exchanged(daemon, caller, service, sandbox):
 @pytest.mark.parametrize("request_line", ["PUT ", "POST .*/stream$"])
 def test_a_refusal_is_a_typed_error_and_leaves_nothing(caller, service, request_line, status):
     service.refuse = [[request_line, status, 1]]
-    refused_by(lambda: created(caller), service.refuse)
+    refused_by(caller, service.refuse)
     nothing_is_left(service)
     gone(caller, created(caller))
 
@@ -174,14 +174,14 @@ def test_a_conflict_is_what_an_earlier_try_left(caller, service, sandbox):
     assert service.n_conflicts > n_conflicts, "the fault was met"
     assert {one["id"] for one in service.asked[n_asked:]} == {sandbox.name}
     service.refuse = [["PUT ", 409, 2]]
-    refused_by(lambda: created(caller), service.refuse)
+    refused_by(caller, service.refuse)
 
 
 def test_an_answer_that_is_lost_on_the_way(caller, service):
     """A gateway says 502 of what was made: it is not left."""
     service.lose = [["PUT ", 502, 1]]
     n_asked = len(service.asked)
-    refused_by(lambda: created(caller), service.lose)
+    refused_by(caller, service.lose)
     assert len(service.asked) > n_asked, "it was made"
     nothing_is_left(service)
 
@@ -190,7 +190,7 @@ def test_a_create_that_comes_later(caller, service):
     """Than its answer was waited for, and than its end was asked for: it is not left."""
     service.delay = [["PUT ", 12, 1]]
     n_asked = len(service.asked)
-    refused_by(lambda: created(caller), service.delay)
+    refused_by(caller, service.delay)
     wait_until(lambda: len(service.asked) > n_asked, 60, "it is made")
     nothing_is_left(service)
 
