@@ -16,8 +16,9 @@ class Connection(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
+        # With a time-out a connect would not wait where the backlog is full.
         self.sock.connect(self.path)
+        self.sock.settimeout(self.timeout)
 
 
 Broken = (OSError, http.client.HTTPException)
@@ -115,8 +116,8 @@ def frames_as_events(caller, task, after):
 def frames_as_messages(caller, task, after):
     """Over a WebSocket; text messages are frames."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(TIMEOUT)
         sock.connect(caller.path)
+        sock.settimeout(TIMEOUT)
         head = [f"GET /dagster/sandbox/tasks/{task}/stream?after={after} HTTP/1.1", "Host: chaos",
                 "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
                 "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode(),

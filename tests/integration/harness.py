@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
 import tempfile
 import time
@@ -93,15 +94,28 @@ def is_whole(answer):
     return head[9:12] == b"101" or size is not None and len(body) >= int(size.group(1))
 
 
+def connected(path, timeout):
+    """A client of the socket. With a time-out of Python's a connect does not wait where the backlog is full (EAGAIN at
+    once), so it has one of the kernel's."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(timeout) + 1, 0))
+        sock.connect(str(path))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", 0, 0))
+        sock.settimeout(timeout)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout=30):
         super().__init__("sandboxd", timeout=timeout)
         self.unix_path = path
 
     def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.unix_path)
+        self.sock = connected(self.unix_path, self.timeout)
 
 
 class Answer:
@@ -193,9 +207,7 @@ class Client:
     def raw(self, data, timeout=10, limit=1 << 20, close_write=False, answered=True):
         """Send bytes as they are; everything that comes back until the end, or until an answer is there and nothing
         follows it for `timeout` seconds. Where no answer may come, `answered` is False: there is no wait for one."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(30 * PATIENCE if answered else timeout)
-            sock.connect(self.path)
+        with connected(self.path, 30 * PATIENCE if answered else timeout) as sock:
             got = b""
             try:
                 sock.sendall(data)

@@ -6,7 +6,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import struct
 import subprocess
 import termios
@@ -14,7 +13,7 @@ import time
 
 import pytest
 
-from harness import ABSENT_ID, BIN, PATIENCE, RUNTIME, Client, ctl, wait_until
+from harness import ABSENT_ID, BIN, PATIENCE, RUNTIME, Client, connected, ctl, wait_until
 from test_websocket import handshake
 
 
@@ -273,9 +272,7 @@ def test_what_cannot_be_attached_to_is_not_left_behind(daemon):
     streams = []
 
     def opened(head):
-        streams.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        streams[-1].settimeout(30 * PATIENCE)
-        streams[-1].connect(str(daemon.operator))
+        streams.append(connected(daemon.operator, 30 * PATIENCE))
         streams[-1].sendall(head)
         return streams[-1].recv(12)
     try:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import PATIENCE, RUNTIME, Result, wait_until
+from harness import PATIENCE, RUNTIME, Result, connected, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 from test_commands import begin, commands, ended, stream
 from test_websocket import connect, frame, frames_of, handshake
@@ -169,9 +169,7 @@ def test_input_of_one_turn_fits(caller, session):
     cid, size = held_command(caller, session, 33 << 10)
     message = b"x" * 16384
     first = frame(2, message)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(20 * PATIENCE)
-        sock.connect(caller.path)
+    with connected(caller.path, 20 * PATIENCE) as sock:
         sock.sendall(handshake(caller, commands(session, cid, "/attach")) + first[:-1])
         time.sleep(0.5)
         sock.sendall(first[-1:] + frame(2, message) + frame(2, b"x" * 3500) + frame(1, b'{"type":"eof"}'))

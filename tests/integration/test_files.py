@@ -3,12 +3,11 @@ import contextlib
 import http.client
 import os
 import signal
-import socket
 import urllib.parse
 
 import pytest
 
-from harness import RUNTIME, RUNTIME_NOT_FOUND, SLOW, UnixConnection, ctl, wait_until
+from harness import RUNTIME, RUNTIME_NOT_FOUND, SLOW, UnixConnection, connected, ctl, wait_until
 from runtime_rig import fixture_caller, fixture_session  # noqa: F401 (fixtures)
 
 MIB = 1 << 20
@@ -258,9 +257,7 @@ class Upload:
     """A put whose body comes piece by piece."""
 
     def __init__(self, caller, session, path, size=None):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(30 * SLOW)
-        self.sock.connect(caller.path)
+        self.sock = connected(caller.path, 30 * SLOW)
         length = "Transfer-Encoding: chunked" if size is None else f"Content-Length: {size}"
         head = "".join(f"{name}: {value}\r\n" for name, value in caller.headers.items())
         self.sock.sendall(f"PUT {files(session, path=path)} HTTP/1.1\r\nHost: x\r\n{head}{length}\r\n\r\n".encode())

@@ -2,13 +2,12 @@
 import json
 import os
 import signal
-import socket
 import threading
 from concurrent.futures import Future
 
 import pytest
 
-from harness import PATIENCE, SESSIONS, SLOW, Daemon, sse_events, wait_until
+from harness import PATIENCE, SESSIONS, SLOW, Daemon, connected, sse_events, wait_until
 from test_jobs import GO_ON, TASKS, stopped_task
 from test_websocket import read as read_messages
 
@@ -27,9 +26,7 @@ class Raw:
     """A request that is sent, or an answer that is read, as slowly as a test wants."""
 
     def __init__(self, caller, method, url, body=b""):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(60 * SLOW)
-        self.sock.connect(caller.path)
+        self.sock = connected(caller.path, 60 * SLOW)
         head = [f"{method} {url} HTTP/1.1", "Host: sandboxd", "Connection: close", f"Content-Length: {len(body)}",
                 *(f"{name}: {value}" for name, value in caller.headers.items())]
         self.sock.sendall("\r\n".join([*head, "", ""]).encode())

@@ -4,12 +4,11 @@ import os
 import re
 import resource
 import signal
-import socket
 import time
 
 import pytest
 
-from harness import CONFIG, PATIENCE, RUNTIME, SESSIONS, Daemon, status_of, stopped_shim, wait_until
+from harness import CONFIG, PATIENCE, RUNTIME, SESSIONS, Daemon, connected, status_of, stopped_shim, wait_until
 
 IDENTITY = "X-Sandbox-User: alice\r\nX-Sandbox-Scopes: data:read data:write\r\n"
 OTHER = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -34,9 +33,7 @@ def metric(daemon, name):
 
 
 def connect(path, data=b""):
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(10 * PATIENCE)
-    sock.connect(path)
+    sock = connected(path, 10 * PATIENCE)
     sock.sendall(data)
     return sock
 

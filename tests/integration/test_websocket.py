@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness import ABSENT_ID, CONFIG, PATIENCE, SESSIONS, Daemon, stopped_shim, wait_until
+from harness import ABSENT_ID, CONFIG, PATIENCE, SESSIONS, Daemon, connected, stopped_shim, wait_until
 
 websockets = pytest.importorskip("websockets", reason="python3-websockets is not installed")
 
@@ -106,9 +106,7 @@ def frames_of(data):
 def talk(caller, path, *sent, until=8, head=None):
     """Handshake (or that head) and these bytes; (head, frames) until the server has sent a frame with this opcode,
     by default its last word."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(20 * PATIENCE)
-        sock.connect(caller.path)
+    with connected(caller.path, 20 * PATIENCE) as sock:
         sock.sendall((head or handshake(caller, path)) + b"".join(sent))
         data, frames = b"", []
         try:
@@ -368,9 +366,7 @@ def test_ping_is_answered(alice, unending):
 def test_flood_of_pings_is_not_queued(alice, daemon, unending):
     """A client that pings and never reads costs a bounded amount of memory."""
     pid = daemon.worker_pid("sandboxd-api")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(20 * PATIENCE)
-        sock.connect(alice.path)
+    with connected(alice.path, 20 * PATIENCE) as sock:
         sock.sendall(handshake(alice, stream_url(unending)))
         assert sock.recv(4000).startswith(b"HTTP/1.1 101 ")
         sock.settimeout(1)
@@ -393,11 +389,11 @@ def test_message_in_fragments_without_end_is_not_kept(alice, daemon, unending):
     pid = daemon.worker_pid("sandboxd-api")
     message = frame(1, b"x", fin=False) + frame(0, b"x", fin=False) * 16000
     before = resident_kib(pid)
-    socks = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(20)]
+    socks = []
     try:
-        for sock in socks:
-            sock.settimeout(20 * PATIENCE)
-            sock.connect(alice.path)
+        for _ in range(20):
+            sock = connected(alice.path, 20 * PATIENCE)
+            socks.append(sock)
             sock.sendall(handshake(alice, stream_url(unending)))
             assert sock.recv(4000).startswith(b"HTTP/1.1 101 ")
             sock.settimeout(1)
