@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from harness import NOT_FOUND, PATIENCE, SESSIONS, Daemon, name_of, wait_until
+from test_adoption import kill_both
 
 
 def answers(daemon):
@@ -77,12 +78,7 @@ def test_shim_killed_leaves_nothing_but_the_row(private):
 def test_service_killed_and_started_again_leaves_no_third_state(private):
     caller = private.client("alice")
     session = caller.create()
-    pids = [private.process.pid, private.supervisor_pid()]
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    private.process.wait()
-    time.sleep(0.3)
-    private.start()
+    kill_both(private)
     wait_until(lambda: answers(private), 10, "answers")
     assert [s["id"] for s in caller.get(SESSIONS).json] == [session]
     assert caller.run(session, "/bin/true").code == 0
