@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from conformance_rig import refused
 from harness import RUNTIME, Daemon, ctl, wait_until
 from test_suspend import at, run, suspend
 
@@ -34,15 +35,15 @@ def fixture_kept(private):
 
 @pytest.mark.parametrize("provider", ["elsewhere", "x" * 32])
 def test_a_row_of_an_unknown_provider_waits_for_it(private, kept, provider):
+    """Nothing moves: it is suspended as before, and what is asked of it is told so."""
     caller, session = kept
     give_to(private, session, provider)
-    for path, body in (("/resume", None), ("/commands", {"cmd": "true"})):
-        answer = caller.post(at(session, path), body)
-        assert (answer.status, answer.json["code"]) == (503, "provider_unavailable"), answer
-    assert caller.get(at(session)).status == 200
+    refused(caller.post(at(session, "/resume")), 503, "provider_unavailable", True)
+    refused(caller.post(at(session, "/commands"), {"cmd": "true"}), 409, "suspended", True)
+    assert caller.get(at(session)).json["status"] == "suspended"
     assert caller.get(at(session, "/stats")).status == 503
     give_to(private, session, "native")
-    caller.post(at(session, "/resume"))
+    assert caller.post(at(session, "/resume")).status == 200
     assert run(caller, session, "cat file") == "kept\n"
 
 
