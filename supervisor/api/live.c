@@ -150,12 +150,11 @@ static bool is_gone(const struct live *live)
 void live_unlink(struct live *live)
 {
 	struct session *session = live->session;
-	bool is_filled = session->state != SESSION_STATE_REBUILDING || live->adopted;
 	bool is_ending = session->state >= SESSION_STATE_FALLING && !live->kill_later;
 
 	if ((!live->shim && !live->lost_timer) || is_ending)
 		return;
-	if (!is_filled) {
+	if (live->is_incomplete) {
 		lose(live, -ENOTCONN); /* it is of no use, and ended when it can be */
 		return;
 	}
@@ -169,7 +168,8 @@ static int on_lost_timer(sd_event_source *source, uint64_t at, void *userdata)
 
 	(void)source;
 	(void)at;
-	if (is_gone(live))
+	/* Of one that is being ended by now the provider may be another process already. */
+	if (live->session->state < SESSION_STATE_FALLING && is_gone(live))
 		live->provider->gone(live->app);
 	else
 		lose(live, live->lost_error);
@@ -279,7 +279,6 @@ int live_connect(struct live *live, int fd)
 
 	ASSERT(!live->shim);
 	live->engine_link = live->app->n_engine_links;
-	live->is_incomplete = false;
 	return shim_link_new(live->app->event, fd, &options, &link_events, live, &live->shim);
 }
 

@@ -112,7 +112,7 @@ struct live {
 	/* Its handle ended with its provider's process, and what lives there was not said since. */
 	bool is_away;
 	bool is_parted; /* LAUNCH_PART was asked for, and LAUNCH_JOIN not answered since */
-	/* Of one without a tree: its row said at the start that one would be half filled. */
+	/* Its row says that its tree is, or would be, half filled: nobody may go on with it. */
 	bool is_incomplete;
 	bool taken; /* it is another instance's by now: ends with the turn */
 };

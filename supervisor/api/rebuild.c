@@ -255,6 +255,7 @@ void rebuild_begin(struct app *app, struct session *session)
 	if (live->rebuild && op &&
 	    store_session_tree(app->store, &session->id, STORE_TREE_RESTORING, on_marked, op) >=
 		    0) {
+		live->is_incomplete = true;
 		log_line(LOG_LEVEL_INFO, &context, "session is rebuilt", "components=%zu",
 			 session->n_components);
 		return;

@@ -191,14 +191,22 @@ static void pay_kills(struct app *app)
 	}
 }
 
-void sessions_drop_owed(struct app *app)
+/* provider: NULL: of all. */
+static void drop_owed(struct app *app, const struct provider *provider)
 {
-	while (!list_empty(&app->kills_owed)) {
-		struct kill_op *op = LIST_ENTRY(app->kills_owed.next, struct kill_op, link);
+	LIST_FOR_EACH_SAFE (entry, following, &app->kills_owed) {
+		struct kill_op *op = LIST_ENTRY(entry, struct kill_op, link);
 
+		if (provider && op->provider != provider)
+			continue;
 		list_remove(&op->link);
 		free(op);
 	}
+}
+
+void sessions_drop_owed(struct app *app)
+{
+	drop_owed(app, NULL);
 }
 
 void sessions_end_again(struct app *app)
@@ -334,6 +342,8 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 	}
 	if (event == SESSION_EVENT_ADOPT_TREE)
 		redis_begin(app, session);
+	if (event == SESSION_EVENT_RESTORED && session->state == SESSION_STATE_OPEN)
+		live_of(session)->is_incomplete = false;
 	if (before != session->state && session->state == SESSION_STATE_REBUILDING)
 		live_of(session)->rebuilding_since = clock_boottime();
 	/* The row of an adopted one was written at the start: hundreds would be a commit each. */
@@ -370,14 +380,27 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 
 void sessions_unlink(struct app *app, const struct provider *provider)
 {
+	struct list lost;
+
 	/* The next worker finds them all. */
 	if (app->phase == APP_PHASE_LEAVING)
 		return;
+	/* What lives without a row is told of again. */
+	drop_owed(app, provider);
+	list_init(&lost);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
-		struct live *live = LIST_ENTRY(entry, struct live, link);
+		if (LIST_ENTRY(entry, struct live, link)->provider != provider)
+			continue;
+		list_remove(entry);
+		list_append(&lost, entry);
+	}
+	/* Any of them may be forgotten by what follows for another: one that expires, say. */
+	while (!list_empty(&lost)) {
+		struct list *entry = lost.next;
 
-		if (live->provider == provider)
-			live_unlink(live);
+		list_remove(entry);
+		list_append(&app->lives, entry);
+		live_unlink(LIST_ENTRY(entry, struct live, link));
 	}
 }
 

@@ -372,6 +372,68 @@ static void test_loss_within_a_delete(void **state)
 	api_leave(rig);
 }
 
+/* Its handle ended a moment before, and what follows for it comes when the next process has said
+ * what lives: nothing of that one is lost again. */
+static void test_delete_of_one_whose_handle_has_ended(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox deleted;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+	struct launch_msg ask;
+	struct launch_msg made;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	create(rig, &deleted);
+	api_shim_close(rig, deleted.shim);
+	call = api_send(rig, "DELETE", deleted.path, NULL);
+	(void)hear(rig, &deleted, LAUNCH_KILL);
+	lose(rig, &sandbox);
+	api_expect(rig, call, 503, NULL);
+	adopt = begin_again(rig);
+	tell_lives(rig, &adopt, &sandbox);
+	tell_one(rig, &adopt, &deleted, false);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	api_works(rig, &sandbox);
+	answer(rig, &deleted, LAUNCH_KILL, LAUNCH_E_NONE); /* the tick's */
+	api_works(rig, &sandbox);
+	call = begin_create(rig, &deleted, &ask);
+	made = api_answer_to(&ask, LAUNCH_E_NONE);
+	deleted.shim = give(rig, &made);
+	api_shim_greet(rig, deleted.shim, ask.session, 0);
+	api_expect(rig, call, 201, NULL);
+	leave(rig);
+}
+
+/* It could not be begun, and was not removed: nobody goes on with what is half filled. */
+static void test_one_that_is_half_made_again_is_ended(void **state)
+{
+	struct api_rig *rig = *state;
+	struct api_sandbox sandbox;
+	struct launch_msg adopt;
+	int call;
+
+	start(rig);
+	create(rig, &sandbox);
+	lose(rig, &sandbox);
+	expect_away(rig, &sandbox);
+	find_none(rig);
+	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NOT_FOUND);
+	call = use(rig, &sandbox);
+	answer(rig, &sandbox, LAUNCH_START, LAUNCH_E_STEP);
+	api_expect(rig, call, 503, NULL);
+	api_far_close(rig, API_FAR_DOCKER);
+	adopt = begin_again(rig);
+	tell_one(rig, &adopt, &sandbox, false);
+	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
+	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
+	api_shim_wait_closed(rig, sandbox.shim);
+	expect_status(rig, &sandbox, "open");
+	leave(rig);
+}
+
 /* Whether it had stopped is said by the next one: then it is let go. */
 static void test_loss_within_a_suspend(void **state)
 {
@@ -480,6 +542,8 @@ static const struct CMUnitTest tests[] = {
 	API_TEST(test_loss_again_while_it_is_said_what_lives),
 	API_TEST(test_loss_within_a_create),
 	API_TEST(test_loss_within_a_delete),
+	API_TEST(test_delete_of_one_whose_handle_has_ended),
+	API_TEST(test_one_that_is_half_made_again_is_ended),
 	API_TEST(test_loss_within_a_suspend),
 	API_TEST(test_loss_within_a_resume),
 	API_TEST(test_worker_ends_as_well),
