@@ -2,8 +2,9 @@
  * Theory. The handle is read while the tether has room for what it says, and the stream while the
  * handle takes what it brought: what is on the way is bounded, and who does not read makes the
  * other side wait. A stream that breaks, or says nonsense, is given up; the tether goes on with the
- * next one. It is over where the far end has forgotten what it had, or where streams break before
- * its hello again and again.
+ * next one. It is over where the far end has forgotten what it had, or where streams that say
+ * something break before its hello again and again. One that says nothing is as one that was
+ * refused: its owner knows how long to try.
  */
 #include "supervisor/provider/pump.h"
 
@@ -22,7 +23,7 @@
 
 #define IN_BYTES     16384
 #define MAX_MOVES    32 /* in one turn */
-#define MAX_IN_A_ROW 8  /* streams without a hello */
+#define MAX_IN_A_ROW 8  /* streams that said something and not hello */
 
 struct pump {
 	struct loop *loop;
@@ -34,6 +35,7 @@ struct pump {
 	struct loop_source *stream_source;
 	bool has_ended;
 	bool is_wrapped;
+	bool has_said; /* this stream, something */
 	unsigned int n_in_vain;
 	struct tether tether;
 	struct unwrap unwrap;
@@ -99,8 +101,10 @@ static int read_stream(struct pump *pump)
 
 	if (!pump->is_wrapped) {
 		r = receive(pump, space, room, &n);
-		if (r == PUMP_MOVED)
+		if (r == PUMP_MOVED) {
+			pump->has_said = true;
 			tether_read(&pump->tether, (size_t)n);
+		}
 		return r;
 	}
 	if (pump->in_at == pump->in_bytes) {
@@ -112,6 +116,7 @@ static int read_stream(struct pump *pump)
 	}
 	n = unwrap_take(&pump->unwrap, pump->in + pump->in_at, pump->in_bytes - pump->in_at, space,
 			room, &n_out);
+	pump->has_said = pump->has_said || n < 0 || n_out > 0;
 	if (n < 0)
 		return PUMP_LOST;
 	pump->in_at += (size_t)n;
@@ -181,11 +186,12 @@ static void end(struct pump *pump)
 static void lose(struct pump *pump)
 {
 	drop_stream(pump);
-	if (++pump->n_in_vain > MAX_IN_A_ROW ||
-	    loop_set_events(pump->handle_source, EPOLLRDHUP) < 0)
+	if (pump->has_said)
+		pump->n_in_vain++;
+	if (pump->n_in_vain > MAX_IN_A_ROW || loop_set_events(pump->handle_source, EPOLLRDHUP) < 0)
 		end(pump);
 	else
-		pump->events->lost(pump->userdata);
+		pump->events->lost(pump->userdata, pump->has_said);
 }
 
 /* All that can move, for so long. PUMP_WAITS, or what stopped it. */
@@ -267,6 +273,7 @@ int pump_connect(struct pump *pump, int stream_fd)
 	pump->stream_fd = stream_fd;
 	pump->unwrap = (struct unwrap){0};
 	pump->in_at = pump->in_bytes = 0;
+	pump->has_said = false;
 	tether_stream(&pump->tether);
 	/* Writable at once: the hello. */
 	r = loop_add(pump->loop, stream_fd, EPOLLIN | EPOLLOUT, on_ready, pump,

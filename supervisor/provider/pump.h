@@ -15,8 +15,8 @@ struct pump_events {
 	/* The handle was closed, or the far end does not go on; the pump is there until pump_free.
 	 */
 	void (*ended)(void *userdata);
-	/* The stream has ended: another one is wanted. */
-	void (*lost)(void *userdata);
+	/* The stream has ended, which said something or nothing: another one is wanted. */
+	void (*lost)(void *userdata, bool has_said);
 };
 
 /* handle_fd: SOCK_SEQPACKET, non-blocking; becomes the pump's on success. is_wrapped: what comes on

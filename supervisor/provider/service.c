@@ -196,7 +196,7 @@ static void on_pump_ended(void *userdata)
 	sandbox->pump = pump_free(sandbox->pump);
 }
 
-static void on_pump_lost(void *userdata);
+static void on_pump_lost(void *userdata, bool has_said);
 
 static const struct pump_events pump_events = {
 	.ended = on_pump_ended,
@@ -415,13 +415,18 @@ static void try_again_later(struct sandbox *sandbox)
 	loop_timer_set(sandbox->retry, clock_add(clock_boottime(), RETRY_AFTER));
 }
 
+static bool is_given_up(const struct sandbox *sandbox)
+{
+	return clock_boottime() >= sandbox->give_up_at && sandbox->n_tries >= RETRY_TRIES;
+}
+
 /* Whether it is still looked for; then it will be. */
 static bool is_retried(const struct request *request)
 {
 	struct sandbox *sandbox = find(request->service, &request->id);
 
 	if (!sandbox || !sandbox->pump || sandbox->n_pumps != request->n_pumps ||
-	    (clock_boottime() >= sandbox->give_up_at && sandbox->n_tries >= RETRY_TRIES))
+	    is_given_up(sandbox))
 		return false;
 	try_again_later(sandbox);
 	return true;
@@ -506,14 +511,23 @@ static int on_retry(void *userdata, uint32_t events)
 	return 0;
 }
 
-static void on_pump_lost(void *userdata)
+/* One that said nothing is none: the engine took the request, and what was to serve it did not
+ * start. */
+static void on_pump_lost(void *userdata, bool has_said)
 {
 	struct sandbox *sandbox = userdata;
+	const struct log_context context = {.session = &sandbox->id};
 
-	log_line(LOG_LEVEL_INFO, &(struct log_context){.session = &sandbox->id},
+	log_line(has_said ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, &context,
 		 "the engine has ended a stream", NULL);
-	begin_tries(sandbox);
-	try_again_later(sandbox);
+	if (has_said)
+		begin_tries(sandbox);
+	if (!is_given_up(sandbox)) {
+		try_again_later(sandbox);
+		return;
+	}
+	log_line(LOG_LEVEL_WARNING, &context, "a sandbox cannot be connected", NULL);
+	sandbox->pump = pump_free(sandbox->pump);
 }
 
 static void on_thawed(void *userdata, int result)
