@@ -188,6 +188,9 @@ void sessions_gone(struct app *app, const struct id *id, const struct launch_gon
  * NULL: that is not known. */
 void sessions_tree_gone(struct app *app, struct session *session, const struct launch_gone *gone);
 void sessions_expire(struct app *app); /* and arms the timer for the next one */
+/* For whoever changes a deadline on the way through the sessions: none but its own may be forgotten
+ * there. */
+void sessions_arm_deadline(struct app *app);
 /* Asks again for the end of each session whose end was asked for and did not come, and ends trees
  * whose shim does not answer: requests wait for it. */
 void sessions_end_again(struct app *app);

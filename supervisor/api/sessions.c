@@ -380,27 +380,16 @@ void sessions_event(struct app *app, struct session *session, enum session_event
 
 void sessions_unlink(struct app *app, const struct provider *provider)
 {
-	struct list lost;
-
 	/* The next worker finds them all. */
 	if (app->phase == APP_PHASE_LEAVING)
 		return;
 	/* What lives without a row is told of again. */
 	drop_owed(app, provider);
-	list_init(&lost);
 	LIST_FOR_EACH_SAFE (entry, following, &app->lives) {
-		if (LIST_ENTRY(entry, struct live, link)->provider != provider)
-			continue;
-		list_remove(entry);
-		list_append(&lost, entry);
-	}
-	/* Any of them may be forgotten by what follows for another: one that expires, say. */
-	while (!list_empty(&lost)) {
-		struct list *entry = lost.next;
+		struct live *live = LIST_ENTRY(entry, struct live, link);
 
-		list_remove(entry);
-		list_append(&app->lives, entry);
-		live_unlink(LIST_ENTRY(entry, struct live, link));
+		if (live->provider == provider)
+			live_unlink(live);
 	}
 }
 
@@ -428,11 +417,23 @@ static int on_deadline(sd_event_source *source, uint64_t at, void *userdata)
 	return 0;
 }
 
+void sessions_arm_deadline(struct app *app)
+{
+	usec_t next = janitor_plan_next(&app->registry);
+
+	if (!app->deadline_timer &&
+	    sd_event_add_time(app->event, &app->deadline_timer, CLOCK_REALTIME, next,
+			      100 * USEC_PER_MS, on_deadline, app) < 0)
+		return; /* the tick calls again */
+	(void)sd_event_source_set_time(app->deadline_timer, next);
+	(void)sd_event_source_set_enabled(app->deadline_timer,
+					  next == USEC_NEVER ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+}
+
 void sessions_expire(struct app *app)
 {
 	struct janitor_victim victims[64];
 	usec_t now = clock_realtime();
-	usec_t next;
 	size_t n;
 
 	n = janitor_plan_expired(&app->registry, now, victims, ARRAY_SIZE(victims));
@@ -442,14 +443,7 @@ void sessions_expire(struct app *app)
 		if (session)
 			sessions_event(app, session, SESSION_EVENT_CLOSE, victims[i].reason);
 	}
-	next = janitor_plan_next(&app->registry);
-	if (!app->deadline_timer &&
-	    sd_event_add_time(app->event, &app->deadline_timer, CLOCK_REALTIME, next,
-			      100 * USEC_PER_MS, on_deadline, app) < 0)
-		return; /* the tick calls again */
-	(void)sd_event_source_set_time(app->deadline_timer, next);
-	(void)sd_event_source_set_enabled(app->deadline_timer,
-					  next == USEC_NEVER ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+	sessions_arm_deadline(app);
 }
 
 void sessions_stop_all(struct app *app)

@@ -227,10 +227,14 @@ void suspend_tell_thawed(struct live *live)
 
 void suspend_set_expiry(struct live *live, usec_t expires_at)
 {
-	live->session->expires_at = expires_at;
-	registry_deadline_changed(&live->app->registry, live->session);
-	sessions_write_status(live->app, live->session);
-	sessions_expire(live->app);
+	struct session *session = live->session;
+
+	session->expires_at = expires_at;
+	registry_deadline_changed(&live->app->registry, session);
+	sessions_write_status(live->app, session);
+	sessions_arm_deadline(live->app);
+	if (expires_at <= clock_realtime() && session->state < SESSION_STATE_CLOSING)
+		sessions_event(live->app, session, SESSION_EVENT_CLOSE, SESSION_REASON_EXPIRED);
 }
 
 void suspend_go_on(struct live *live)
