@@ -191,6 +191,9 @@ static void release(struct remote_client *client, int result)
 		else
 			send_now(call);
 	}
+	/* None was sent, so that no answer lets the others go on. */
+	if (client->n_on_the_way == 0 && !list_empty(&client->waiting))
+		loop_deferred_set(client->waker, 1);
 }
 
 /* --- tokens ---------------------------------------------------------------------------------- */
