@@ -114,19 +114,38 @@ int api_call(struct api_rig *rig, const char *method, const char *path, const ch
 /* As api_call, and the answer has that `code` or that `detail`. */
 void api_expect(struct api_rig *rig, int call, int status, const char *code);
 
-/* A sandbox of `fake`: its path below /v1/sandboxes and the number of its shim. */
+/* api_rig_sandbox.c */
+
+/* Of which far end, its path below /v1/sandboxes and the number of its shim. */
 struct api_sandbox {
+	enum api_far far;
 	char path[64];
 	struct id id;
 	int shim;
 };
-void api_create(struct api_rig *rig, struct api_sandbox *ret_sandbox);
-/* A command in it runs through its handle. */
-void api_works(struct api_rig *rig, const struct api_sandbox *sandbox);
-/* An answer of `fake` with a shim; its number. */
-int api_give(struct api_rig *rig, const struct launch_msg *answer);
+/* What its provider is asked of it; and an answer to that, with or without what it uses. */
+struct launch_msg api_hear_of(struct api_rig *rig, const struct api_sandbox *sandbox,
+			      enum launch_type type);
+void api_answer_of(struct api_rig *rig, const struct api_sandbox *sandbox, enum launch_type type,
+		   enum launch_error error);
+void api_answer_stat(struct api_rig *rig, const struct api_sandbox *sandbox, enum launch_type type,
+		     bool is_frozen);
+/* An answer with a shim; its number. */
+int api_give(struct api_rig *rig, enum api_far from, const struct launch_msg *answer);
 /* The same of one more that lives. */
-int api_give_adopted(struct api_rig *rig, const struct launch_msg *adopt,
+int api_give_adopted(struct api_rig *rig, enum api_far from, const struct launch_msg *adopt,
 		     const uint8_t session[ID_BYTES], bool is_frozen);
 /* An answer to LAUNCH_START with a shim that has greeted. */
-int api_launch(struct api_rig *rig, const struct launch_msg *start);
+int api_launch(struct api_rig *rig, enum api_far from, const struct launch_msg *start);
+/* Up to LAUNCH_START, which is the test's to answer: the call. Or the whole of it. */
+int api_begin_create(struct api_rig *rig, enum api_far far, struct api_sandbox *ret_sandbox,
+		     struct launch_msg *ret_start);
+void api_create(struct api_rig *rig, enum api_far far, struct api_sandbox *ret_sandbox);
+/* Calls: POST of `what` below it, a command, a suspend that makes no snapshot. */
+int api_post(struct api_rig *rig, const struct api_sandbox *sandbox, const char *what,
+	     const char *body);
+int api_use(struct api_rig *rig, const struct api_sandbox *sandbox);
+int api_suspend(struct api_rig *rig, const struct api_sandbox *sandbox);
+void api_expect_state(struct api_rig *rig, const struct api_sandbox *sandbox, const char *status);
+/* A command in it runs through its handle. */
+void api_works(struct api_rig *rig, const struct api_sandbox *sandbox);

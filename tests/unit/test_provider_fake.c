@@ -47,22 +47,14 @@ static void expect_asked(const struct launch_msg *ask, const uint8_t id[ID_BYTES
 	assert_memory_equal(ask->session, id, ID_BYTES);
 }
 
-static int use(struct api_rig *rig, const struct api_sandbox *sandbox)
-{
-	char path[96];
-
-	assert_int_equal(str_format(path, sizeof(path), "%s/commands", sandbox->path), 0);
-	return api_send(rig, "POST", path, "{\"argv\": [\"hello\"]}");
-}
-
 /* The use of one whose process tree is gone makes another. */
 static void expect_made_again(struct api_rig *rig, struct api_sandbox *sandbox)
 {
-	int call = use(rig, sandbox);
+	int call = api_use(rig, sandbox);
 	struct launch_msg start = api_hear(rig, API_FAR_FAKE, LAUNCH_START);
 
 	expect_asked(&start, sandbox->id.bytes);
-	sandbox->shim = api_launch(rig, &start);
+	sandbox->shim = api_launch(rig, API_FAR_FAKE, &start);
 	api_shim_run(rig, sandbox->shim, "hello");
 	api_expect(rig, call, 200, NULL);
 }
@@ -84,7 +76,7 @@ static void test_create_runs_and_is_deleted(void **state)
 	struct api_sandbox sandbox;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
 	api_works(rig, &sandbox);
 	expect_deleted(rig, &sandbox);
 	api_shim_wait_closed(rig, sandbox.shim);
@@ -139,7 +131,7 @@ static void test_create_that_is_late_is_ended(void **state)
 	expect_asked(&kill, start.session);
 	api_expect(rig, call, 503, "provider_unavailable");
 	answer = api_answer_to(&start, LAUNCH_E_NONE);
-	shim = api_give(rig, &answer);
+	shim = api_give(rig, API_FAR_FAKE, &answer);
 	api_shim_wait_closed(rig, shim);
 	api_answer(rig, API_FAR_FAKE, &kill, LAUNCH_E_NONE);
 	expect_gone(rig, &start);
@@ -147,7 +139,7 @@ static void test_create_that_is_late_is_ended(void **state)
 	api_leave(rig);
 	api_start_empty(rig, 0);
 	expect_gone(rig, &start);
-	api_create(rig, &other);
+	api_create(rig, API_FAR_FAKE, &other);
 	api_works(rig, &other);
 	api_leave(rig);
 }
@@ -166,9 +158,9 @@ static void test_create_that_answers_twice_is_one_sandbox(void **state)
 	call = create(rig, &start);
 	path_of(&start, path);
 	memcpy(sandbox.path, path, sizeof(path));
-	sandbox.shim = api_launch(rig, &start);
+	sandbox.shim = api_launch(rig, API_FAR_FAKE, &start);
 	answer = api_answer_to(&start, LAUNCH_E_NONE);
-	second = api_give(rig, &answer);
+	second = api_give(rig, API_FAR_FAKE, &answer);
 	api_answer(rig, API_FAR_FAKE, &start, LAUNCH_E_STEP); /* and a third time */
 	api_expect(rig, call, 201, NULL);
 	api_shim_wait_closed(rig, second);
@@ -205,16 +197,16 @@ static void test_handle_that_ends_at_once_is_made_again(void **state)
 	int call;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
 	api_shim_close(rig, sandbox.shim);
 	kill = api_hear(rig, API_FAR_FAKE, LAUNCH_KILL);
 	expect_asked(&kill, sandbox.id.bytes);
 	/* Whoever comes now waits for the end of this one. */
-	call = use(rig, &sandbox);
+	call = api_use(rig, &sandbox);
 	api_answer(rig, API_FAR_FAKE, &kill, LAUNCH_E_NOT_FOUND);
 	start = api_hear(rig, API_FAR_FAKE, LAUNCH_START);
 	expect_asked(&start, sandbox.id.bytes);
-	sandbox.shim = api_launch(rig, &start);
+	sandbox.shim = api_launch(rig, API_FAR_FAKE, &start);
 	api_shim_run(rig, sandbox.shim, "hello");
 	api_expect(rig, call, 200, NULL);
 	api_works(rig, &sandbox);
@@ -230,8 +222,8 @@ static void test_handle_that_ends_within_a_frame_ends_what_runs(void **state)
 	int call;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &sandbox);
-	call = use(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
+	call = api_use(rig, &sandbox);
 	(void)api_shim_begin(rig, sandbox.shim);
 	api_shim_cut(rig, sandbox.shim);
 	kill = api_hear(rig, API_FAR_FAKE, LAUNCH_KILL);
@@ -254,14 +246,14 @@ static void test_connect_finds_one_that_nobody_knows_and_misses_one(void **state
 	int shim;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &missed);
-	api_create(rig, &found);
+	api_create(rig, API_FAR_FAKE, &missed);
+	api_create(rig, API_FAR_FAKE, &found);
 	api_crash(rig);
 
 	api_start(rig, 0);
 	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
-	shim = api_give_adopted(rig, &adopt, nobody, false);
-	found.shim = api_give_adopted(rig, &adopt, found.id.bytes, false);
+	shim = api_give_adopted(rig, API_FAR_FAKE, &adopt, nobody, false);
+	found.shim = api_give_adopted(rig, API_FAR_FAKE, &adopt, found.id.bytes, false);
 	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
 	api_shim_greet(rig, found.shim, found.id.bytes, 0);
 
@@ -310,8 +302,8 @@ static void test_connect_that_tells_of_another_providers_sandboxes(void **state)
 	int shim[2];
 
 	api_start_empty(rig, 0);
-	api_create(rig, &dormant);
-	api_create(rig, &found);
+	api_create(rig, API_FAR_FAKE, &dormant);
+	api_create(rig, API_FAR_FAKE, &found);
 	api_crash(rig);
 
 	rig->has_docker = true;
@@ -321,7 +313,7 @@ static void test_connect_that_tells_of_another_providers_sandboxes(void **state)
 	shim[1] = give_docker(rig, &adopt, &found.id);
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
 	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
-	found.shim = api_give_adopted(rig, &adopt, found.id.bytes, false);
+	found.shim = api_give_adopted(rig, API_FAR_FAKE, &adopt, found.id.bytes, false);
 	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
 	api_shim_greet(rig, found.shim, found.id.bytes, 0);
 
@@ -365,7 +357,7 @@ static void test_crash_within_a_create_leaves_nothing_or_a_whole_one(void **stat
 
 	api_start(rig, 0);
 	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
-	shim = api_give_adopted(rig, &adopt, start.session, false);
+	shim = api_give_adopted(rig, API_FAR_FAKE, &adopt, start.session, false);
 	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
 	path_of(&start, sandbox.path);
 	memcpy(sandbox.id.bytes, start.session, ID_BYTES);
@@ -393,13 +385,13 @@ static void test_connect_that_fails_keeps_the_rows(void **state)
 	struct launch_msg adopt;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
 	api_crash(rig);
 	api_start(rig, 0);
 	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
 	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_STEP);
 	api_expect(rig, api_send(rig, "GET", sandbox.path, NULL), 200, NULL);
-	api_expect(rig, use(rig, &sandbox), 503, "provider_unavailable");
+	api_expect(rig, api_use(rig, &sandbox), 503, "provider_unavailable");
 	api_expect(rig, api_send(rig, "POST", SANDBOXES, FAKE_BODY), 503, "provider_unavailable");
 	api_expect(rig, api_send(rig, "GET", sandbox.path, NULL), 200, NULL);
 	assert_int_equal(api_n_asked(rig, API_FAR_FAKE, LAUNCH_START), 0);
@@ -419,7 +411,7 @@ static void test_destroy_that_finds_nothing_is_as_good(void **state)
 	int call;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
 	call = api_send(rig, "DELETE", sandbox.path, NULL);
 	kill = api_hear(rig, API_FAR_FAKE, LAUNCH_KILL);
 	api_answer(rig, API_FAR_FAKE, &kill, LAUNCH_E_NOT_FOUND);
@@ -437,7 +429,7 @@ static void test_destroy_that_fails_is_asked_again(void **state)
 	int again;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
 	call = api_send(rig, "DELETE", sandbox.path, NULL);
 	kill = api_hear(rig, API_FAR_FAKE, LAUNCH_KILL);
 	api_answer(rig, API_FAR_FAKE, &kill, LAUNCH_E_STEP);
@@ -461,7 +453,7 @@ static void test_destroy_that_is_late_is_asked_again(void **state)
 	struct launch_msg kill;
 
 	api_start_empty(rig, API_LATE(LAUNCH_KILL));
-	api_create(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
 	api_expect(rig, api_send(rig, "DELETE", sandbox.path, NULL), 503, NULL);
 	kill = api_hear(rig, API_FAR_FAKE, LAUNCH_KILL);
 	kill = api_hear(rig, API_FAR_FAKE, LAUNCH_KILL); /* the tick's */
@@ -484,7 +476,7 @@ static void test_destroy_of_one_that_nobody_knows_is_asked_again_later(void **st
 	rig->kill_refused = LAUNCH_E_STEP;
 	api_start(rig, 0);
 	adopt = api_hear(rig, API_FAR_FAKE, LAUNCH_ADOPT);
-	shim = api_give_adopted(rig, &adopt, nobody, false);
+	shim = api_give_adopted(rig, API_FAR_FAKE, &adopt, nobody, false);
 	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
 	api_shim_wait_closed(rig, shim);
 	/* Each is a turn of the worker at least. */
@@ -506,13 +498,13 @@ static void test_use_is_answered_where_neither_create_nor_destroy_is(void **stat
 	struct launch_msg kill;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
 	api_crash(rig);
 	rig->kill_refused = LAUNCH_E_STEP;
 	api_start_empty(rig, API_LATE(LAUNCH_START));
-	api_expect(rig, use(rig, &sandbox), 503, "provider_unavailable");
+	api_expect(rig, api_use(rig, &sandbox), 503, "provider_unavailable");
 	/* Nor does the next one wait for the end of what may be there. */
-	api_expect(rig, use(rig, &sandbox), 503, "provider_unavailable");
+	api_expect(rig, api_use(rig, &sandbox), 503, "provider_unavailable");
 	rig->kill_refused = LAUNCH_E_NONE;
 	kill = api_hear(rig, API_FAR_FAKE, LAUNCH_KILL);
 	expect_asked(&kill, sandbox.id.bytes);
@@ -530,7 +522,7 @@ static void test_provider_that_is_away_is_said_at_once(void **state)
 	struct api_sandbox sandbox;
 
 	api_start_empty(rig, 0);
-	api_create(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &sandbox);
 	api_far_close(rig, API_FAR_FAKE);
 	api_expect(rig, api_send(rig, "POST", SANDBOXES, FAKE_BODY), 503, "provider_unavailable");
 	/* Its handle lives. */

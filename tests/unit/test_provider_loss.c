@@ -14,53 +14,11 @@
 #define SANDBOXES "/v1/sandboxes"
 #define SAID      2 /* durable frames of a command that says something and ends */
 
-static struct launch_msg hear(struct api_rig *rig, const struct api_sandbox *sandbox,
-			      enum launch_type type)
-{
-	struct launch_msg ask = api_hear(rig, API_FAR_DOCKER, type);
-
-	assert_memory_equal(ask.session, sandbox->id.bytes, ID_BYTES);
-	return ask;
-}
-
-static void answer(struct api_rig *rig, const struct api_sandbox *sandbox, enum launch_type type,
-		   enum launch_error error)
-{
-	struct launch_msg ask = hear(rig, sandbox, type);
-
-	api_answer(rig, API_FAR_DOCKER, &ask, error);
-}
-
-static void answer_frozen(struct api_rig *rig, const struct api_sandbox *sandbox)
-{
-	struct launch_msg ask = hear(rig, sandbox, LAUNCH_FREEZE);
-	struct launch_msg stat = api_answer_to(&ask, LAUNCH_E_NONE);
-
-	stat.u.stat.frozen = 1;
-	api_say(rig, API_FAR_DOCKER, &stat, -1);
-}
-
-/* With a handle. */
-static int give(struct api_rig *rig, const struct launch_msg *said)
-{
-	int fd;
-	int shim = api_shim(rig, &fd);
-
-	api_say(rig, API_FAR_DOCKER, said, fd);
-	(void)fd_close(fd);
-	return shim;
-}
-
 /* What ran in it before: nothing that is not acknowledged. */
 static void tell_one(struct api_rig *rig, const struct launch_msg *adopt,
 		     struct api_sandbox *sandbox, bool is_frozen)
 {
-	struct launch_msg said = api_answer_to(adopt, LAUNCH_E_NONE);
-
-	said.more = 1;
-	said.u.adopted.is_frozen = is_frozen;
-	memcpy(said.session, sandbox->id.bytes, ID_BYTES);
-	sandbox->shim = give(rig, &said);
+	sandbox->shim = api_give_adopted(rig, API_FAR_DOCKER, adopt, sandbox->id.bytes, is_frozen);
 }
 
 static void tell_lives(struct api_rig *rig, const struct launch_msg *adopt,
@@ -92,40 +50,11 @@ static void find_none(struct api_rig *rig)
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
 }
 
-static int post(struct api_rig *rig, const struct api_sandbox *sandbox, const char *what,
-		const char *body)
-{
-	char path[96];
-
-	assert_int_equal(str_format(path, sizeof(path), "%s/%s", sandbox->path, what), 0);
-	return api_send(rig, "POST", path, body);
-}
-
-static int use(struct api_rig *rig, const struct api_sandbox *sandbox)
-{
-	return post(rig, sandbox, "commands", "{\"argv\": [\"hello\"]}");
-}
-
-static int suspend(struct api_rig *rig, const struct api_sandbox *sandbox)
-{
-	return post(rig, sandbox, "suspend", "{\"durable\": \"never\"}");
-}
-
-static void expect_status(struct api_rig *rig, const struct api_sandbox *sandbox,
-			  const char *status)
-{
-	json_t *doc = NULL;
-
-	assert_int_equal(api_call(rig, "GET", sandbox->path, NULL, &doc), 200);
-	assert_string_equal(json_string_value(json_object_get(doc, "status")), status);
-	json_decref(doc);
-}
-
 /* It cannot be used now, and nothing is made in its place. */
 static void expect_away(struct api_rig *rig, const struct api_sandbox *sandbox)
 {
-	api_expect(rig, use(rig, sandbox), 503, "provider_unavailable");
-	expect_status(rig, sandbox, "open");
+	api_expect(rig, api_use(rig, sandbox), 503, "provider_unavailable");
+	api_expect_state(rig, sandbox, "open");
 }
 
 static void start(struct api_rig *rig)
@@ -140,30 +69,9 @@ static void start(struct api_rig *rig)
 	api_answer(rig, API_FAR_FAKE, &adopt, LAUNCH_E_NONE);
 }
 
-static int begin_create(struct api_rig *rig, struct api_sandbox *ret_sandbox,
-			struct launch_msg *ret_ask)
-{
-	char id[ID_TEXT_BYTES];
-	int call = api_send(rig, "POST", SANDBOXES, "{\"provider\": \"docker\"}");
-
-	*ret_ask = api_hear(rig, API_FAR_DOCKER, LAUNCH_START);
-	memcpy(ret_sandbox->id.bytes, ret_ask->session, ID_BYTES);
-	id_format(&ret_sandbox->id, id);
-	assert_int_equal(
-		str_format(ret_sandbox->path, sizeof(ret_sandbox->path), SANDBOXES "/%s", id), 0);
-	return call;
-}
-
 static void create(struct api_rig *rig, struct api_sandbox *ret_sandbox)
 {
-	struct launch_msg ask;
-	struct launch_msg made;
-	int call = begin_create(rig, ret_sandbox, &ask);
-
-	made = api_answer_to(&ask, LAUNCH_E_NONE);
-	ret_sandbox->shim = give(rig, &made);
-	api_shim_greet(rig, ret_sandbox->shim, ask.session, 0);
-	api_expect(rig, call, 201, NULL);
+	api_create(rig, API_FAR_DOCKER, ret_sandbox);
 	api_works(rig, ret_sandbox);
 }
 
@@ -172,6 +80,17 @@ static void lose(struct api_rig *rig, const struct api_sandbox *sandbox)
 {
 	api_far_close(rig, API_FAR_DOCKER);
 	api_shim_close(rig, sandbox->shim);
+}
+
+/* With one whose container is gone. */
+static void start_without(struct api_rig *rig, struct api_sandbox *ret_sandbox)
+{
+	start(rig);
+	create(rig, ret_sandbox);
+	lose(rig, ret_sandbox);
+	expect_away(rig, ret_sandbox);
+	find_none(rig);
+	api_answer_of(rig, ret_sandbox, LAUNCH_KILL, LAUNCH_E_NOT_FOUND);
 }
 
 /* Nothing was ended, and the worker ends as it should. */
@@ -194,9 +113,9 @@ static void test_loss_is_of_its_own_sandboxes(void **state)
 
 	start(rig);
 	create(rig, &sandbox);
-	api_create(rig, &neighbour);
-	theirs = use(rig, &neighbour);
-	call = use(rig, &sandbox);
+	api_create(rig, API_FAR_FAKE, &neighbour);
+	theirs = api_use(rig, &neighbour);
+	call = api_use(rig, &sandbox);
 	(void)api_shim_begin(rig, sandbox.shim);
 	lose(rig, &sandbox);
 	api_expect(rig, call, 409, "host_restarted");
@@ -204,7 +123,7 @@ static void test_loss_is_of_its_own_sandboxes(void **state)
 	adopt = begin_again(rig);
 	expect_away(rig, &sandbox);
 	tell_lives(rig, &adopt, &sandbox);
-	expect_status(rig, &sandbox, "open");
+	api_expect_state(rig, &sandbox, "open");
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
 	api_works(rig, &sandbox);
 	assert_false(api_is_answered(rig, theirs));
@@ -222,7 +141,7 @@ static void test_loss_that_a_handle_tells_first(void **state)
 
 	start(rig);
 	create(rig, &sandbox);
-	call = use(rig, &sandbox);
+	call = api_use(rig, &sandbox);
 	(void)api_shim_begin(rig, sandbox.shim);
 	api_shim_close(rig, sandbox.shim);
 	api_far_close(rig, API_FAR_DOCKER);
@@ -242,7 +161,7 @@ static void test_loss_that_the_next_process_tells_first(void **state)
 
 	start(rig);
 	create(rig, &sandbox);
-	call = use(rig, &sandbox);
+	call = api_use(rig, &sandbox);
 	(void)api_shim_begin(rig, sandbox.shim);
 	former = sandbox.shim;
 	find_again(rig, &sandbox);
@@ -256,21 +175,13 @@ static void test_one_that_is_not_found_again_is_made_again(void **state)
 {
 	struct api_rig *rig = *state;
 	struct api_sandbox sandbox;
-	struct launch_msg made;
 	struct launch_msg ask;
 	int call;
 
-	start(rig);
-	create(rig, &sandbox);
-	lose(rig, &sandbox);
-	expect_away(rig, &sandbox);
-	find_none(rig);
-	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NOT_FOUND);
-	call = use(rig, &sandbox);
-	ask = hear(rig, &sandbox, LAUNCH_START);
-	made = api_answer_to(&ask, LAUNCH_E_NONE);
-	sandbox.shim = give(rig, &made);
-	api_shim_greet(rig, sandbox.shim, ask.session, 0);
+	start_without(rig, &sandbox);
+	call = api_use(rig, &sandbox);
+	ask = api_hear_of(rig, &sandbox, LAUNCH_START);
+	sandbox.shim = api_launch(rig, API_FAR_DOCKER, &ask);
 	api_shim_run(rig, sandbox.shim, "hello");
 	api_expect(rig, call, 200, NULL);
 	leave(rig);
@@ -290,7 +201,7 @@ static void test_one_that_is_deleted_meanwhile_is_ended(void **state)
 	adopt = begin_again(rig);
 	tell_one(rig, &adopt, &sandbox, false);
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
-	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
+	api_answer_of(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
 	api_shim_wait_closed(rig, sandbox.shim);
 	api_expect(rig, api_send(rig, "GET", sandbox.path, NULL), 404, NULL);
 	leave(rig);
@@ -338,13 +249,13 @@ static void test_loss_within_a_create(void **state)
 	int call;
 
 	start(rig);
-	call = begin_create(rig, &sandbox, &ask);
+	call = api_begin_create(rig, API_FAR_DOCKER, &sandbox, &ask);
 	api_far_close(rig, API_FAR_DOCKER);
 	api_expect(rig, call, 503, "provider_unavailable");
 	adopt = begin_again(rig);
 	tell_one(rig, &adopt, &sandbox, false);
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
-	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
+	api_answer_of(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
 	api_shim_wait_closed(rig, sandbox.shim);
 	api_expect(rig, api_send(rig, "GET", sandbox.path, NULL), 404, NULL);
 	api_leave(rig);
@@ -360,7 +271,7 @@ static void test_loss_within_a_delete(void **state)
 	start(rig);
 	create(rig, &sandbox);
 	call = api_send(rig, "DELETE", sandbox.path, NULL);
-	(void)hear(rig, &sandbox, LAUNCH_KILL);
+	(void)api_hear_of(rig, &sandbox, LAUNCH_KILL);
 	lose(rig, &sandbox);
 	api_expect(rig, call, 503, NULL);
 	api_expect(rig, api_send(rig, "GET", sandbox.path, NULL), 404, NULL);
@@ -368,7 +279,7 @@ static void test_loss_within_a_delete(void **state)
 	tell_one(rig, &adopt, &sandbox, false);
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
 	api_shim_wait_closed(rig, sandbox.shim);
-	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE); /* the tick's */
+	api_answer_of(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE); /* the tick's */
 	api_leave(rig);
 }
 
@@ -380,8 +291,6 @@ static void test_delete_of_one_whose_handle_has_ended(void **state)
 	struct api_sandbox deleted;
 	struct api_sandbox sandbox;
 	struct launch_msg adopt;
-	struct launch_msg ask;
-	struct launch_msg made;
 	int call;
 
 	start(rig);
@@ -389,7 +298,7 @@ static void test_delete_of_one_whose_handle_has_ended(void **state)
 	create(rig, &deleted);
 	api_shim_close(rig, deleted.shim);
 	call = api_send(rig, "DELETE", deleted.path, NULL);
-	(void)hear(rig, &deleted, LAUNCH_KILL);
+	(void)api_hear_of(rig, &deleted, LAUNCH_KILL);
 	lose(rig, &sandbox);
 	api_expect(rig, call, 503, NULL);
 	adopt = begin_again(rig);
@@ -397,13 +306,9 @@ static void test_delete_of_one_whose_handle_has_ended(void **state)
 	tell_one(rig, &adopt, &deleted, false);
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
 	api_works(rig, &sandbox);
-	answer(rig, &deleted, LAUNCH_KILL, LAUNCH_E_NONE); /* the tick's */
+	api_answer_of(rig, &deleted, LAUNCH_KILL, LAUNCH_E_NONE); /* the tick's */
 	api_works(rig, &sandbox);
-	call = begin_create(rig, &deleted, &ask);
-	made = api_answer_to(&ask, LAUNCH_E_NONE);
-	deleted.shim = give(rig, &made);
-	api_shim_greet(rig, deleted.shim, ask.session, 0);
-	api_expect(rig, call, 201, NULL);
+	create(rig, &deleted);
 	leave(rig);
 }
 
@@ -415,22 +320,17 @@ static void test_one_that_is_half_made_again_is_ended(void **state)
 	struct launch_msg adopt;
 	int call;
 
-	start(rig);
-	create(rig, &sandbox);
-	lose(rig, &sandbox);
-	expect_away(rig, &sandbox);
-	find_none(rig);
-	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NOT_FOUND);
-	call = use(rig, &sandbox);
-	answer(rig, &sandbox, LAUNCH_START, LAUNCH_E_STEP);
+	start_without(rig, &sandbox);
+	call = api_use(rig, &sandbox);
+	api_answer_of(rig, &sandbox, LAUNCH_START, LAUNCH_E_STEP);
 	api_expect(rig, call, 503, NULL);
 	api_far_close(rig, API_FAR_DOCKER);
 	adopt = begin_again(rig);
 	tell_one(rig, &adopt, &sandbox, false);
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
-	answer(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
+	api_answer_of(rig, &sandbox, LAUNCH_KILL, LAUNCH_E_NONE);
 	api_shim_wait_closed(rig, sandbox.shim);
-	expect_status(rig, &sandbox, "open");
+	api_expect_state(rig, &sandbox, "open");
 	leave(rig);
 }
 
@@ -444,15 +344,15 @@ static void test_loss_within_a_suspend(void **state)
 
 	start(rig);
 	create(rig, &sandbox);
-	call = suspend(rig, &sandbox);
-	(void)hear(rig, &sandbox, LAUNCH_FREEZE);
+	call = api_suspend(rig, &sandbox);
+	(void)api_hear_of(rig, &sandbox, LAUNCH_FREEZE);
 	lose(rig, &sandbox);
 	api_expect(rig, call, 503, "provider_unavailable");
 	expect_away(rig, &sandbox);
 	adopt = begin_again(rig);
 	tell_one(rig, &adopt, &sandbox, true);
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
-	answer(rig, &sandbox, LAUNCH_THAW, LAUNCH_E_NONE);
+	api_answer_of(rig, &sandbox, LAUNCH_THAW, LAUNCH_E_NONE);
 	api_shim_greet(rig, sandbox.shim, sandbox.id.bytes, SAID);
 	api_works(rig, &sandbox);
 	leave(rig);
@@ -468,21 +368,21 @@ static void test_loss_within_a_resume(void **state)
 
 	start(rig);
 	create(rig, &sandbox);
-	call = suspend(rig, &sandbox);
-	answer_frozen(rig, &sandbox);
+	call = api_suspend(rig, &sandbox);
+	api_answer_stat(rig, &sandbox, LAUNCH_FREEZE, true);
 	api_expect(rig, call, 200, NULL);
-	call = post(rig, &sandbox, "resume", NULL);
-	(void)hear(rig, &sandbox, LAUNCH_THAW);
+	call = api_post(rig, &sandbox, "resume", NULL);
+	(void)api_hear_of(rig, &sandbox, LAUNCH_THAW);
 	lose(rig, &sandbox);
 	api_expect(rig, call, 503, "provider_unavailable");
-	expect_status(rig, &sandbox, "suspended");
-	api_expect(rig, post(rig, &sandbox, "resume", NULL), 503, "provider_unavailable");
-	expect_status(rig, &sandbox, "suspended");
+	api_expect_state(rig, &sandbox, "suspended");
+	api_expect(rig, api_post(rig, &sandbox, "resume", NULL), 503, "provider_unavailable");
+	api_expect_state(rig, &sandbox, "suspended");
 	adopt = begin_again(rig);
 	tell_one(rig, &adopt, &sandbox, true);
 	api_answer(rig, API_FAR_DOCKER, &adopt, LAUNCH_E_NONE);
-	call = post(rig, &sandbox, "resume", NULL);
-	answer(rig, &sandbox, LAUNCH_THAW, LAUNCH_E_NONE);
+	call = api_post(rig, &sandbox, "resume", NULL);
+	api_answer_of(rig, &sandbox, LAUNCH_THAW, LAUNCH_E_NONE);
 	api_shim_greet(rig, sandbox.shim, sandbox.id.bytes, SAID);
 	api_expect(rig, call, 200, NULL);
 	api_works(rig, &sandbox);
