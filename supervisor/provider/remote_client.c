@@ -28,7 +28,7 @@
 
 #define TOKEN_TIMEOUT (10 * USEC_PER_SEC)
 #define LOOKUP_EVERY  USEC_PER_MINUTE
-#define AWAY_AFTER    (20 * USEC_PER_SEC) /* less than streams are looked for: service.c */
+#define AWAY_AFTER    (20 * USEC_PER_SEC) /* less than streams are looked for: service_stream.c */
 
 #define MAX_ADDRESSES    8u
 #define MAX_ON_THE_WAY   32u /* requests with an answer that ends */

@@ -23,7 +23,6 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/plan.h"
-#include "base/sockmsg.h"
 
 #include "supervisor/peer.h"
 #include "supervisor/provider/pump.h"
